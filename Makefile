@@ -1,7 +1,7 @@
 # Each target does its own set-up (tools/setup): a fresh clone needs nothing but make and Python.
 BIN := .venv/bin
 
-.PHONY: demo test test-lowest check faults fuzz format bench clean lint lock setup
+.PHONY: demo test test-all test-lowest check faults fuzz format bench clean lint lock setup
 
 # Serve the example shop on a MongoDB of its own; the addresses are printed.
 demo:
@@ -12,20 +12,28 @@ demo:
 # busy, where there is memory for three.
 WORKERS ?= $(shell awk '/^MemAvailable/ { print ($$2 > 12000000 ? 3 : 2) }' /proc/meminfo 2>/dev/null || echo 2)
 
-# Everything: format, lint, types, layers, all tests. In the order of the folders, so that the quick
-# ones come last and no worker is left alone with a slow one.
+PYTEST := $(BIN)/python -m pytest
+IN_PARALLEL := -n $(WORKERS) --dist worksteal
+# Without the tests marked `exhaustive`, and with fewer examples of Hypothesis.
+REPRESENTATIVE := -m "not exhaustive" --hypothesis-profile=fast
+
+# Format, lint, types, layers, and a representative of each kind of test.
 test: setup lint
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+	$(PYTEST) $(IN_PARALLEL) $(REPRESENTATIVE)
+
+# The same with every test: each driver, layout and value, the whole history, the long faults.
+test-all: setup lint
+	$(PYTEST) $(IN_PARALLEL)
 
 # The tests of units, contracts and protocols with the lowest versions that pyproject.toml allows, in
 # an environment of its own. Run it when a range in pyproject.toml or the use of a library changes.
 test-lowest: setup
 	@tools/setup lowest
-	.venv-lowest/bin/python -m pytest -n $(WORKERS) --dist loadfile tests/unit tests/contract tests/protocol
+	.venv-lowest/bin/python -m pytest $(IN_PARALLEL) tests/unit tests/contract tests/protocol
 
 # What is quick enough to run before each commit.
 check: setup lint
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile tests/unit $(wildcard tests/contract tests/test_repository.py tests/test_surface.py tests/test_dependencies.py)
+	$(PYTEST) $(IN_PARALLEL) $(REPRESENTATIVE) tests/unit $(wildcard tests/contract tests/test_repository.py tests/test_surface.py tests/test_dependencies.py)
 
 # Everything breaks for 20 minutes, and nothing may be lost (tests/faults). SEED=n repeats a run.
 faults: setup

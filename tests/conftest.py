@@ -19,13 +19,17 @@ from pymongo.database import Database
 from revstream.gql.cli.demo.data import beginnings
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.client import MongoOptions
+from tests.support.exhaustive import representatives
 from tests.support.gateway import ROOT, running_gateway
 from tests.support.mongod import running_mongod, temporary_directory
 
 # How quick a busy machine is is no finding; the first text that is drawn in a fresh clone takes a
 # second.
-settings.register_profile("revstream", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("revstream")
+_SLOW_IS_RIGHT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("all", _SLOW_IS_RIGHT)
+# `make test`: see tests.support.examples.
+settings.register_profile("fast", _SLOW_IS_RIGHT, max_examples=25)
+settings.load_profile("all")
 
 
 @pytest.fixture(scope="session")
@@ -60,7 +64,7 @@ def database_name(
     client.drop_database(unique)
 
 
-@pytest.fixture(params=["motor", "pymongo"])
+@pytest.fixture(params=representatives(["motor", "pymongo"], "motor"))
 async def mongo(
     request: pytest.FixtureRequest, mongo_uri: str, database_name: str
 ) -> AsyncIterator[Mongo]:

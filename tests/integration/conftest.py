@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
+from unittest.mock import patch
 from uuid import uuid4
 
 import bson
@@ -14,11 +15,13 @@ import pytest
 import pytest_asyncio
 from pymongo import MongoClient, monitoring
 
+from revstream.gql.runtime.listeners import recorders
 from revstream.streams.layouts.core.interface import Layout
 from revstream.streams.layouts.factory import layout_of
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver import client as client_module
 from revstream.streams.mongo.wire.connection import WireConnection
+from revstream.streams.recording.recorder import RecorderOptions
 from tests.support.editing import Shop, open_shop
 from tests.support.gateway import RunningGateway, running_gateway
 from tests.support.layouts import LAYOUTS, Program, layout_model, program
@@ -147,6 +150,9 @@ async def kept(
     """One for all tests of a module, per layout."""
     name = f"layout_{uuid4().hex[:8]}"
     model = layout_model(request.param)
-    async with open_shop(client, mongo_uri, name, model=model) as opened:
-        yield KeptShop(request.param, opened)
+    # Who asks how far the archive has come is told soon.
+    brisk = lambda **options: RecorderOptions(**{**options, "idle_save_s": 0.1})  # noqa: E731
+    with patch.object(recorders, "RecorderOptions", brisk):
+        async with open_shop(client, mongo_uri, name, model=model) as opened:
+            yield KeptShop(request.param, opened)
     client.drop_database(name)

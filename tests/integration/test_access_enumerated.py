@@ -37,6 +37,7 @@ from revstream.resolvers.access.principal import Principal
 from revstream.resolvers.values.global_id import node_id
 from revstream.streams.core.lru_cache import LruCache
 from tests.support.editing import Row
+from tests.support.exhaustive import representatives
 from tests.support.guarded import ANN, EVE, HIDDEN, NOT_THERE, Rows, guarded_rows
 from tests.support.layouts import CLASSIC
 
@@ -246,7 +247,11 @@ class Checked(LruCache[str, KnownDocument]):
         self._valid.setdefault(key, value)
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module", params=["FULL", "DELTA", *CLASSIC])
+@pytest_asyncio.fixture(
+    scope="module",
+    loop_scope="module",
+    params=representatives(["FULL", "DELTA", *CLASSIC], "FULL"),
+)
 async def rows(
     request: pytest.FixtureRequest, mongo_uri: str, client: MongoClient[Row]
 ) -> AsyncIterator[Rows]:

@@ -26,6 +26,7 @@ from revstream.streams.versioning.version import Version
 from tests.integration.conftest import Commands
 from tests.support.archives import Scribe, at
 from tests.support.bson_order import sort_key
+from tests.support.exhaustive import examples
 from tests.support.shop import PRODUCT, SHOP
 
 Client = MongoClient[dict[str, Any]]
@@ -101,7 +102,7 @@ PACKED = replace(PRODUCT, storage=Storage.DELTA)
 )
 @settings(
     deadline=None,
-    max_examples=40,
+    max_examples=examples(40),
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(data=st.data(), writes=WRITES, said=WHERES, order=ORDERS, size=st.integers(1, 5))
@@ -173,7 +174,7 @@ MIXED = [*KEYS[:5], 1, 2.5, 3, Int64(2**40), ObjectId(24 * "5"), None]
 
 @settings(
     deadline=None,
-    max_examples=60,
+    max_examples=examples(60),
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(

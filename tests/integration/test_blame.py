@@ -15,6 +15,7 @@ from revstream.resolvers.history.versions import VersionHistory
 from revstream.streams.mongo.database import Mongo
 from tests.integration.conftest import Commands
 from tests.support.archives import Scribe, at, nothing_written
+from tests.support.exhaustive import examples
 from tests.support.shop import PRODUCT, SHOP
 
 NAME = frozenset({"name"})
@@ -92,7 +93,9 @@ async def test_what_was_there_before_history_began_is_blamed_on_its_baseline(mon
 
 
 @settings(
-    deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    deadline=None,
+    max_examples=examples(25),
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(
     states=st.lists(

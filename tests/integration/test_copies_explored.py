@@ -16,13 +16,14 @@ from revstream.model.definition import Model
 from revstream.streams.listeners.copies import update_pipeline
 from revstream.streams.mongo.database import Mongo
 from tests.support.copying import BASKETS, SHOP, World
+from tests.support.exhaustive import scaled
 
 SUPPLIERS = ("ann", "bob")
 PRODUCTS = ("p", "q", "r")
 Action = tuple[Any, ...]
 
 # More of them where there is time: REVSTREAM_TEST_SCHEDULES=20000.
-SCHEDULES = int(os.environ.get("REVSTREAM_TEST_SCHEDULES", "50"))
+SCHEDULES = int(os.environ.get("REVSTREAM_TEST_SCHEDULES", scaled(all=50, fast=12)))
 
 
 class Runner:

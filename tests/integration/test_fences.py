@@ -30,6 +30,7 @@ from revstream.streams.core.errors import ArchiveBehind
 from revstream.streams.live.hub import Hub
 from revstream.streams.mongo.database import Mongo
 from tests.integration.conftest import Commands
+from tests.support.exhaustive import scaled
 from tests.support.streams import Recording, by_document
 
 Document = dict[str, Any]
@@ -49,6 +50,8 @@ MODEL = read_model(
 READING = MODEL.entities[0]
 NOBODY = Author()
 WRITERS, BATCH = 8, 1000
+IDS = scaled(all=1000, fast=150)
+TURNS = scaled(all=50, fast=10)
 BEYOND_DOUBLES = 2**53
 
 
@@ -141,8 +144,8 @@ def in_batches(events: Sequence[Event], size: int) -> Iterator[Sequence[Event]]:
 async def test_the_newest_of_many_thousand_events_stay_whatever_order_they_come_in(
     readings: Readings, database: Database[Document], order: Order, each: int
 ) -> None:
-    """For 1,000 ids, in batches from 8 writers at once, with duplicates."""
-    events = with_duplicates(order(events_of(ids=1000, each=each)))
+    """For many ids, in batches from 8 writers at once, with duplicates."""
+    events = with_duplicates(order(events_of(ids=IDS, each=each)))
     batches = in_batches(events, BATCH)
 
     async def write() -> int:
@@ -160,7 +163,7 @@ async def test_the_newest_of_many_thousand_events_stay_whatever_order_they_come_
     async with readings.recording.running() as task:
         applied = sum(await asyncio.gather(*(write() for _ in range(WRITERS))))
         await readings.recording.at_rest(task)
-    check_newest(database, ids=1000, newest=each)
+    check_newest(database, ids=IDS, newest=each)
     check_versions(await readings.recording.versions(), applied)
 
 
@@ -435,14 +438,14 @@ async def test_first_events_of_one_document_that_meet_are_told_to_nobody(
     readings: Readings, database: Database[Document]
 ) -> None:
     """Twenty at once, single ones and batches, for many new documents: each is applied or stale."""
-    for turn in range(50):
+    for turn in range(TURNS):
         singles = [readings.apply(event(n, f"r{turn}")) for n in range(1, 21)]
         batches = [readings.apply_each([event(n, f"r{turn}")]) for n in range(21, 31)]
         *_, last = await asyncio.gather(*singles, *batches)
         assert isinstance(last, AppliedEvent)
         assert last.applied == 1
     found = list(database["readings"].find())
-    assert [each["sequence"] for each in found] == [30] * 50
+    assert [each["sequence"] for each in found] == [30] * TURNS
 
 
 async def test_a_stale_event_says_which_is_applied_and_leaves_the_document_as_it_is(

@@ -18,6 +18,7 @@ from revstream.resolvers.filters.parser import DEEPEST, LONGEST_TEXT, operators,
 from revstream.resolvers.filters.predicate import compile_predicate
 from revstream.streams.mongo.driver.codecs import DECODED, RAW, decode
 from tests.support.drawn import ANY, NOTABLE, batches, decimal_beside
+from tests.support.exhaustive import examples
 from tests.support.shapes import LISTS, SHAPES, SINGLE, THING
 
 Things = Collection[dict[str, Any]]
@@ -86,14 +87,14 @@ quickly = settings(
 )
 
 
-@settings(quickly, max_examples=80)
+@settings(quickly, max_examples=examples(80))
 @given(batches())
 def test_server_and_predicate_find_the_same_documents(things: Things, batch: Batch) -> None:
     """Whatever the documents hold and the filter says, a scan of the collection agrees."""
     check(things, *batch)
 
 
-@settings(quickly, max_examples=30)
+@settings(quickly, max_examples=examples(30))
 @given(batches())
 def test_they_agree_as_well_where_every_path_has_an_index(things: Things, batch: Batch) -> None:
     """The same where the server answers from indexes, on lists and on missing values too."""

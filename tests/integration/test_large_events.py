@@ -4,6 +4,7 @@ everything else is recorded and published as ever."""
 from __future__ import annotations
 
 import asyncio
+from itertools import product
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.codecs import RAW
 from revstream.streams.mongo.server_check import keep_images
 from tests.support.eventually import eventually
+from tests.support.exhaustive import representatives
 from tests.support.streams import BRISK, Recording, finished, told
 
 Client = MongoClient[dict[str, Any]]
@@ -61,12 +63,19 @@ def write_closing_id(things: Any) -> Any:
     return key
 
 
-LARGE = pytest.mark.parametrize("write", [write_many_paths, write_long_id, write_closing_id])
+WRITES = (write_many_paths, write_long_id, write_closing_id)
+LARGE = pytest.mark.parametrize("write", WRITES)
 
 
-@pytest.mark.parametrize("wired", [True, False])
-@pytest.mark.parametrize("images", [True, False])
-@LARGE
+@pytest.mark.parametrize(
+    ("write", "images", "wired"),
+    representatives(
+        product(WRITES, (True, False), (True, False)),
+        (write_many_paths, True, True),
+        (write_long_id, False, True),
+        (write_closing_id, True, False),
+    ),
+)
 @one_driver
 async def test_a_version_whose_event_is_too_large_is_read_again_and_marked_as_a_gap(
     mongo: Mongo, client: Client, write: Any, images: bool, wired: bool

@@ -14,8 +14,11 @@ from revstream.gql.runtime.configuration.settings import Settings
 from revstream.streams.archive.store import Archive
 from revstream.streams.layouts.core.interface import Layout
 from revstream.streams.layouts.factory import layout_of
+from revstream.streams.layouts.self_versioned.current_flag import CurrentFlag
+from revstream.streams.layouts.self_versioned.separate import Separate
 from revstream.streams.maintenance.diagnosis import Diagnosis, DiagnosisFinding
 from revstream.streams.mongo.database import Mongo
+from revstream.streams.recording.layout_repair import repair_layout
 from tests.support.layouts import Program, layout_model, program
 from tests.support.streams import Recording, unless_ended
 
@@ -45,6 +48,14 @@ async def said(mongo: Mongo, history: str) -> list[DiagnosisFinding]:
     """Return the lines of `doctor` on layouts."""
     found = await Diagnosis(mongo, layout_model(history), {}, {}).run()
     return [each for each in found if each.subject == "layouts"]
+
+
+@pytest.fixture(autouse=True)
+def brief(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A crash is told from an update under way after a second."""
+    monkeypatch.setitem(repair_layout.__kwdefaults__, "every_s", 1.0)
+    for each in (Layout, Separate, CurrentFlag):
+        monkeypatch.setitem(each.recover.__kwdefaults__, "settle_s", 1.0)
 
 
 async def test_it_is_mended_while_a_gateway_records(

@@ -7,12 +7,13 @@ import asyncio
 import gc
 import json
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
 from typing import Any
 from weakref import ref
 
 import aiohttp
+import pytest
 from graphql import GraphQLError
 from pymongo import MongoClient
 from starlette.requests import ClientDisconnect
@@ -25,6 +26,7 @@ from revstream.gql.endpoint.websocket_auth import WebSocketAuthentication
 from revstream.gql.engine.execution.executor import Executor
 from revstream.gql.engine.request.loaders import Loaders
 from revstream.gql.runtime.asgi_app import create_app
+from revstream.gql.runtime.configuration.settings import Settings
 from revstream.gql.server.client_presence import CLIENT, ClientPresence, while_client_waits
 from revstream.gql.server.http_connection import RequestConnection
 from revstream.gql.server.websocket_connection import WebSocketConnection
@@ -33,11 +35,22 @@ from tests.support.editing import open_shop
 from tests.support.eventually import eventually
 from tests.support.serving import served
 
+# What shares a subscription is let go of with the next message.
+BRIEF = Settings(quiet_s=0.5)
 KINDS = (
     *(RequestConnection, WebSocketConnection),
     *(TransportSocket, LegacySocket, WebSocketAuthentication, Session),
 )
 STARTS = {"graphql-transport-ws": ("subscribe", "complete"), "graphql-ws": ("start", "stop")}
+
+
+@pytest.fixture(autouse=True)
+def frozen() -> Iterator[None]:
+    """What there is before is not looked through each time."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
 
 
 async def come_and_leave(address: str, protocol: str, *, rudely: bool) -> None:
@@ -87,7 +100,6 @@ async def left_by(execute: Callable[[], Awaitable[object]]) -> str:
     for _ in range(2):
         # The last one may be kept, as for the next of the same.
         await execute()
-    gc.collect()
     before = objects_of(OPERATION_KINDS)
     gc.disable()
     try:
@@ -106,10 +118,9 @@ async def test_of_clients_that_have_left_nothing_is_left(
 ) -> None:
     """Without the garbage collector, whether they have said so, over each protocol."""
     async with (
-        open_shop(client, mongo_uri, database_name) as shop,
+        open_shop(client, mongo_uri, database_name, BRIEF) as shop,
         served(create_app(shop.gateway)) as address,
     ):
-        gc.collect()
         before = objects_of(KINDS)
         gc.disable()
         try:

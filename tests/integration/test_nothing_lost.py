@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from pymongo import MongoClient
 
+from tests.support.exhaustive import scaled
 from tests.support.gateway import GraphQLFailed, RunningGateway, running_gateway, start_gateway
 from tests.support.history import FIELDS, HISTORY, MODEL, WHOLE, replay, same, shown
 
@@ -32,8 +33,8 @@ subscription Bare($after: ResumeToken) {
   featureChanges(after: $after) { kind documentId operation resumeToken }
 }
 """
-DISCONNECTS, KILLS = (50, 20) if WHOLE else (20, 8)
-SOME = HISTORY if WHOLE else HISTORY[: len(HISTORY) // 3]
+DISCONNECTS, KILLS = (50, 20) if WHOLE else scaled(all=(20, 8), fast=(6, 3))
+SOME = HISTORY if WHOLE else scaled(all=HISTORY[: len(HISTORY) // 3], fast=HISTORY)
 
 
 @pytest.fixture

@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from pymongo import MongoClient
 
 from tests.support.beginning import begin_new
-from tests.support.fuzzing import CANARY, drawn_operation, examples
+from tests.support.exhaustive import examples
+from tests.support.fuzzing import CANARY, drawn_operation
 from tests.support.gateway import ROOT, RunningGateway, running_gateway
 
 Client = MongoClient[dict[str, Any]]

@@ -26,6 +26,7 @@ from revstream.resolvers.pagination.keyset import Keyset
 from revstream.resolvers.pagination.page import Page, PageRequest, Window
 from revstream.streams.mongo.driver.codecs import DECODED
 from tests.support.bson_order import sort_key
+from tests.support.exhaustive import examples
 
 Things = Collection[dict[str, Any]]
 Document = dict[str, Any]
@@ -93,7 +94,7 @@ ORDERS = st.one_of(
 )
 DRAWN = settings(
     deadline=None,
-    max_examples=60,
+    max_examples=examples(60),
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 

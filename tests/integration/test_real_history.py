@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from pymongo import MongoClient
 
+from tests.support.exhaustive import scaled
 from tests.support.gateway import RunningGateway, run_command, running_gateway
 from tests.support.history import (
     FIELDS,
@@ -48,7 +49,7 @@ query AsOf($at: TimePoint!) {
 }
 """.replace("FIELDS", FIELDS)
 
-SOME = HISTORY if WHOLE else HISTORY[: len(HISTORY) // 3]
+SOME = HISTORY if WHOLE else scaled(all=HISTORY[: len(HISTORY) // 3], fast=HISTORY)
 
 
 @pytest.fixture(params=["FULL", "DELTA"])

@@ -17,12 +17,15 @@ from revstream.streams.coordination.checkpoint import Checkpoint, Checkpoints
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.codecs import Document
 from revstream.streams.recording.recorder import RecorderOptions
+from tests.support.exhaustive import scaled
 from tests.support.streams import BRISK, Divided, Recording, check_chains, told
 
 Client = MongoClient[dict[str, Any]]
 pytestmark = pytest.mark.parametrize("mongo", ["motor"], indirect=True)
 
 # Few events and few documents at a time, so that a short history has many steps.
+# Which steps a crash is tried at: each one, or each of so many.
+STRIDE = scaled(all=1, fast=3)
 SMALL = RecorderOptions(chunk_documents=2, cache_bytes=2000)
 
 
@@ -151,7 +154,7 @@ async def test_a_divided_recorder_killed_at_any_step_leaves_the_same_archive(
     # But for the numbers of a drop's records, and the order among them.
     assert sorted(map(_content, expected), key=repr) == sorted(map(_content, undivided), key=repr)
 
-    for last_step in range(1, steps + 1):
+    for last_step in range(1, steps + 1, STRIDE):
         await again()
         fuse = Fuse(last_step)
         with suppress(Killed):
@@ -190,7 +193,7 @@ async def test_a_recorder_killed_at_any_step_leaves_the_same_archive(
     steps = 10**9 - fuse.left
 
     seen = set()
-    for last_step in range(1, steps + 1):
+    for last_step in range(1, steps + 1, STRIDE):
         await forgotten(mongo, start)
         fuse = Fuse(last_step)
         dying = crashing(mongo, fuse, deltas=deltas)
@@ -279,7 +282,7 @@ async def test_a_first_reading_killed_at_any_step_gives_every_document_one_basel
     await crashing(mongo, fuse).record()
     steps = 10**9 - fuse.left
 
-    for last_step in range(1, steps + 1):
+    for last_step in range(1, steps + 1, STRIDE):
         await forgotten(mongo, start)
         fuse = Fuse(last_step)
         with suppress(Killed):

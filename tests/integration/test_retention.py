@@ -33,6 +33,7 @@ from tests.integration.test_as_of import BODIES, KEYS, PACKED, replayed
 from tests.integration.test_history import history
 from tests.support.archives import Scribe, at
 from tests.support.eventually import eventually
+from tests.support.exhaustive import examples
 from tests.support.kept import kept_numbers
 from tests.support.shop import PRODUCT
 from tests.support.streams import Recording, by_document, check_chains, finished
@@ -93,7 +94,7 @@ async def stored(mongo: Mongo, archive: Archive) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("entity", [PRODUCT, PACKED], ids=["FULL", "DELTA"])
 @settings(
     deadline=None,
-    max_examples=30,
+    max_examples=examples(30),
     phases=(Phase.explicit, Phase.generate),
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )

@@ -23,6 +23,7 @@ from revstream.streams.mongo.server_check import keep_images
 from revstream.streams.recording.set_aside import COLLECTION, SetAsideEvents
 from revstream.streams.versioning.version import make_version
 from tests.support.eventually import eventually, wait_until
+from tests.support.exhaustive import exhaustive
 from tests.support.gateway import run_command, running_gateway
 from tests.support.layouts import layout_model, program
 from tests.support.streams import Recording, event, told, unless_ended
@@ -249,8 +250,10 @@ def placed(database: Database[dict[str, Any]], options: Any) -> bool:
     ("options", "said"),
     [
         ({"viewOn": "elsewhere", "pipeline": []}, "a view"),
-        ({"timeseries": {"timeField": "at"}}, "a time-series collection"),
-        ({"capped": True, "size": 4096}, "a capped collection"),
+        pytest.param(
+            {"timeseries": {"timeField": "at"}}, "a time-series collection", marks=exhaustive
+        ),
+        pytest.param({"capped": True, "size": 4096}, "a capped collection", marks=exhaustive),
     ],
     ids=["view", "time series", "capped"],
 )

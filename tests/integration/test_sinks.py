@@ -18,6 +18,7 @@ from standardwebhooks import Webhook, WebhookVerificationError
 from revstream.model.compiler.loader import read_model
 from revstream.streams.archive.horizon import Horizons
 from revstream.streams.core.errors import LeaseLost
+from revstream.streams.listeners.webhooks import document_queue
 from revstream.streams.listeners.webhooks.message import shown_url
 from revstream.streams.listeners.webhooks.parked_delivery import (
     COLLECTION,
@@ -29,12 +30,20 @@ from revstream.streams.listeners.webhooks.parked_delivery import (
 )
 from revstream.streams.mongo.database import Mongo
 from tests.support.eventually import eventually
+from tests.support.exhaustive import exhaustive
 from tests.support.receiver import Act, Receiver, Request
 from tests.support.sinks import BRISK, PAGES, Sinking, delivering, sinking, write
 from tests.support.streams import Recording
 
 Client = MongoClient[dict[str, Any]]
 pytestmark = pytest.mark.parametrize("mongo", ["motor"], indirect=True)
+
+
+@pytest.fixture(autouse=True)
+def brief_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An attempt that fails is repeated almost at once."""
+    monkeypatch.setattr(document_queue, "_PAUSES_S", (0.005, 0.02))
+
 
 SECRETS = [
     "whsec_MDAwMDAwMDAwMDAwMDAwMDAwMDAwMDAw",
@@ -257,9 +266,9 @@ async def test_while_nobody_is_there_nothing_is_set_aside(
     "refusal",
     [
         Act(status=500),
-        Act(status=503),
+        pytest.param(Act(status=503), marks=exhaustive),
         Act(status=429),
-        Act(status=401),
+        pytest.param(Act(status=401), marks=exhaustive),
         Act(status=410),
         Act(status=302, headers={"location": "http://127.0.0.1:1/"}),
         Act(reset=True),

@@ -15,6 +15,7 @@ import pytest
 from pymongo import MongoClient
 from pymongo.collection import Collection
 
+from tests.support.exhaustive import scaled
 from tests.support.gateway import RunningGateway, running_gateway
 
 Client = MongoClient[dict[str, Any]]
@@ -29,7 +30,7 @@ subscription Items($where: ItemWhere) {
   }
 }
 """
-ROUNDS, WRITES, DOCUMENTS = 100, 150, 60
+ROUNDS, WRITES, DOCUMENTS = scaled(all=50, fast=8), 150, 60
 
 
 @pytest.fixture(scope="module")
@@ -60,10 +61,10 @@ def items(
 async def test_snapshot_and_changes_add_up_to_the_final_state(
     items: tuple[RunningGateway, Collection[dict[str, Any]]], where: Any, matches: Any
 ) -> None:
-    """100 times over, while a writer writes at full speed, also where documents enter and leave."""
+    """Time and again, while a writer writes at full speed, also where documents enter and leave."""
     gateway, collection = items
     dice = random.Random(9)
-    for _ in range(ROUNDS // 2):
+    for _ in range(ROUNDS):
         writing = asyncio.create_task(asyncio.to_thread(_write, collection, dice))
         state = await _collect(gateway, where, writing)
         await writing

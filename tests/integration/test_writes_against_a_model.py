@@ -8,11 +8,12 @@ from hypothesis import HealthCheck, Phase, given, settings
 from tests.support import editing_steps as steps
 from tests.support.editing import Shop
 from tests.support.editing_run import Run
+from tests.support.exhaustive import examples
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 RANDOM = settings(
-    max_examples=6,
+    max_examples=examples(6),
     deadline=None,
     # A run takes a second, and shrinking one takes hundreds: two dozen steps can be read.
     phases=[Phase.explicit, Phase.reuse, Phase.generate],

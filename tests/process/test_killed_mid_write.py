@@ -16,13 +16,15 @@ from pymongo import MongoClient
 from pymongo.database import Database
 
 from tests.support.eventually import wait_until
+from tests.support.exhaustive import scaled
 from tests.support.gateway import ROOT, RunningGateway, ended, start_gateway
 from tests.support.streams import by_document, check_chains
 
 Client = MongoClient[dict[str, Any]]
 
 # 125 rounds are 10,000 mutations, with 12 kills: run by hand, 65 s.
-CLIENTS, ROUNDS, KILLS = 16, 10, 4
+CLIENTS = 16
+ROUNDS, KILLS = scaled(all=(10, 4), fast=(5, 2))
 SHARED = 8
 
 PRODUCT = 'name: "Lamp", price: "1", stock: 0, tags: [], addedAt: "2024-01-01T00:00:00Z"'

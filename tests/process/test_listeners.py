@@ -11,6 +11,7 @@ import pytest
 from pymongo.database import Database
 
 from tests.support.eventually import wait_until
+from tests.support.exhaustive import representatives
 from tests.support.gateway import RunningGateway, run_command, running_gateway
 from tests.support.metrics import scraped
 from tests.support.repeating import repeating
@@ -61,7 +62,7 @@ def test_recording_follows_the_live_stream_for_listeners_only(
         assert recorder.stop() == 0
 
 
-@pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGTERM])
+@pytest.mark.parametrize("end", representatives([signal.SIGKILL, signal.SIGTERM], signal.SIGKILL))
 def test_it_is_taken_over_and_misses_no_version(
     mongo_uri: str, database: Shop, model: Path, end: signal.Signals
 ) -> None:

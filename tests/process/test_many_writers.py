@@ -17,6 +17,7 @@ from pymongo import MongoClient
 from pymongo.database import Database
 
 from tests.support.eventually import wait_until
+from tests.support.exhaustive import exhaustive
 from tests.support.gateway import ROOT, RunningGateway, running_gateway
 from tests.support.streams import check_chains
 
@@ -163,7 +164,7 @@ def database(client: Client, database_name: str) -> Database[dict[str, Any]]:
     "reading",
     [
         pytest.param(CURRENT, id="from the present"),
-        pytest.param(NEWEST, id="from history"),
+        pytest.param(NEWEST, id="from history", marks=exhaustive),
     ],
 )
 async def test_fifty_clients_that_compare_lose_no_write_and_make_none_twice(

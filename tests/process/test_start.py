@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.bare_mongod import BareMongod, bare_mongod
+from tests.support.exhaustive import exhaustive, representatives
 from tests.support.gateway import run_command
 
 MODEL = 'type Thing @collection(name: "things") { id: ID! name: String }'
@@ -41,7 +42,7 @@ def refusal(code: int, *arguments: str, **environ: str) -> str:
     return ended.stderr
 
 
-@pytest.mark.parametrize("driver", ["motor", "pymongo"])
+@pytest.mark.parametrize("driver", representatives(["motor", "pymongo"], "motor"))
 def test_an_unreachable_mongodb_is_given_up_within_the_bound(model: Path, driver: str) -> None:
     """The address is named, and what the system says of it; by the bound of the variable it would
     not end before the test does."""
@@ -62,7 +63,7 @@ def standalone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BareMongod]
         yield server
 
 
-@pytest.mark.parametrize("driver", ["motor", "pymongo"])
+@pytest.mark.parametrize("driver", representatives(["motor", "pymongo"], "motor"))
 def test_a_standalone_is_told_how_to_become_a_replica_set(
     standalone: BareMongod, model: Path, driver: str
 ) -> None:
@@ -77,7 +78,9 @@ def test_a_standalone_is_told_how_to_become_a_replica_set(
     assert "rs.initiate()" in said
 
 
-@pytest.mark.parametrize("options", ["", "?replicaSet=rs0", "?directConnection=true"])
+@pytest.mark.parametrize(
+    "options", representatives(["", "?replicaSet=rs0", "?directConnection=true"], "?replicaSet=rs0")
+)
 def test_a_replica_set_that_is_not_initiated_is_told_so(
     tmp_path_factory: pytest.TempPathFactory, model: Path, options: str
 ) -> None:
@@ -94,7 +97,9 @@ def test_a_replica_set_that_is_not_initiated_is_told_so(
     assert "standalone" not in said
 
 
-@pytest.mark.parametrize("command", ["record", "demo", "doctor"])
+@pytest.mark.parametrize(
+    "command", representatives(["record", "demo", "doctor"], "record", "doctor")
+)
 def test_a_setting_that_the_command_does_not_take_is_refused(model: Path, command: str) -> None:
     """It would have no effect. `demo` takes all of them, and what is run beside a server takes the
     server's environment as it is."""
@@ -112,9 +117,9 @@ def test_a_setting_that_the_command_does_not_take_is_refused(model: Path, comman
     ("uri", "said"),
     [
         ("postgres://joe:s3cret@host/shop", "mongodb://"),
-        ("mongodb://joe:s3cret@/shop", "Empty host"),
-        ("mongodb://joe:x/s3cret@host/shop", "Bad database name"),
-        ("mongodb://joe:s3cret%40host/shop", "Percent-encoding"),
+        pytest.param("mongodb://joe:s3cret@/shop", "Empty host", marks=exhaustive),
+        pytest.param("mongodb://joe:x/s3cret@host/shop", "Bad database name", marks=exhaustive),
+        pytest.param("mongodb://joe:s3cret%40host/shop", "Percent-encoding", marks=exhaustive),
         ("mongodb://joe:x:s3cret@host/shop", "must be escaped"),
     ],
 )
@@ -176,7 +181,7 @@ def test_a_port_that_is_taken_is_named_at_once(model: Path) -> None:
     assert "--port" in said
 
 
-@pytest.mark.parametrize("command", ["serve", "record", "schema"])
+@pytest.mark.parametrize("command", representatives(["serve", "record", "schema"], "serve"))
 def test_a_model_that_is_not_there_is_named(tmp_path: Path, command: str) -> None:
     """With where to read how one is written, and the option that says where it is."""
     path = tmp_path / "none.graphql"

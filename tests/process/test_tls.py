@@ -30,12 +30,13 @@ from revstream.streams.core.errors import Unavailable, Unsuitable
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.client import Driver, MongoOptions
 from tests.support.bare_mongod import guarded_mongod
+from tests.support.exhaustive import representatives
 from tests.support.gateway import RunningGateway, ended, run_command, start_command
 
 MODEL = 'type Thing @collection(name: "things") { id: ID! name: String }'
 PASSWORD = "s3cret/with:signs@in?it"
 SHOP = "mongodb.shop.test"
-DRIVERS = pytest.mark.parametrize("driver", ["motor", "pymongo"])
+DRIVERS = pytest.mark.parametrize("driver", representatives(["motor", "pymongo"], "motor"))
 
 
 @dataclass(frozen=True, slots=True)

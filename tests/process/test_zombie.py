@@ -17,6 +17,7 @@ from pymongo.database import Database
 
 from tests.support import gateway as support
 from tests.support.eventually import wait_until
+from tests.support.exhaustive import representatives
 from tests.support.gateway import RunningGateway, running_gateway
 from tests.support.repeating import repeating
 from tests.support.streams import check_chains
@@ -46,7 +47,7 @@ main()
 """
 
 
-@pytest.fixture(params=["as it is", "blind"])
+@pytest.fixture(params=representatives(["as it is", "blind"], "blind"))
 def blind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
     """Whether the process that is started next never renews its lease."""
     if request.param == "blind":

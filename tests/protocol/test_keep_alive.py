@@ -16,6 +16,7 @@ from revstream.gql.runtime.asgi_app import create_app
 from revstream.resolvers.current.documents import Current
 from tests.support.editing import Shop, open_shop
 from tests.support.eventually import eventually
+from tests.support.exhaustive import scaled
 from tests.support.serving import served
 
 Client = MongoClient[dict[str, Any]]
@@ -106,7 +107,7 @@ async def test_each_answer_is_what_is_there(shop: Shop, query: str) -> None:
         served(create_app(shop.gateway)) as address,
         connected(address, query) as connection,
     ):
-        for step in range(200):
+        for step in range(scaled(all=200, fast=40)):
             id_ = f"g{dice.randrange(4)}"
             match dice.randrange(6):
                 case 0:

@@ -13,6 +13,7 @@ from pymongo import MongoClient
 from pymongo.collection import Collection
 
 from tests.support.eventually import wait_until
+from tests.support.exhaustive import scaled
 from tests.support.gateway import RunningGateway, running_gateway
 
 Client = MongoClient[dict[str, Any]]
@@ -36,7 +37,7 @@ LISTS = {
     "by name": f"{{ things(first: 50, orderBy: [{{name: DESC}}, {{id: ASC}}]) "
     f"{{ nodes {{ {FIELDS} }} pageInfo {{ endCursor }} }} }}",
 }
-STEPS = 120
+STEPS = scaled(all=120, fast=40)
 
 
 @pytest.fixture

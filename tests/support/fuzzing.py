@@ -1,13 +1,9 @@
-"""Operations drawn from a schema: fields and arguments that it has, with values of all sorts.
-
-`REVSTREAM_FUZZ=100` draws a hundred times as many, of whatever is drawn by `examples`.
-"""
+"""Operations drawn from a schema: fields and arguments that it has, with values of all sorts."""
 
 from __future__ import annotations
 
 import base64
 import json
-import os
 from typing import Any
 
 from graphql import (
@@ -25,14 +21,10 @@ from graphql import (
 )
 from hypothesis import strategies as st
 
-__all__ = ["CANARY", "drawn_operation", "examples"]
+__all__ = ["CANARY", "drawn_operation"]
 
 CANARY = "$canary"
 """What begins so must reach MongoDB as a value, or not at all."""
-
-
-def examples(few: int) -> int:
-    return few * int(os.environ.get("REVSTREAM_FUZZ", "1"))
 
 
 def _cursor(value: object) -> str:

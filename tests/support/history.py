@@ -22,6 +22,8 @@ from typing import Any
 from pymongo import MongoClient
 from pymongo.collection import Collection
 
+from tests.support.exhaustive import scaled
+
 MODEL = """
 type Feature @collection(name: "features") {
   id: ID!
@@ -237,4 +239,5 @@ def shown(body: dict[str, Any] | None) -> dict[str, Any] | None:
 
 
 _NAMES = FIELDS.replace("{ url title }", "").split()
-HISTORY = real_history() or made_history()
+_ALL = real_history() or made_history()
+HISTORY = scaled(all=_ALL, fast=_ALL[:1500])

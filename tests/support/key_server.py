@@ -49,7 +49,7 @@ def key_server(body: bytes = b"", port: int = 0) -> Iterator[KeyServer]:
     with ThreadingHTTPServer(("127.0.0.1", port), Handler) as server:
         served.port = server.server_address[1]
         served.url = f"http://127.0.0.1:{served.port}/jwks.json"
-        running = threading.Thread(target=server.serve_forever)
+        running = threading.Thread(target=server.serve_forever, args=(0.01,))
         running.start()
         try:
             yield served

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from revstream.gql.runtime.listeners.consumers import Context
 from revstream.streams.listeners.consumer import Handler
+from revstream.streams.listeners.context import ListenerContext
 from revstream.streams.versioning.version import Version
 
 
@@ -16,7 +16,7 @@ class Tally(Handler):
     collection = "things"
     start = "beginning"
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: ListenerContext) -> None:
         self._mongo = context.mongo
 
     async def handle(self, versions: Sequence[Version], fencing_token: int) -> None:

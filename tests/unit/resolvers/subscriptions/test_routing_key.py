@@ -28,6 +28,7 @@ from revstream.resolvers.subscriptions.start import ChangeRequest
 from revstream.streams.changefeed.routing import EVERYTHING as EVERY_EVENT
 from revstream.streams.changefeed.routing import Interest
 from tests.support.drawn import batches
+from tests.support.exhaustive import examples
 from tests.support.shapes import SHAPES, THING
 from tests.support.streams import event
 
@@ -35,7 +36,7 @@ EQ = Comparison.EQ
 OPERATIONS = st.sampled_from(["insert", "update", "delete"])
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=60)
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=examples(60))
 @given(batches(), OPERATIONS, st.data())
 def test_no_event_that_a_filter_lets_through_is_missed(
     batch: tuple[list[dict[str, Any]], list[dict[str, Any]]], operation: str, data: st.DataObject

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from revstream.gql.engine.execution import compiled_documents
-from tests.support.fuzzing import examples
+from tests.support.exhaustive import examples
 from tests.support.reads import Memory
 from tests.unit.gql.engine.execution.test_compiled_query import by_graphql_core, by_the_schema, told
 from tests.unit.gql.engine.request.test_plan import BAD, GOOD, SUPPLIERS, memories

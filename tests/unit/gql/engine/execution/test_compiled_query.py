@@ -21,7 +21,8 @@ from revstream.gql.engine.execution.compiled_query import coercion_of
 from revstream.gql.engine.execution.executor import Executor
 from revstream.resolvers.errors import BadUserInput
 from revstream.streams.core.errors import ArchiveBehind
-from tests.support.fuzzing import drawn_operation, examples
+from tests.support.exhaustive import examples
+from tests.support.fuzzing import drawn_operation
 from tests.support.reads import Memory, MemoryHistory
 from tests.unit.gql.engine.request.test_plan import GOOD, _shown, _through, memories
 

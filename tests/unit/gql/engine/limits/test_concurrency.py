@@ -18,7 +18,7 @@ from revstream.resolvers.errors import LimitExceeded
 from revstream.streams.core.errors import TimeLimit, Unavailable
 from revstream.streams.core.operation import execution_suspended
 from tests.support.eventually import eventually
-from tests.support.fuzzing import examples
+from tests.support.exhaustive import examples
 
 
 async def hold(limiter: ConcurrencyLimiter, caller: str = "") -> None:

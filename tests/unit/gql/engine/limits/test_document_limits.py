@@ -21,7 +21,7 @@ from revstream.gql.engine.limits.document_limits import (
     check_weight,
 )
 from revstream.resolvers.errors import BadUserInput, LimitExceeded
-from tests.support.fuzzing import examples
+from tests.support.exhaustive import examples
 
 FEW = Limits(
     max_document_bytes=2000,

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from revstream.gql.engine.limits.field_merging import MergeableFields
-from tests.support.fuzzing import examples
+from tests.support.exhaustive import examples
 
 SCHEMA = build_schema("""
 interface Being { name: String! being: Being other(a: Int, b: Deep): Being any: Any }

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from revstream.gql.engine.execution.schema import Schema
 from revstream.gql.engine.limits.query_cost import OperationCost
 from revstream.resolvers.errors import BadUserInput
-from tests.support.fuzzing import examples
+from tests.support.exhaustive import examples
 
 
 def weigh(schema: Schema, text: str, **variables: Any) -> OperationCost:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from revstream.gql.engine.limits.response_size import check_response
 from revstream.resolvers.errors import LimitExceeded
-from tests.support.fuzzing import examples
+from tests.support.exhaustive import examples
 
 TEXT = st.text(st.characters(min_codepoint=32, max_codepoint=126), max_size=40)
 DATA = st.recursive(

@@ -25,7 +25,8 @@ from revstream.gql.engine.execution.executor import Executor
 from revstream.gql.engine.request.plan import Plans
 from revstream.gql.engine.request.source import CurrentDocument
 from revstream.model.definition import Model
-from tests.support.fuzzing import drawn_operation, examples
+from tests.support.exhaustive import examples
+from tests.support.fuzzing import drawn_operation
 from tests.support.reads import Memory
 
 SUPPLIERS = [ObjectId(f"{n:024x}") for n in range(3)]
