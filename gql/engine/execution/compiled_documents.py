@@ -332,7 +332,7 @@ class _Code:
         var, place = f"a{len(self._reads)}", len(links)
         links.append((link, target))
         self._read(var, link.by.stored, False)
-        shown = f"k{place}({var}) if {var}.__class__ in PLAIN else None"
+        shown = f"k{place}({var}) if {var}.__class__ in PLAIN_KEY_TYPES else None"
         self._reads.append(f"l{place} = {shown}")
         there = f"l{place} is not None"
         self._tests.append(there if required else f"({var} is None or {there})")
