@@ -376,6 +376,13 @@ METRICS: tuple[Described, ...] = (
         "Responses and events with errors, by the first one's code.",
     ),
     Described(
+        "revstream_compiled_fallbacks_total",
+        "counter",
+        ("place", "reason"),
+        "Compiled queries, or objects of a response, that graphql-core executed instead: after an "
+        "error, for an unusual value, or after an exception in generated code (logged).",
+    ),
+    Described(
         "revstream_operation_seconds",
         "histogram",
         ("kind",),

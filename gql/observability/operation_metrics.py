@@ -17,6 +17,8 @@ from strawberry.schema.exceptions import CannotGetOperationTypeError
 from strawberry.types import ExecutionContext
 from strawberry.types.graphql import OperationType
 
+from revstream.gql.observability.fallback_metrics import Fallbacks
+
 __all__ = ["Operations", "kind_of", "timed"]
 
 # From a lookup by id to a read at its limit.
@@ -29,6 +31,7 @@ class Operations:
     Attributes:
     begun: operations, by whether their document was "known" or "new".
     failed: responses with errors, and events of subscriptions, by kind and the first error's code.
+    fallbacks: queries and objects that were left to graphql-core.
     on_sockets: operations of any kind that now run on WebSockets.
     none_on_sockets: is set while there are none.
     """
@@ -40,6 +43,7 @@ class Operations:
         self._seconds = dict.fromkeys(kinds, 0.0)
         self.begun: Counter[str] = Counter(known=0, new=0)
         self.failed: Counter[tuple[str, str]] = Counter()
+        self.fallbacks = Fallbacks()
         self.on_sockets = 0
         self.none_on_sockets = asyncio.Event()
         self.none_on_sockets.set()

@@ -89,6 +89,8 @@ class _Process(Collector):
         yield "operations_shed_total", (), self._limiter.shed
         for labels, count in self._operations.failed.items():
             yield "operations_failed_total", labels, count
+        for labels, count in self._operations.fallbacks.counts.items():
+            yield "compiled_fallbacks_total", labels, count
         for (collection, source), count in gateway.live.delivered.items():
             yield "delivered_changes_total", (collection, source), count
         for name in (*(each.collection for each in gateway.model.entities), *gateway.hub.topics):

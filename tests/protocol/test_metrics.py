@@ -101,6 +101,17 @@ async def test_subscriptions_and_what_they_are_sent_are_counted(
     await eventually(lambda: since("revstream_socket_operations") == 0)
 
 
+def test_a_compiled_query_that_falls_back_is_counted(gateway: RunningGateway) -> None:
+    """The compiled query leaves the refused argument to graphql-core, once."""
+    text = "query($n: Int) { things(first: $n) { totalCount } }"
+    for _ in range(3):
+        gateway.post(text, n=1)
+    key = "revstream_compiled_fallbacks_total", "query", "error"
+    before = scraped(gateway.address).get(key, 0)
+    gateway.post(text, n=-1)
+    assert scraped(gateway.address)[key] - before == 1
+
+
 def test_operations_are_counted_by_kind_and_code(gateway: RunningGateway) -> None:
     """How many, how long, and what was wrong with those that failed."""
     before = scraped(gateway.address)

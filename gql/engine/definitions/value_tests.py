@@ -10,6 +10,7 @@ from typing import Any
 
 from bson import Decimal128, ObjectId
 
+from revstream.gql.engine.definitions.code_generator import compile_function
 from revstream.model.definition import EnumType, Field, Scalar
 from revstream.resolvers.values.dates import date_text, utc_text
 from revstream.resolvers.values.json_value import SAFE_INTEGER
@@ -75,8 +76,9 @@ def sure_of(fields: tuple[Field, ...]) -> Callable[[Callable[[str], Any]], bool]
         read = f"(a{number} := get({field.stored!r}))"
         # It is read where it is looked at first.
         tests.append(test.replace("{0}", read, 1).format(f"a{number}"))
-    text = f"lambda get: {' and '.join(tests) or 'True'}"
-    sure: Callable[[Callable[[str], Any]], bool] = eval(text, dict(NAMES))
+    sure: Callable[[Callable[[str], Any]], bool] = compile_function(
+        "get", [f"return {' and '.join(tests) or 'True'}"], NAMES
+    )
     return sure
 
 

@@ -15,11 +15,12 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from graphql import GraphQLObjectType, is_non_null_type
 
 from revstream.gql.engine.definitions.arguments import arguments_of
+from revstream.gql.engine.definitions.code_generator import RowGenerator
 from revstream.gql.engine.definitions.field import (
     CompleteValue,
     IdOnlyField,
@@ -30,6 +31,8 @@ from revstream.gql.engine.definitions.field import (
 from revstream.gql.engine.definitions.object_type import Link, ObjectTypeInfo
 from revstream.gql.engine.definitions.value_tests import FALLBACK, NAMES, usual_of
 from revstream.gql.engine.execution.compiled_object import Make, compile_object
+from revstream.gql.engine.execution.planned_execution import PlannedExecution
+from revstream.gql.engine.request.context import RequestContext
 from revstream.gql.engine.request.prefetch import read_ahead
 from revstream.gql.engine.request.references import ids_named
 from revstream.gql.engine.request.source import CurrentDocument
@@ -38,10 +41,6 @@ from revstream.resolvers.values.dates import date_texts
 from revstream.streams.changefeed.event import PLAIN_KEY_TYPES
 from revstream.streams.core.errors import GatewayError
 from revstream.streams.mongo.driver.codecs import Document
-
-if TYPE_CHECKING:
-    from revstream.gql.engine.execution.executor import Executor
-    from revstream.gql.engine.request.context import RequestContext
 
 __all__ = ["NOTHING", "CompiledDocuments", "RelatedData", "field_growth", "rendering_of"]
 
@@ -212,7 +211,7 @@ def field_growth(name: str) -> float:
 
 
 def rendering_of(
-    executor: Executor, shape: ObjectTypeInfo, details: Any, depth: int = 0
+    executor: PlannedExecution, shape: ObjectTypeInfo, details: Any, depth: int = 0
 ) -> CompiledDocuments | None:
     """Of a type of current documents; None where something of it takes a closer look.
 
@@ -227,7 +226,7 @@ def rendering_of(
         return None
     nodes = [each.node for each in details]
     rendering = CompiledDocuments(shape, selections.stored(nodes, shape, shape.name), make)
-    code = _Code(executor, rendering, depth)
+    code = _DocumentsCode(executor, rendering, depth)
     for name, found in executor.collect_subfields(type_, details).grouped_field_set.items():
         if not code.add(name, type_, found):
             return None
@@ -237,23 +236,17 @@ def rendering_of(
     return rendering
 
 
-class _Code:
-    """The lines of one function over documents."""
+class _DocumentsCode(RowGenerator):
+    """Function that renders the documents of a page."""
 
-    def __init__(self, executor: Executor, rendering: CompiledDocuments, depth: int) -> None:
+    def __init__(
+        self, executor: PlannedExecution, rendering: CompiledDocuments, depth: int
+    ) -> None:
+        names = {**NAMES, "PLAIN_KEY_TYPES": PLAIN_KEY_TYPES, "date_texts": date_texts}
+        super().__init__(names, {"document": "documents"})
         self._executor = executor
         self._rendering = rendering
         self._depth = depth
-        self._names: dict[str, Any] = {
-            **NAMES,
-            "PLAIN_KEY_TYPES": PLAIN_KEY_TYPES,
-            "date_texts": date_texts,
-        }
-        # What is made of all documents at once, by the name of each one's part.
-        self._columns: dict[str, str] = {}
-        self._reads: list[str] = []
-        self._tests: list[str] = []
-        self._items: list[str] = []
         self.growth = 0.0
 
     def add(self, name: str, parent: GraphQLObjectType, details: Any) -> bool:
@@ -261,7 +254,7 @@ class _Code:
         field_name = details[0].node.name.value
         self.growth += field_growth(name)
         if field_name == "__typename":
-            self._items.append(f"{name!r}: {parent.name!r}")
+            self.item(name, repr(parent.name))
             return True
         definition = self._executor.schema.get_field(parent, field_name)
         made = field_of(definition)
@@ -275,8 +268,9 @@ class _Code:
         shape = self._rendering.shape
         if field_name == "version":
             self._rendering.version = True
-            self._tests.append("number.__class__ is int and number < 2147483648")
-            self._items.append(f"{name!r}: number")
+            self._columns["number"] = "related.numbers"
+            self.test("number.__class__ is int and number < 2147483648")
+            self.item(name, "number")
             return True
         if made.beside is not None:
             return self._add_beside(name, made, definition, details)
@@ -285,28 +279,26 @@ class _Code:
 
     def _add_stored(self, name: str, made: Read, required: bool) -> bool:
         assert made.stored is not None
-        var = f"a{len(self._reads)}"
         usual = usual_of(made.stored)
         if usual is None:
             return False
         if made.stored.type is Scalar.DATETIME:
             self._add_date(name, made.stored.stored, required)
             return True
+        var = self._read(made.stored.stored, required)
         test, shown = (each.format(var) for each in usual)
-        self._read(var, made.stored.stored, required)
         if not required:
             test = f"({var} is None or {test})"
             shown = shown if shown == var else f"None if {var} is None else {shown}"
-        self._tests.append(test)
-        self._items.append(f"{name!r}: {shown}")
+        self.test(test)
+        self.item(name, shown)
         return True
 
     def _add_date(self, name: str, stored: str, required: bool) -> None:
-        var = f"t{len(self._columns)}"
-        self._columns[var] = f"date_texts([each.get({stored!r}) for each in documents])"
+        var = self.column("t", f"date_texts([each.get({stored!r}) for each in documents])")
         there = f"{var} is not None"
-        self._tests.append(there if required else f"({there} or document.get({stored!r}) is None)")
-        self._items.append(f"{name!r}: {var}")
+        self.test(there if required else f"({there} or document.get({stored!r}) is None)")
+        self.item(name, var)
 
     def _add_beside(self, name: str, made: Resolve, definition: Any, details: Any) -> bool:
         assert made.ready is not None
@@ -314,10 +306,9 @@ class _Code:
         ready, besides = made.ready(self._executor, details), self._rendering.besides
         if not isinstance(ready, CompleteValue):
             return False
-        var = f"b{len(besides)}"
-        self._columns[var] = f"related.beside[{len(besides)}]"
-        self._tests.append(f"{var} is not FALLBACK")
-        self._items.append(f"{name!r}: {var}")
+        var = self.column("b", f"related.beside[{len(besides)}]")
+        self.test(f"{var} is not FALLBACK")
+        self.item(name, var)
         nodes = [each.node for each in details]
         arguments = arguments_of(definition, nodes[0], made)
         besides.append(made.beside(self._executor.plan.selections, nodes, arguments))
@@ -329,50 +320,22 @@ class _Code:
         if target is None:
             return False
         links = self._rendering.links
-        var, place = f"a{len(self._reads)}", len(links)
+        number = len(links)
         links.append((link, target))
-        self._read(var, link.by.stored, False)
-        shown = f"k{place}({var}) if {var}.__class__ in PLAIN_KEY_TYPES else None"
-        self._reads.append(f"l{place} = {shown}")
-        there = f"l{place} is not None"
-        self._tests.append(there if required else f"({var} is None or {there})")
-        self._items.append(f"{name!r}: l{place}")
+        var = self._read(link.by.stored, False)
+        self.head(f"k{number} = related.followed[{number}].made.get")
+        self.line(f"l{number} = k{number}({var}) if {var}.__class__ in PLAIN_KEY_TYPES else None")
+        there = f"l{number} is not None"
+        self.test(there if required else f"({var} is None or {there})")
+        self.item(name, f"l{number}")
         return True
 
-    def _read(self, var: str, stored: str, required: bool) -> None:
-        self._reads.append(
-            f"{var} = document[{stored!r}]" if required else f"{var} = document.get({stored!r})"
-        )
+    def _read(self, stored: str, required: bool) -> str:
+        return self.value(f"document[{stored!r}]" if required else f"document.get({stored!r})")
 
     def function(self) -> _Rows:
-        numbered = self._rendering.version
-        numbers = {"number": "related.numbers"} if numbered else {}
-        columns = {"document": "documents"} | numbers | self._columns
-        each, rows = ", ".join(columns), ", ".join(columns.values())
-        if len(columns) > 1:
-            rows = f"zip({rows}, strict=True)"
-        count = len(self._rendering.links)
-        links = [f"    k{n} = related.followed[{n}].made.get" for n in range(count)]
-        tests, items = " and ".join(self._tests) or "True", ", ".join(self._items)
-        lines = [
-            "def rows(documents, related, unusual):",
-            "    made = []",
-            "    add = made.append",
-            *links,
-            f"    for {each} in {rows}:",
-            "        try:",
-            *(f"            {line}" for line in self._reads),
-            f"            if {tests}:",
-            f"                add({{{items}}})",
-            "                continue",
-            "        except (LookupError, TypeError, ValueError, ArithmeticError):",
-            "            pass",
-            f"        one = unusual(document, {'number' if numbered else 'None'})",
-            "        if one is FALLBACK: return FALLBACK",
-            "        add(one)",
-            "    return made",
-        ]
-        # Nothing of a request is in the text but names, which GraphQL's grammar bounds, as text.
-        exec(compile("\n".join(lines), "<documents>", "exec"), self._names)
-        function: _Rows = self._names["rows"]
-        return function
+        number = "number" if self._rendering.version else "None"
+        rows: _Rows = self.compile_rows(
+            "documents, related, unusual", unusual=f"unusual(document, {number})"
+        )
+        return rows

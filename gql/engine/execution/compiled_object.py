@@ -9,9 +9,8 @@ down once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
 
 from graphql import (
     GraphQLObjectType,
@@ -23,13 +22,12 @@ from graphql import (
     is_object_type,
 )
 
+from revstream.gql.engine.definitions.code_generator import CodeGenerator
 from revstream.gql.engine.definitions.field import CompleteValue, Read, Resolve, field_of
 from revstream.gql.engine.definitions.value_tests import FALLBACK, NAMES, TEXTS, usual_of
+from revstream.gql.engine.execution.planned_execution import PlannedExecution
+from revstream.gql.engine.request.context import RequestContext
 from revstream.model.definition import Scalar
-
-if TYPE_CHECKING:
-    from revstream.gql.engine.execution.executor import Executor
-    from revstream.gql.engine.request.context import RequestContext
 
 __all__ = ["Make", "compile_object"]
 
@@ -42,7 +40,7 @@ _DEPTH = 12
 
 
 def compile_object(
-    executor: Executor,
+    executor: PlannedExecution,
     type_: GraphQLObjectType,
     details: Any,
     depth: int = 0,
@@ -59,37 +57,36 @@ def compile_object(
     if depth > _DEPTH:
         return None
     fields = executor.collect_subfields(type_, details).grouped_field_set
-    code = _Code(executor, depth, ready)
+    code = _ObjectCode(executor, depth, ready)
     for number, (name, found) in enumerate(fields.items()):
         if not code.add(f"a{number}", name, type_, found):
             return None
     return code.function()
 
 
-class _Code:
-    """The lines of one function, and what they name."""
+class _ObjectCode(CodeGenerator):
+    """Function that renders one object from its source."""
 
-    def __init__(self, executor: Executor, depth: int, ready: GraphQLObjectType | None) -> None:
+    def __init__(
+        self, executor: PlannedExecution, depth: int, ready: GraphQLObjectType | None
+    ) -> None:
+        super().__init__({**NAMES, "each_of": _each_of})
         self._executor = executor
         self._depth = depth
         self._ready = ready
-        self._lines: list[str] = []
-        self._items: list[str] = []
-        self._names: dict[str, Any] = {**NAMES, "each_of": _each_of}
         self._stored = False
-        self._space = ""
 
     def add(self, var: str, name: str, parent: GraphQLObjectType, details: Any) -> bool:
         """Whether the field can be part of the function."""
         field_name = details[0].node.name.value
         if field_name == "__typename":
-            self._items.append(f"{name!r}: {parent.name!r}")
+            self.item(name, repr(parent.name))
             return True
         definition = self._executor.schema.get_field(parent, field_name)
         made = field_of(definition)
         if definition is None or not isinstance(made, Read | Resolve):
             return False
-        self._items.append(f"{name!r}: {var}")
+        self.item(name, var)
         type_: Any = get_nullable_type(definition.type)
         required = is_non_null_type(definition.type)
         if isinstance(made, Read):
@@ -98,17 +95,17 @@ class _Code:
 
     def _add_read(self, var: str, made: Read, type_: Any, required: bool, details: Any) -> bool:
         usual = None if made.stored is None else usual_of(made.stored)
-        self._names[f"r{var}"] = made.read
+        self.names[f"r{var}"] = made.read
         if usual is None:
-            self._line(f"{var} = r{var}(source)")
+            self.line(f"{var} = r{var}(source)")
             return self._complete(var, type_, required, details)
         (test, shown), stored = usual, made.stored.stored  # type: ignore[union-attr]
         self._stored = True
-        self._line(f"{var} = get({stored!r})")
-        self._line(f"if {test.format(var)}: {var} = {shown.format(var)}")
-        self._line("else:")
-        with self._indented():
-            self._line(f"{var} = r{var}(source)")
+        self.line(f"{var} = get({stored!r})")
+        self.line(f"if {test.format(var)}: {var} = {shown.format(var)}")
+        self.line("else:")
+        with self.indented():
+            self.line(f"{var} = r{var}(source)")
             return self._complete(var, type_, required, details)
 
     def _add_ready(self, var: str, made: Resolve, type_: Any, required: bool, details: Any) -> bool:
@@ -116,27 +113,27 @@ class _Code:
             return False
         ready = made.ready(self._executor, details)
         whole = isinstance(ready, CompleteValue)
-        self._names[f"r{var}"] = ready.make if isinstance(ready, CompleteValue) else ready
-        self._line(f"{var} = r{var}(source, context)")
-        self._line(f"if {var} is FALLBACK: {_GIVE_UP}")
+        self.names[f"r{var}"] = ready.make if isinstance(ready, CompleteValue) else ready
+        self.line(f"{var} = r{var}(source, context)")
+        self.line(f"if {var} is FALLBACK: {_GIVE_UP}")
         return whole or self._complete(var, type_, required, details)
 
     def _complete(self, var: str, type_: Any, required: bool, details: Any) -> bool:
         """Of a value that was read: what the response has."""
         if required:
-            self._line(f"if {var} is None: {_GIVE_UP}")
+            self.line(f"if {var} is None: {_GIVE_UP}")
             return self._complete_there(var, type_, details)
-        self._line(f"if {var} is not None:")
-        with self._indented():
+        self.line(f"if {var} is not None:")
+        with self.indented():
             return self._complete_there(var, type_, details)
 
     def _complete_there(self, var: str, type_: Any, details: Any) -> bool:
         if is_leaf_type(type_):
-            self._line(self._leaf(var, type_))
+            self.line(self._leaf(var, type_))
             return True
         item: Any = get_nullable_type(type_.of_type) if is_list_type(type_) else type_
         if is_list_type(type_) and is_leaf_type(item):
-            self._line(f"if not ({TEXTS.format(var)}): {_GIVE_UP}")
+            self.line(f"if not ({TEXTS.format(var)}): {_GIVE_UP}")
             return item.name in {"String", "ID"}
         if self._ready is not None and item is self._ready:
             return True
@@ -145,10 +142,10 @@ class _Code:
             make = compile_object(self._executor, item, details, self._depth + 1, ready=self._ready)
         if make is None:
             return False
-        self._names[f"m{var}"] = make
+        self.names[f"m{var}"] = make
         call = "each_of({0}, m{0}, context)" if item is not type_ else "m{0}({0}, context)"
-        self._line(f"{var} = {call.format(var)}")
-        self._line(f"if {var} is FALLBACK: {_GIVE_UP}")
+        self.line(f"{var} = {call.format(var)}")
+        self.line(f"if {var} is FALLBACK: {_GIVE_UP}")
         return True
 
     def _leaf(self, var: str, type_: Any) -> str:
@@ -163,38 +160,20 @@ class _Code:
         if type_.name == Scalar.JSON.value:
             # Made as it is shown.
             return "pass"
-        self._names[f"c{var}"] = type_.coerce_output_value
+        self.names[f"c{var}"] = type_.coerce_output_value
         if type_.name == Scalar.DATETIME.value:
             return f"{var} = date_text({var}) if {var}.__class__ is datetime else c{var}({var})"
         if is_enum_type(type_):
-            self._names[f"e{var}"] = {
+            self.names[f"e{var}"] = {
                 name for name, each in type_.values.items() if each.value == name
             }
             return f"if {var}.__class__ is not str or {var} not in e{var}: {var} = c{var}({var})"
         return f"{var} = c{var}({var})"
 
-    def _line(self, text: str) -> None:
-        self._lines.append(self._space + text)
-
-    @contextmanager
-    def _indented(self) -> Iterator[None]:
-        self._space += "    "
-        try:
-            yield
-        finally:
-            self._space = self._space[4:]
-
     def function(self) -> Make:
-        head = ["get = source.values.get"] if self._stored else []
-        lines = [*head, *self._lines, f"return {{{', '.join(self._items)}}}"]
-        body = "\n".join(f"        {each}" for each in lines)
-        text = (
-            "def make(source, context):\n    try:\n"
-            f"{body}\n    except Exception:\n        {_GIVE_UP}\n"
-        )
-        # Nothing of a request is in the text but names, which GraphQL's grammar bounds, as text.
-        exec(compile(text, "<selection>", "exec"), self._names)
-        make: Make = self._names["make"]
+        if self._stored:
+            self._lines.insert(0, "get = source.values.get")
+        make: Make = self.compile("source, context")
         return make
 
 

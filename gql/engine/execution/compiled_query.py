@@ -28,9 +28,10 @@ from revstream.gql.engine.definitions.arguments import Arguments, Given, argumen
 from revstream.gql.engine.definitions.field import CompiledRootField, Resolve, field_of
 from revstream.gql.engine.definitions.value_tests import FALLBACK
 from revstream.gql.engine.execution.compiled_object import Make, compile_object
-from revstream.gql.engine.execution.executor import Executor
+from revstream.gql.engine.execution.planned_execution import PlannedExecution
 from revstream.gql.engine.execution.worker_thread import has_read_much, off_loop
 from revstream.gql.engine.request.context import RequestContext
+from revstream.gql.observability.fallback_metrics import Fallbacks
 from revstream.streams.core.operation import OPERATION
 
 __all__ = ["Coerce", "CompiledQuery", "coercion_of", "compile_query"]
@@ -102,12 +103,19 @@ class CompiledQuery:
             return False
         return 0 < self._growth * operation.read_bytes <= most_bytes
 
-    async def answer(self, context: RequestContext, given: Given) -> dict[str, Any] | None:
-        """The data of the response; None where it is for the executor to say, with a context that
-        has what was read.
+    async def answer(
+        self, context: RequestContext, given: Given, fallbacks: Fallbacks
+    ) -> dict[str, Any] | None:
+        """Execute the query.
 
         Args:
-            context: a fresh one. given: the variables that the fields' arguments are made of.
+            context: a fresh one.
+            given: the coerced variables.
+            fallbacks: counts each time that the query is left to the executor.
+
+        Returns:
+            The data of the response; None where the executor has to finish it, with this context,
+            which then has what was read.
         """
         context.trusting = True
         context.given = given
@@ -117,25 +125,43 @@ class CompiledQuery:
         else:
             outcomes = await asyncio.gather(*begun)
         context.trusting = False
-        data: dict[str, Any] = {}
-        if not context.problems:
-            much = has_read_much()
-            for root, value in zip(self._roots, outcomes, strict=True):
-                made = (
-                    await off_loop(_made, root, value, context)
-                    if much
-                    else _made(root, value, context)
-                )
-                if made is FALLBACK:
-                    break
-                data[root.name] = made
+        if context.problems or _has_failed(outcomes):
+            fallbacks.count("query", "error")
+        else:
+            try:
+                data = await self._data(outcomes, context)
+            except Exception as exc:
+                fallbacks.count_exception("query", exc)
             else:
-                return data
+                if data is not None:
+                    return data
+                fallbacks.count("query", "value")
         context.begun = {
             root.name: _record(root, value, context)
             for root, value in zip(self._roots, outcomes, strict=True)
         }
         return None
+
+    async def _data(
+        self, outcomes: Sequence[Any], context: RequestContext
+    ) -> dict[str, Any] | None:
+        much = has_read_much()
+        data: dict[str, Any] = {}
+        for root, value in zip(self._roots, outcomes, strict=True):
+            made = (
+                await off_loop(_made, root, value, context) if much else _made(root, value, context)
+            )
+            if made is FALLBACK:
+                return None
+            data[root.name] = made
+        return data
+
+
+def _has_failed(outcomes: Sequence[Any]) -> bool:
+    for each in outcomes:  # noqa: SIM110 (a generator takes twice as long)
+        if isinstance(each, Exception):
+            return True
+    return False
 
 
 async def _begin(root: _Root, context: RequestContext, given: Given) -> Any:
@@ -149,7 +175,7 @@ async def _begin(root: _Root, context: RequestContext, given: Given) -> Any:
 def _made(root: _Root, found: Any, context: RequestContext) -> Any:
     if found is None:
         return FALLBACK if root.required else None
-    return FALLBACK if isinstance(found, Exception) else root.prepared.made(found, context)
+    return root.prepared.made(found, context)
 
 
 def _record(root: _Root, found: Any, context: RequestContext) -> Any:
@@ -159,7 +185,7 @@ def _record(root: _Root, found: Any, context: RequestContext) -> Any:
     return root.prepared.record(found, root.info(context))
 
 
-def compile_query(executor: Executor) -> CompiledQuery | None:
+def compile_query(executor: PlannedExecution) -> CompiledQuery | None:
     """Of a query that was executed once; None where it cannot be had."""
     plan, operation = executor.plan, executor.operation
     # What it selects is known from the first time.
@@ -174,7 +200,7 @@ def compile_query(executor: Executor) -> CompiledQuery | None:
     return CompiledQuery(roots)
 
 
-def _root_of(executor: Executor, name: str, details: Any) -> _Root | None:
+def _root_of(executor: PlannedExecution, name: str, details: Any) -> _Root | None:
     query: Any = executor.schema.query_type
     nodes = [each.node for each in details]
     definition = executor.schema.get_field(query, nodes[0].name.value)

@@ -13,16 +13,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from bson import Timestamp
 from graphql import GraphQLObjectType
 
+from revstream.gql.engine.definitions.code_generator import RowGenerator
 from revstream.gql.engine.definitions.field import Read, field_of, internal_name
 from revstream.gql.engine.definitions.object_type import ObjectTypeInfo
 from revstream.gql.engine.definitions.value_tests import FALLBACK, NAMES, usual_of
 from revstream.gql.engine.execution.compiled_object import Make, compile_object
+from revstream.gql.engine.execution.planned_execution import PlannedExecution
 from revstream.gql.engine.execution.worker_thread import counted
+from revstream.gql.engine.request.context import RequestContext
 from revstream.gql.engine.request.source import VersionRecord
 from revstream.model.definition import Scalar
 from revstream.resolvers.history.version_filter import OPERATION
@@ -31,10 +34,6 @@ from revstream.resolvers.values.dates import date_texts
 from revstream.resolvers.values.field_diff import FieldDiff
 from revstream.streams.mongo.driver.codecs import Document
 from revstream.streams.versioning.version import Version
-
-if TYPE_CHECKING:
-    from revstream.gql.engine.execution.executor import Executor
-    from revstream.gql.engine.request.context import RequestContext
 
 __all__ = ["VersionRendering", "version_rendering_of"]
 
@@ -112,7 +111,7 @@ def _befores(page: Page[Document]) -> list[Document | None]:
 
 
 def version_rendering_of(
-    executor: Executor, shape: ObjectTypeInfo, details: Any
+    executor: PlannedExecution, shape: ObjectTypeInfo, details: Any
 ) -> VersionRendering | None:
     """Of an entity's versions; None where something of it takes a closer look.
 
@@ -125,7 +124,7 @@ def version_rendering_of(
     if make is None:
         return None
     rendering = VersionRendering(shape, make)
-    code = _Code(executor, rendering)
+    code = _VersionsCode(executor, rendering)
     for name, found in executor.collect_subfields(type_, details).grouped_field_set.items():
         if not code.add(name, type_, found):
             return None
@@ -133,54 +132,50 @@ def version_rendering_of(
     return rendering
 
 
-class _Code:
-    """The lines of one function over records."""
+class _VersionsCode(RowGenerator):
+    """Function that renders the versions of a page from the archive's records."""
 
-    def __init__(self, executor: Executor, rendering: VersionRendering) -> None:
-        self._executor = executor
-        self._rendering = rendering
-        self._names: dict[str, Any] = {
+    def __init__(self, executor: PlannedExecution, rendering: VersionRendering) -> None:
+        names = {
             **NAMES,
             "OPERATIONS": frozenset(OPERATION.values),
             "counted": counted,
             "NOTHING": {},
             "date_texts": date_texts,
         }
-        # What is made of all records at once, by the name of each one's part.
-        self._columns: dict[str, str] = {}
-        self._head: list[str] = []
-        self._reads: list[str] = []
-        self._tests: list[str] = []
-        self._items: list[str] = []
+        super().__init__(names, {"record": "records", "before": "befores"})
+        self._executor = executor
+        self._rendering = rendering
+        self._reads_state = False
+        self.line("get = record.get")
 
     def add(self, name: str, parent: GraphQLObjectType, details: Any) -> bool:
         """Whether the field can be part of the function."""
         field_name = internal_name(parent, details[0].node.name.value)
         match field_name:
             case "__typename":
-                self._items.append(f"{name!r}: {parent.name!r}")
+                self.item(name, repr(parent.name))
             case "at":
                 var = self._dates("each.get('wall')")
-                self._tests.append(f"{var} is not None")
-                self._items.append(f"{name!r}: {var}")
+                self.test(f"{var} is not None")
+                self.item(name, var)
             case "until":
                 self._rendering.ended = True
                 var = self._dates("ends[each['_id']]")
-                self._tests.append(f"({var} is not None or ends[record['_id']] is None)")
-                self._items.append(f"{name!r}: {var}")
+                self.test(f"({var} is not None or ends[record['_id']] is None)")
+                self.item(name, var)
             case "documentId" | "id":
                 shown = self._id("get", "doc", numbered=field_name == "id")
-                self._items.append(f"{name!r}: {shown}")
+                self.item(name, str(shown))
                 return shown is not None
             case "gap":
                 var = self._read("get", "gap", "get('spanning', False)")
-                self._tests.append(f"{var}.__class__ is bool")
-                self._items.append(f"{name!r}: {var}")
+                self.test(f"{var}.__class__ is bool")
+                self.item(name, var)
             case "resumeToken":
-                self._items.append(f"{name!r}: context.token_out(record['_id'])")
+                self.item(name, "context.token_out(record['_id'])")
             case "changedFields":
-                paths = "comparison.paths(tuple(get('changed', ())))"
-                self._items.append(f"{name!r}: {paths}")
+                self.item(name, "comparison.paths(tuple(get('changed', ())))")
             case "document":
                 return self._add_document(name, details)
             case "diff":
@@ -195,15 +190,13 @@ class _Code:
             return False
         stored, test = fact
         var = self._read("get", stored)
-        self._tests.append(test.format(var))
-        self._items.append(f"{name!r}: {var}")
+        self.test(test.format(var))
+        self.item(name, var)
         return True
 
     def _dates(self, each: str) -> str:
         """The variable that holds one of all records' dates as text, or None."""
-        var = f"t{len(self._columns)}"
-        self._columns[var] = f"date_texts([{each} for each in records])"
-        return var
+        return self.column("t", f"date_texts([{each} for each in records])")
 
     def _id(self, get: str, stored: str, *, numbered: bool) -> str | None:
         """How the document's id is shown, or that of its state in this version."""
@@ -213,19 +206,19 @@ class _Code:
         var = self._read(get, stored)
         test, shown = (each.format(var) for each in usual)
         if not numbered:
-            self._tests.append(test)
+            self.test(test)
             return shown
         number = self._read("get", "v")
         # Nothing of a deletion has an id.
         gone = "operation == 'DELETE' or " if get != "get" else ""
-        self._tests.append(f"({gone}{test} and {number}.__class__ is int)")
+        self.test(f"({gone}{test} and {number}.__class__ is int)")
         return f"f'{{{shown}}}@{{{number}}}'"
 
     def _add_document(self, name: str, details: Any) -> bool:
         shape = self._rendering.shape
         type_: Any = self._executor.schema.type_map[shape.snapshot]
         items = []
-        self._whole()
+        self._read_state()
         fields = self._executor.collect_subfields(type_, details).grouped_field_set
         for inner, found in fields.items():
             field_name = found[0].node.name.value
@@ -245,28 +238,26 @@ class _Code:
                 return False
             items.append(f"{inner!r}: {self._shown(stored.type, stored.stored, usual)}")
         shown = f"{{{', '.join(items)}}}"
-        self._items.append(f"{name!r}: None if operation == 'DELETE' else {shown}")
+        self.item(name, f"None if operation == 'DELETE' else {shown}")
         return True
 
     def _shown(self, kind: Any, stored: str, usual: tuple[str, str]) -> str:
         """A field of the document; of past states none is required."""
         if kind is Scalar.DATETIME:
             var = self._dates(f"(each.get('full') or NOTHING).get({stored!r})")
-            self._tests.append(f"({var} is not None or full.get({stored!r}) is None)")
+            self.test(f"({var} is not None or full.get({stored!r}) is None)")
             return var
         var = self._read("full.get", stored)
         test, shown = (each.format(var) for each in usual)
-        self._tests.append(f"({var} is None or {test})")
+        self.test(f"({var} is None or {test})")
         return shown if shown == var else f"None if {var} is None else {shown}"
 
-    def _whole(self) -> None:
-        """What the version left; nothing where it deletes."""
-        if "operation = record['op']" not in self._reads:
-            # First of all: others are read of it.
-            self._reads[:0] = [
-                "operation = record['op']",
-                "full = get('full') or NOTHING",
-            ]
+    def _read_state(self) -> None:
+        """Read the document that the version left; it is empty after a deletion."""
+        if not self._reads_state:
+            self._reads_state = True
+            self.line("operation = record['op']")
+            self.line("full = get('full') or NOTHING")
 
     def _add_diff(self, name: str, details: Any) -> bool:
         type_: Any = self._executor.schema.type_map["FieldChange"]
@@ -279,44 +270,21 @@ class _Code:
             shown = repr(type_.name) if field_name == "__typename" else field_name
             items.append(f"{inner!r}: {shown}")
         var = f"change{len(self._head)}"
-        self._head.append(f"{var} = lambda {', '.join(_CHANGE)}: {{{', '.join(items)}}}")
+        self.head(f"{var} = lambda {', '.join(_CHANGE)}: {{{', '.join(items)}}}")
         self._rendering.diff = True
-        self._tests.append("get('cut') is None and (before is not None or get('prev') is None)")
+        self.test("get('cut') is None and (before is not None or get('prev') is None)")
         earlier = "None if before is None else before.get('full')"
         changed = "tuple(get('changed', ()))"
         diff = f"comparison.changes({earlier}, get('full'), {changed}, {var})"
-        self._items.append(f"{name!r}: counted({diff})")
+        self.item(name, f"counted({diff})")
         return True
 
     def _read(self, get: str, stored: str, default: str = "None") -> str:
-        var = f"a{len(self._reads)}"
-        self._reads.append(f"{var} = {get}({stored!r}, {default})")
-        return var
+        return self.value(f"{get}({stored!r}, {default})")
 
     def function(self) -> _Rows:
-        columns = {"record": "records", "before": "befores"} | self._columns
-        each, rows = ", ".join(columns), ", ".join(columns.values())
-        tests, items = " and ".join(self._tests) or "True", ", ".join(self._items)
-        lines = [
-            "def rows(records, befores, ends, comparison, context, unusual):",
-            "    made = []",
-            "    add = made.append",
-            *(f"    {line}" for line in self._head),
-            f"    for {each} in zip({rows}, strict=True):",
-            "        get = record.get",
-            "        try:",
-            *(f"            {line}" for line in self._reads),
-            f"            if {tests}:",
-            f"                add({{{items}}})",
-            "                continue",
-            "        except Exception:",
-            "            pass",
-            "        one = unusual(record, before)",
-            "        if one is FALLBACK: return FALLBACK",
-            "        add(one)",
-            "    return made",
-        ]
-        # Nothing of a request is in the text but names, which GraphQL's grammar bounds, as text.
-        exec(compile("\n".join(lines), "<versions>", "exec"), self._names)
-        function: _Rows = self._names["rows"]
-        return function
+        rows: _Rows = self.compile_rows(
+            "records, befores, ends, comparison, context, unusual",
+            unusual="unusual(record, before)",
+        )
+        return rows

@@ -17,20 +17,17 @@ import orjson
 from graphql import ExecutionResult, GraphQLError, GraphQLObjectType
 from graphql.pyutils import Path
 from graphql.type.definition import GraphQLResolveInfoHelpers
-from strawberry.schema.schema import StrawberryGraphQLCoreExecutionContext
 
 from revstream.gql.engine.execution.field_steps import gathered, steps_of
-from revstream.gql.engine.request.context import RequestContext
+from revstream.gql.engine.execution.planned_execution import PlannedExecution
 from revstream.gql.engine.request.plan import Plan
 
 __all__ = ["Executor", "unstorable_text"]
 
 
-class Executor(StrawberryGraphQLCoreExecutionContext):
+class Executor(PlannedExecution):
     """graphql-core's, per operation."""
 
-    context_value: RequestContext
-    plan: Plan
     # As they nearly always are: what has more than thirty attributes of its own takes a kilobyte
     # more.
     abort_signal = hooks = middleware_manager = async_work_finished_hook_task = None

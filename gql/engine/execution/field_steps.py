@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from types import CoroutineType
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from graphql import (
     GraphQLField,
@@ -31,24 +31,22 @@ from graphql.pyutils import Path, gather_with_cancel
 from revstream.gql.engine.definitions.field import Read, Resolve, field_of
 from revstream.gql.engine.definitions.value_tests import FALLBACK
 from revstream.gql.engine.execution.compiled_object import Make, compile_object
+from revstream.gql.engine.execution.planned_execution import PlannedExecution
 from revstream.gql.engine.request.plan import Details, Step
 from revstream.resolvers.errors import NumberMisfit
 
-if TYPE_CHECKING:
-    from revstream.gql.engine.execution.executor import Executor
-
 __all__ = ["gathered", "steps_of"]
 
-Run: TypeAlias = "Callable[[Executor, Any, Path | None], Any]"
+Run: TypeAlias = "Callable[[PlannedExecution, Any, Path | None], Any]"
 """(executor, source, path of the source) -> the field's completed value, or a coroutine of it."""
-Complete: TypeAlias = "Callable[[Executor, Any, Path], Any]"
+Complete: TypeAlias = "Callable[[PlannedExecution, Any, Path], Any]"
 """(executor, value, path of the value) -> what the response has, or a coroutine of it."""
 
 _INT = 2**31
 
 
 def steps_of(
-    executor: Executor, parent: GraphQLObjectType, fields: Mapping[str, Details]
+    executor: PlannedExecution, parent: GraphQLObjectType, fields: Mapping[str, Details]
 ) -> list[Step]:
     """Args:
     fields: collected of a parent's, by the names that the response has.
@@ -91,7 +89,7 @@ def _reading_leaf(
     nulls, coerce = _refused_null(type_, parent, details), _coercion(get_nullable_type(type_))
     parent_name = parent.name
 
-    def run(executor: Executor, source: Any, path: Path | None) -> Any:
+    def run(executor: PlannedExecution, source: Any, path: Path | None) -> Any:
         try:
             value = read(source)
             if value is not None:
@@ -115,7 +113,7 @@ def _reading(
 ) -> Run:
     complete, parent_name = _completion(type_, parent, details), parent.name
 
-    def run(executor: Executor, source: Any, path: Path | None) -> Any:
+    def run(executor: PlannedExecution, source: Any, path: Path | None) -> Any:
         here = Path(path, name, parent_name)
         try:
             completed = complete(executor, read(source), here)
@@ -141,13 +139,13 @@ def _resolving(
     node, nodes = details[0].node, [each.node for each in details]
     names = {each.graphql_name: each.python_name for each in made_of.arguments}
 
-    def arguments(executor: Executor) -> dict[str, Any]:
+    def arguments(executor: PlannedExecution) -> dict[str, Any]:
         given = get_argument_values(
             definition, node, executor.variable_values, None, executor.hide_suggestions
         )
         return {names[each]: value for each, value in given.items()}
 
-    async def awaited(executor: Executor, value: Awaitable[Any], path: Path) -> Any:
+    async def awaited(executor: PlannedExecution, value: Awaitable[Any], path: Path) -> Any:
         try:
             completed = complete(executor, await value, path)
             if completed.__class__ is CoroutineType:
@@ -157,7 +155,7 @@ def _resolving(
             return None
         return completed
 
-    def run(executor: Executor, source: Any, path: Path | None) -> Any:
+    def run(executor: PlannedExecution, source: Any, path: Path | None) -> Any:
         here = Path(path, name, parent_name)
         try:
             info = executor.build_resolve_info(definition, nodes, parent, here)
@@ -188,7 +186,7 @@ async def _gone_on(begun: Any) -> Any:
 
 
 async def _guarded(
-    executor: Executor,
+    executor: PlannedExecution,
     completed: Awaitable[Any],
     type_: GraphQLOutputType,
     details: Details,
@@ -207,21 +205,21 @@ def _completion(type_: GraphQLOutputType, parent: GraphQLObjectType, details: De
     if is_leaf_type(bare):
         coerce = _coercion(bare)
 
-        def complete(executor: Executor, value: Any, path: Path) -> Any:
+        def complete(executor: PlannedExecution, value: Any, path: Path) -> Any:
             return coerce(value)
 
     elif is_list_type(bare):
         complete = _completed_list(bare.of_type, parent, details)
     elif is_abstract_type(bare):
 
-        def complete(executor: Executor, value: Any, path: Path) -> Any:
+        def complete(executor: PlannedExecution, value: Any, path: Path) -> Any:
             found: Any = executor.schema.type_map[value.type_name]
             return executor.collect_and_execute_subfields(found, details, path, value, None)
 
     else:
         complete = _completed_object(bare, details)
 
-    def completed(executor: Executor, value: Any, path: Path) -> Any:
+    def completed(executor: PlannedExecution, value: Any, path: Path) -> Any:
         if value is not None:
             return complete(executor, value, path)
         if nulls is None:
@@ -236,14 +234,20 @@ def _completed_object(type_: Any, details: Details) -> Complete:
     known = False
     make: Make | None = None
 
-    def complete(executor: Executor, value: Any, path: Path) -> Any:
+    def complete(executor: PlannedExecution, value: Any, path: Path) -> Any:
         nonlocal known, make
         if not known:
             known, make = True, compile_object(executor, type_, details)
         if make is not None:
-            made = make(value, executor.context_value)
-            if made is not FALLBACK:
-                return made
+            try:
+                made = make(value, executor.context_value)
+            except Exception as exc:
+                executor.fallbacks.count_exception("object", exc)
+                made = FALLBACK
+            else:
+                if made is not FALLBACK:
+                    return made
+                executor.fallbacks.count("object", "value")
         return executor.collect_and_execute_subfields(type_, details, path, value, None)
 
     return complete
@@ -254,7 +258,7 @@ def _completed_list(
 ) -> Complete:
     complete = _completion(item, parent, details)
 
-    def complete_list(executor: Executor, values: Any, path: Path) -> Any:
+    def complete_list(executor: PlannedExecution, values: Any, path: Path) -> Any:
         done: list[Any] = []
         waiting: list[int] = []
         try:

@@ -215,7 +215,7 @@ class Schema(strawberry.Schema):
                     plan = None if given is None else known.document.plans.of(known.name, given)
                     if given is not None and plan is not None and plan.direct is not None:
                         context = context.fresh(plan)
-                        data = await plan.direct.answer(context, given)
+                        data = await plan.direct.answer(context, given, self.operations.fallbacks)
                         if data is not None:
                             answer = ExecutionResult(data=data, errors=None)
                             short = plan.direct.is_short(self._documents.limits.max_response_bytes)

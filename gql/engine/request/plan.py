@@ -40,7 +40,7 @@ class Step:
 class CompiledOperation(Protocol):
     """Query that is answered without an executor."""
 
-    async def answer(self, context: Any, given: Any, /) -> dict[str, Any] | None:
+    async def answer(self, context: Any, given: Any, fallbacks: Any, /) -> dict[str, Any] | None:
         """Return the data of the response; None where the executor has to find it."""
         ...
 

@@ -17,7 +17,7 @@ from revstream.gql.engine.execution.compiled_documents import (
     rendering_of,
 )
 from revstream.gql.engine.execution.compiled_object import Make, compile_object
-from revstream.gql.engine.execution.executor import Executor
+from revstream.gql.engine.execution.planned_execution import PlannedExecution
 from revstream.gql.engine.request.context import RequestContext, ResolveInfo
 from revstream.gql.engine.request.selection import ConnectionSelection
 from revstream.gql.schema.entities.connections import (
@@ -43,7 +43,11 @@ PageQueryCache: TypeAlias = "LruCache[tuple[_CompiledPage, Scope, bytes], PageQu
 
 
 def compile_page(
-    executor: Executor, model: Model, shape: ObjectTypeInfo, details: Any, readings: PageQueryCache
+    executor: PlannedExecution,
+    model: Model,
+    shape: ObjectTypeInfo,
+    details: Any,
+    readings: PageQueryCache,
 ) -> _CompiledPage | None:
     """None where something of it takes a closer look.
 
@@ -71,7 +75,9 @@ def compile_page(
     return _CompiledPage(model, selected, rendering, make, readings, growth)
 
 
-def _connection_growth(executor: Executor, connection: Any, edge: Any, details: Any) -> float:
+def _connection_growth(
+    executor: PlannedExecution, connection: Any, edge: Any, details: Any
+) -> float:
     """Return what all that is selected beside the documents adds; once for each of them, though of
     most of it there is one."""
     growth = 0.0

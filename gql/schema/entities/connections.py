@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from revstream.gql.engine.definitions.field import Argument, Read, Resolve
 from revstream.gql.engine.definitions.object_type import ObjectTypeInfo
-from revstream.gql.engine.execution.executor import Executor
+from revstream.gql.engine.execution.planned_execution import PlannedExecution
 from revstream.gql.engine.execution.worker_thread import counted
 from revstream.gql.engine.request.context import RequestContext, ResolveInfo
 from revstream.gql.engine.request.invalid_documents import report_unordered, without_invalid
@@ -94,7 +94,7 @@ def edge_name(type_name: str) -> str:
     return f"{type_name}Edge"
 
 
-def item_selections(executor: Executor, item: str, details: Any) -> list[Any]:
+def item_selections(executor: PlannedExecution, item: str, details: Any) -> list[Any]:
     """Where the items of a connection are in the response.
 
     Args:

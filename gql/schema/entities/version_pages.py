@@ -12,7 +12,7 @@ from revstream.gql.engine.definitions.object_type import ObjectTypeInfo
 from revstream.gql.engine.definitions.value_tests import FALLBACK
 from revstream.gql.engine.execution.compiled_object import Make, compile_object
 from revstream.gql.engine.execution.compiled_versions import VersionRendering, version_rendering_of
-from revstream.gql.engine.execution.executor import Executor
+from revstream.gql.engine.execution.planned_execution import PlannedExecution
 from revstream.gql.engine.request.context import RequestContext, ResolveInfo
 from revstream.gql.engine.request.invalid_documents import report_unordered, showable
 from revstream.gql.engine.request.selection import ConnectionSelection, Nodes, Selections
@@ -154,7 +154,7 @@ class CompiledVersions:
 
 
 def compiled_versions(
-    executor: Executor, shape: ObjectTypeInfo, details: Any
+    executor: PlannedExecution, shape: ObjectTypeInfo, details: Any
 ) -> CompiledVersions | None:
     """None where something of it takes a closer look.
 
@@ -189,10 +189,10 @@ def version_field_resolver(
 
 def version_field_compiler(
     shape: ObjectTypeInfo, read: VersionPageReader
-) -> Callable[[Executor, Any], _CompiledVersionField | None]:
+) -> Callable[[PlannedExecution, Any], _CompiledVersionField | None]:
     """The same, compiled for one place of a query."""
 
-    def prepare(executor: Executor, details: Any) -> _CompiledVersionField | None:
+    def prepare(executor: PlannedExecution, details: Any) -> _CompiledVersionField | None:
         page, selections = compiled_versions(executor, shape, details), executor.plan.selections
         if page is None or selections is None:
             return None

@@ -17,7 +17,7 @@ from revstream.gql.engine.execution.compiled_documents import (
     RelatedData,
     rendering_of,
 )
-from revstream.gql.engine.execution.executor import Executor
+from revstream.gql.engine.execution.planned_execution import PlannedExecution
 from revstream.gql.engine.request.context import RequestContext, ResolveInfo
 from revstream.gql.engine.request.prefetch import prefetch, read_ahead
 from revstream.gql.engine.request.source import CurrentDocument, SnapshotDocument, VersionRecord
@@ -123,7 +123,7 @@ async def _read_with_related(
 
 
 def compile_document(
-    executor: Executor, shape: ObjectTypeInfo, details: Any
+    executor: PlannedExecution, shape: ObjectTypeInfo, details: Any
 ) -> _CompiledDocumentField | None:
     """The same, compiled for one place of a query."""
     rendering = rendering_of(executor, shape, details)

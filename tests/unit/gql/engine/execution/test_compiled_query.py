@@ -17,10 +17,13 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from revstream.gql.engine.definitions.arguments import arguments_of
-from revstream.gql.engine.execution.compiled_query import coercion_of
+from revstream.gql.engine.execution import field_steps
+from revstream.gql.engine.execution.compiled_query import CompiledQuery, coercion_of
 from revstream.gql.engine.execution.executor import Executor
+from revstream.gql.observability import fallback_metrics
 from revstream.resolvers.errors import BadUserInput
 from revstream.streams.core.errors import ArchiveBehind
+from revstream.streams.core.log_throttle import LogThrottle
 from tests.support.exhaustive import examples
 from tests.support.fuzzing import drawn_operation
 from tests.support.reads import Memory, MemoryHistory
@@ -259,6 +262,64 @@ async def test_what_a_root_field_raises_is_told_as_by_the_executor(schema: Any) 
     [error] = result.errors
     assert isinstance(error.original_error, BadUserInput)
     assert (error.path, result.data) == (["products"], None)
+
+
+@pytest.mark.parametrize(
+    ("stored", "variables", "expected"),
+    [
+        ({"stock": 4}, {"n": 1}, {}),
+        ({"stock": "many"}, {"n": 1}, {("query", "value"): 1, ("object", "value"): 1}),
+        ({"stock": 4}, {"n": -1}, {("query", "error"): 1}),
+    ],
+)
+async def test_each_fallback_is_counted_with_its_place_and_reason(
+    schema: Any,
+    stored: dict[str, Any],
+    variables: dict[str, Any],
+    expected: dict[tuple[str, str], int],
+) -> None:
+    """Usual documents need none; an unusual value and a refused argument need one."""
+    memory = Memory()
+    memory.knowing = True
+    memory.write("products", {"_id": "p1", **GOOD})
+    text = 'query($n: Int) { products(first: $n) { totalCount } product(id: "p1") { id stock } }'
+    for _ in range(3):
+        await schema.execute(text, {"n": 1}, memory.context())
+    memory.write("products", {"_id": "p1", **GOOD, **stored})
+    before = schema.operations.fallbacks.counts.copy()
+    await schema.execute(text, variables, memory.context())
+    assert dict(schema.operations.fallbacks.counts - before) == expected
+
+
+@pytest.mark.parametrize("place", ["query", "object"])
+async def test_an_exception_in_generated_code_is_counted_and_logged(
+    schema: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    """A fault that no data raises is never silent, and the response is the executor's."""
+    memory = Memory()
+    memory.knowing = True
+    memory.write("products", {"_id": "p1", **GOOD})
+    text = f'{{ product(id: "p1") {{ name {place}: tags }} }}'
+
+    def fail(*_: object) -> Any:
+        raise RuntimeError("a fault of the generated code")
+
+    if place == "query":
+        for _ in range(2):
+            await schema.execute(text, None, memory.context())
+        monkeypatch.setattr(CompiledQuery, "_data", fail)
+    else:
+        monkeypatch.setattr(field_steps, "compile_object", lambda *_: fail)
+    fallbacks = schema.operations.fallbacks
+    monkeypatch.setattr(fallbacks, "_faults", LogThrottle(fallback_metrics.logger, "failed"))
+    before = fallbacks.counts.copy()
+    result = await schema.execute(text, None, memory.context())
+    expected = {"product": {"name": "Lamp", place: GOOD["tags"]}}
+    assert (result.data, result.errors) == (expected, None)
+    assert dict(fallbacks.counts - before)[place, "exception"] == 1
+    [record] = [each for each in caplog.records if each.message == "failed"]
+    assert record.__dict__["place"] == place
+    assert "RuntimeError: a fault of the generated code" in record.__dict__["detail"]
 
 
 ARGUMENTS = """
