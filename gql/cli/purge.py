@@ -74,7 +74,7 @@ async def purge(
         hub = Hub([entity.collection], position="")
         progress = ArchiveProgress(Checkpoints(mongo), hub)
         archive = Archive(mongo, entity.collection, layout_of(mongo, entity))
-        if not await archive.last([key]):
+        if not await archive.last_versions([key]):
             other = await find_other_id(mongo, archive, entity, key, ["versions"])
             key = key if other is None else other
         purging = Purging(mongo, archive, progress, entity)

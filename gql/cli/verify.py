@@ -43,7 +43,7 @@ async def verify(
             name = entity.collection
             layout = layout_of(mongo, entity)
             total = await mongo.estimated_count(name)
-            stored = await Checkpoints(mongo).of(name)
+            stored = await Checkpoints(mongo).load_collection(name)
 
             def looked_at(documents: int, name: str = name, total: int = total) -> None:
                 report(f"verify {name}", documents, max(total, documents))

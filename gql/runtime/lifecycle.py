@@ -112,7 +112,7 @@ def _background(gateway: Gateway) -> list[tuple[str, Callable[[], Awaitable[None
 
 def _forget(gateway: Gateway, collection: str) -> None:
     """Let go of what this process holds of a collection's documents."""
-    gateway.hub.forget(collection)
+    gateway.hub.drop_events(collection)
     gateway.proposals.forget()
     gateway.live.forget(collection)
     gateway.editing.standing.forget(collection)

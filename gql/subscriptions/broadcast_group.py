@@ -130,7 +130,7 @@ class BroadcastGroup:
         # From here on without waiting: nothing is told in between.
         if self._task is None:
             self._begin(position, lead)
-        missed = self._recent.after(position)
+        missed = self._recent.items_after(position)
         if missed is None:
             return None
         ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
@@ -178,7 +178,7 @@ class BroadcastGroup:
             return
         if self._recent is recent and recent.floor == floor:
             self._recent = _ring(position)
-            for each in (*earlier, *(recent.after(floor) or ())):
+            for each in (*earlier, *(recent.items_after(floor) or ())):
                 self._recent.append(each)
 
     async def _greeting_at(self, position: str, lead: EventSource) -> BroadcastMessage:
@@ -240,7 +240,7 @@ class BroadcastGroup:
             greeting = None
             if seat in awaiting or seat.token < self._position:
                 greeting = await self._greeting_at(seat.token, lead)
-            missed = self._recent.after(seat.token)
+            missed = self._recent.items_after(seat.token)
             if seat in self._members:
                 if missed is None:
                     self._leave(seat)

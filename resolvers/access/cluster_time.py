@@ -45,7 +45,7 @@ class ClusterTime:
         """Raises:
         ResumeTokenInvalid: it stands beyond the database's time.
         """
-        if token <= self._progress.seen()[0]:
+        if token <= self._progress.known_positions()[0]:
             return
         at = resume_tokens.cluster_time(token)
         async with execution_suspended():

@@ -79,7 +79,7 @@ class Purging:
                 f"itself (history: {self._entity.history.value}): remove them there"
             )
         wall, now = await self._mongo.clock()
-        await self._progress.wait_whole(
+        await self._progress.wait_complete(
             self._entity.collection, resume_tokens.moment(now), limit_s=limit_s
         )
         if not await self._versions(key):

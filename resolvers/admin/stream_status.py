@@ -98,7 +98,7 @@ class Status:
             checkpoint = checkpoints.get(partition.name)
             status = _status(partition.name, partition.collection, checkpoint, leases, "recording")
             if checkpoint is not None:
-                token = max(checkpoint.token, self._progress.reached(partition))
+                token = max(checkpoint.token, self._progress.partition_position(partition))
                 baseline = checkpoint.baseline
                 if not baseline.done:
                     reading = FirstReading(baseline.read, baseline.total or None)
@@ -113,7 +113,7 @@ class Status:
             checkpoint = checkpoints.get(name)
             status = _status(name, collection, checkpoint, leases, "working")
             if checkpoint is not None:
-                lag_s = self._progress.lag_behind_s(collection, checkpoint.token)
+                lag_s = self._progress.lag_after_s(collection, checkpoint.token)
                 status = _standing(status, checkpoint.token, lag_s)
                 status = replace(status, trouble=checkpoint.trouble)
             found.append(status)

@@ -70,14 +70,14 @@ class OwnWrites:
 
     def seen(self) -> Seen:
         """By collection, a place in the stream that no read of it, begun from now on, is behind."""
-        return Seen(self._latest, *self._progress.seen())
+        return Seen(self._latest, *self._progress.known_positions())
 
     async def archived(self, collection: str) -> str:
         """So far the archive has come, at least. Where another process records, that is asked now
         and then only."""
         now = time.monotonic()
         if now - self._asked_at.get(collection, -_ASK_EVERY_S) < _ASK_EVERY_S:
-            return self._progress.known(collection)
+            return self._progress.known_position(collection)
         self._asked_at[collection] = now
         return await self._progress.position(collection)
 
@@ -104,7 +104,7 @@ class OwnWrites:
         Raises:
             ArchiveBehind: not within the bound.
         """
-        await self._progress.wait_whole(collection, resume_tokens.moment(now))
+        await self._progress.wait_complete(collection, resume_tokens.moment(now))
 
     async def deletions(self, collection: str, keys: Iterable[Any], now: Timestamp) -> None:
         """Return once the archive has all deletions of these documents by a moment.
@@ -116,12 +116,12 @@ class OwnWrites:
 
     def known(self, collection: str) -> str:
         """Return the place up to which the archive is known to have all; asks nobody."""
-        return self._progress.known(collection)
+        return self._progress.known_position(collection)
 
     def begun(self, collection: str) -> bool:
         """Return whether what was there before the archive began is known to have been read."""
-        return self._progress.begun(collection)
+        return self._progress.has_begun(collection)
 
     def whole(self, collection: str) -> bool:
         """Return whether that is read, and not being read again after a loss of history."""
-        return self._progress.whole(collection)
+        return self._progress.is_complete(collection)

@@ -56,7 +56,7 @@ class LastNumbers:
         """
         known = self._of.get(collection)
         if known is None:
-            self._hub.accompany(
+            self._hub.add_observer(
                 collection,
                 partial(self._changed, collection),
                 partial(self._begin_anew, collection),

@@ -92,7 +92,7 @@ class ProposalChanges:
     def forget(self) -> None:
         """Let go of events that are in memory: they may be of records that were purged."""
         for topic in _TOPICS.values():
-            self._hub.forget(topic)
+            self._hub.drop_events(topic)
 
     async def changes(
         self,

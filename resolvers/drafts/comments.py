@@ -344,7 +344,7 @@ class Comments:
             return
         # It may have been written a moment ago.
         now = await self._mongo.operation_time()
-        await self._progress.wait_whole(entity.collection, resume_tokens.moment(now))
+        await self._progress.wait_complete(entity.collection, resume_tokens.moment(now))
         if not await self._is_there(entity, key, version):
             assert version is not None
             if not self._scope.read_rows(entity).limits:

@@ -59,7 +59,7 @@ async def changes_before(
         for row in read:
             found[row["n"]].append(row["found"])
         return found
-    filled = await archive.contents.filled([row["found"] for row in read])
+    filled = await archive.contents.fill([row["found"] for row in read])
     for row, record in zip(read, filled, strict=True):
         versions = found[row["n"]]
         if not (versions and "hidden" in versions[-1]):

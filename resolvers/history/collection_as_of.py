@@ -126,10 +126,10 @@ class CollectionAsOf:
             rows, coverage, unordered = await read()
         if coverage is None or total:
             # Behind the reads: see `streams.archive.horizon`.
-            coverage = await self._coverages.of(self._archive.collection)
+            coverage = await self._coverages.load(self._archive.collection)
         check_horizon(self._archive.collection, self._at, coverage)
         if fields is not None and not apart:
-            rows = await self._archive.contents.filled(rows)
+            rows = await self._archive.contents.fill(rows)
         return window.page(rows, self._make, total=count, unordered=unordered)
 
     def cursor(self, key: Any) -> str:

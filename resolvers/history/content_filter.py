@@ -43,7 +43,7 @@ class ContentFilter:
 
     async def matching(self, records: Sequence[Document]) -> list[Document]:
         """Those that match, with their contents, in their order."""
-        whole = await self._archive.contents.filled(records)
+        whole = await self._archive.contents.fill(records)
         found: set[int] = set()
         for rows in self._portions(whole):
             stages: Stages = [{"$match": self._where}, {"$project": {"n": 1}}]
@@ -55,7 +55,7 @@ class ContentFilter:
     ) -> list[Document]:
         """The first `limit` of those that match and stand behind a place, in an order, each with
         its sort key."""
-        whole = await self._archive.contents.filled(records)
+        whole = await self._archive.contents.fill(records)
         found: list[Document] = []
         portions = list(self._portions(whole))
         while portions:

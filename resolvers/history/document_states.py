@@ -68,7 +68,7 @@ class DocumentStates:
             # The same for each: a document that is there for others must not be told of.
             lost = [coverage.refusal(archive.collection, at) for _, at in missing]
         else:
-            lost = await self._horizons.lost_at(archive, missing, coverage)
+            lost = await self._horizons.errors_at(archive, missing, coverage)
         unknown = iter(lost)
         states: list[DocumentState] = []
         for n, (_, at) in enumerate(wanted):
@@ -90,7 +90,7 @@ class DocumentStates:
         upto, known = self._known.get(collection, ("", UNLIMITED))
         if resume_tokens.moment(at) > upto:
             upto = self._own_writes.known(collection)
-            known = await self._coverages.of(collection)
-            if known.open is None and self._own_writes.whole(collection):
+            known = await self._coverages.load(collection)
+            if known.open_gap is None and self._own_writes.whole(collection):
                 self._known[collection] = upto, known
         return known

@@ -85,7 +85,7 @@ class Walk:
         ids = await self._ids(window, place, count)
         last, more = ids[-1] if ids else None, len(ids) == count
         if not ids:
-            return WalkStep(more, last, [], await self._coverages.of(self._archive.collection))
+            return WalkStep(more, last, [], await self._coverages.load(self._archive.collection))
         stages = [{"$match": where}] if where else []
         found, coverage = await self._versions({"doc": {"$in": ids}}, stages, projection)
         places = {identity(each["doc"]): each for each in found if each["op"] != "DELETE"}

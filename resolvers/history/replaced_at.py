@@ -32,7 +32,7 @@ async def with_ends(archive: Archive, pages: Sequence[Page[Any]]) -> list[Page[A
         each.previous: each.wall for each in (*beyond, *(one for some in links for one in some))
     }
     lacking = {each.token: each.place for some in links for each in some if each.token not in ends}
-    found = await archive.ends(list(lacking.values()))
+    found = await archive.replacement_times(list(lacking.values()))
     ends |= dict(zip(lacking, found, strict=True))
     return [
         replace(page, ends={each.token: ends[each.token] for each in some})

@@ -105,7 +105,7 @@ class Moments:
                 resume_tokens.cluster_time(resume_tokens.decode(token, self._deployment))
             )
             place = resume_tokens.moment(moment.at)
-            if self._progress.known(entity.collection) < place:
+            if self._progress.known_position(entity.collection) < place:
                 await self._cluster_time.check_reached(place)
             await self.reached(entity, moment)
             return moment
@@ -121,11 +121,11 @@ class Moments:
         """
         token = resume_tokens.moment(moment.at)
         await self._progress.wait(entity.collection, token)
-        if self._progress.whole(entity.collection):
+        if self._progress.is_complete(entity.collection):
             return
-        lost = (await self._coverages.of(entity.collection)).open
+        lost = (await self._coverages.load(entity.collection)).open_gap
         if lost is None or moment.at >= lost.start.at:
-            await self._progress.wait_whole(entity.collection, token)
+            await self._progress.wait_complete(entity.collection, token)
 
     async def _of_time(self, entity: Entity, time: datetime | DatetimeMS) -> TimePoint:
         seconds = milliseconds(time) // 1000 + SLACK_S + 1

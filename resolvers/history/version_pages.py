@@ -97,7 +97,7 @@ class VersionPages:
             projection=reading.projection,
             make=make,
             total=total,
-            filled=archive.contents.filled,
+            filled=archive.contents.fill,
         )
 
     async def of_all(

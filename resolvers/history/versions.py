@@ -123,7 +123,7 @@ class VersionHistory:
             # Of what is dropped nobody can say whether it was there for the caller.
             return [versions.get((identity(key), number)) for key, number in wanted]
         missing = [each for each in wanted if (identity(each[0]), each[1]) not in versions]
-        lost = iter(await self._horizons.lost_numbers(self._archive(entity), missing))
+        lost = iter(await self._horizons.number_errors(self._archive(entity), missing))
         return [versions.get((identity(key), number)) or next(lost) for key, number in wanted]
 
     async def _numbered(
@@ -245,7 +245,7 @@ class VersionHistory:
         was not."""
         self._scope.read_rows(entity)
         await self._own_writes.recorded(entity.collection, [key for key, _ in wanted])
-        return await self._archive(entity).ends(wanted)
+        return await self._archive(entity).replacement_times(wanted)
 
     async def changes_before(
         self, entity: Entity, wanted: Sequence[tuple[Any, int]], *, limit: int

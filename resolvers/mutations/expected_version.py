@@ -123,7 +123,7 @@ class ExpectedVersions:
         last = await self._last(entity, key)
         if last is None and found:
             # What was there before the archive may not be read yet.
-            await self._progress.wait_whole(entity.collection, resume_tokens.moment(now))
+            await self._progress.wait_complete(entity.collection, resume_tokens.moment(now))
             last = await self._last(entity, key)
         if last is None or last.full is None or not found:
             return last
@@ -180,7 +180,7 @@ class ExpectedVersions:
         return len(found) == count and all(each["by"] == COPIER for each in found)
 
     async def _last(self, entity: Entity, key: Any) -> LastVersion | None:
-        found = await self._archives[entity.collection].last([key])
+        found = await self._archives[entity.collection].last_versions([key])
         return self._allowed(entity, key, found.get(identity(key)))
 
     def _allowed(self, entity: Entity, key: Any, last: LastVersion | None) -> LastVersion | None:

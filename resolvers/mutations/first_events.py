@@ -181,7 +181,7 @@ class FirstEvents:
         await self._own_writes.deletions(entity.collection, keys, now)
         lines, records = await asyncio.gather(
             self._deletions.fences(entity.collection, keys),
-            self._archives[entity.collection].buried_fences(keys),
+            self._archives[entity.collection].fences_of_deleted(keys),
         )
         highest: dict[Any, Any] = {}
         for key, fence in (*lines, *records):

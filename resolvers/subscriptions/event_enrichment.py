@@ -146,7 +146,7 @@ class EventEnrichment:
             ]
             # Of what was told a moment ago, the record is here.
             unknown = [each for each in sure if not self._records.known(each.token)]
-            numbers = await self._numbers.of(unknown) if unknown else {}
+            numbers = await self._numbers.lookup(unknown) if unknown else {}
         incomplete = [
             each
             for each in events
@@ -165,7 +165,7 @@ class EventEnrichment:
         for each in writes:
             if records[each.token] is None:
                 # No version was made of it, or retention was faster.
-                await self._horizons.check_behind(self._archive.collection, each.token)
+                await self._horizons.check_after_read(self._archive.collection, each.token)
         found = [each for each in records.values() if each is not None]
         before = await self._before(found, full=full)
         made: list[Change] = []
@@ -185,7 +185,7 @@ class EventEnrichment:
         while records := await self._archive.scan(position, end, limit=500):
             made += await self.of_records(records, needs)
             position = records[-1]["_id"]
-        await self._horizons.check_behind(self._archive.collection, event.token)
+        await self._horizons.check_after_read(self._archive.collection, event.token)
         return made
 
     async def _before(

@@ -63,7 +63,7 @@ class SavedCursors:
             Unauthenticated: the caller has no name.
         """
         _check_owner(owner)
-        return await self._cursors.of(owner)
+        return await self._cursors.load_all(owner)
 
     async def remove(self, owner: str, name: str) -> bool:
         """Remove a place. Returns: whether there was one.

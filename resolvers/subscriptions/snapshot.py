@@ -95,7 +95,9 @@ class Snapshot:
         if asks_for_number(self._entity, self._where):
             layout = numbered_layout(self._mongo, self._archive, self._entity)
             # The numbers that it looks up are those of then.
-            await self._progress.wait_whole(self._entity.collection, resume_tokens.moment(self._at))
+            await self._progress.wait_complete(
+                self._entity.collection, resume_tokens.moment(self._at)
+            )
         pages = layout.pages(to_query(self._where), size=self._size, at=self._at)
         async with aclosing(pages) as opened:
             async for documents in opened:
@@ -123,7 +125,7 @@ class Snapshot:
             after = page.cursors[-1]
 
     async def _archived(self) -> None:
-        await self._progress.wait_whole(
+        await self._progress.wait_complete(
             self._entity.collection,
             resume_tokens.moment(self._at),
             limit_s=self._progress.takeover_s,

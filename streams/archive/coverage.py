@@ -76,7 +76,7 @@ class Gap:
             record["why"],
         )
 
-    def holds(self, at: Timestamp) -> bool:
+    def contains(self, at: Timestamp) -> bool:
         return self.start.at <= at and (self.end is None or at < self.end.at)
 
 
@@ -108,27 +108,27 @@ class Coverage:
         )
 
     @property
-    def open(self) -> Gap | None:
+    def open_gap(self) -> Gap | None:
         """The first window of which the end is not known yet."""
         return next((each for each in self.gaps if each.end is None), None)
 
-    def refusal(self, collection: str, at: Timestamp) -> HistoryLost | ArchiveBehind | None:
+    def error_at(self, collection: str, at: Timestamp) -> HistoryLost | ArchiveBehind | None:
         """The error for a moment at which the state of the whole collection is not known: it lies
         before all is known, or in a window that was lost."""
         limits = [each for each in (self.begun, self.known) if each is not None]
         limit = max(limits, key=lambda each: each.at, default=None)
         if limit is not None and at < limit.at:
             return history_lost_error(collection, limit, "was not recorded")
-        return self.lost(collection, at)
+        return self.gap_error(collection, at)
 
-    def found_again(self, at: Timestamp) -> bool:
+    def is_found_after_gap(self, at: Timestamp) -> bool:
         """Return whether a document that was first recorded then was found by reading the present
         again: it came in the window that was lost."""
         return any(
             each.start.at <= at and (each.end is None or at <= each.end.at) for each in self.gaps
         )
 
-    def lost(
+    def gap_error(
         self, collection: str, at: Timestamp, *, stood: Timestamp | None = None
     ) -> HistoryLost | ArchiveBehind | None:
         """The error for a moment in a window.
@@ -138,7 +138,7 @@ class Coverage:
                 was written within the window was recorded after the loss.
         """
         for gap in self.gaps:
-            if not gap.holds(at) or (stood is not None and stood >= gap.start.at):
+            if not gap.contains(at) or (stood is not None and stood >= gap.start.at):
                 continue
             if gap.end is None:
                 return ArchiveBehind(
@@ -161,7 +161,7 @@ class CoverageStore:
     def __init__(self, mongo: Mongo) -> None:
         self._mongo = mongo
 
-    async def of(self, collection: str) -> Coverage:
+    async def load(self, collection: str) -> Coverage:
         """Read all that is known of a collection's intervals."""
         found = await self._mongo.find(COLLECTION, {"_id": collection}, limit=1)
         return Coverage.from_record(found[0] if found else None)
@@ -172,16 +172,16 @@ class CoverageStore:
         found = await self._mongo.find(COLLECTION, query, projection={"gaps": 1})
         return {each["_id"]: Coverage.from_record(each).gaps for each in found}
 
-    async def stored(self, collection: str, name: str) -> bool:
+    async def has_mark(self, collection: str, name: str) -> bool:
         """Return whether a mark is stored, `begun` or `known`; null is one, too."""
         query = {"_id": collection, name: {"$exists": True}}
         return bool(await self._mongo.find(COLLECTION, query, projection={"_id": 1}, limit=1))
 
-    async def begin(self, collection: str, begun: TimeMark | None) -> None:
+    async def set_begin(self, collection: str, begun: TimeMark | None) -> None:
         """Store where the archive begins; the latest of several partitions counts."""
         await self._raise_mark(collection, "begun", begun)
 
-    async def learn(self, collection: str, known: TimeMark | None) -> None:
+    async def set_known(self, collection: str, known: TimeMark | None) -> None:
         """Store from where on every document is known; the latest of several partitions counts."""
         await self._raise_mark(collection, "known", known)
 

@@ -42,7 +42,7 @@ class Horizons:
     def __init__(self, mongo: Mongo) -> None:
         self._mongo = mongo
 
-    async def of(self, collection: str) -> str:
+    async def load(self, collection: str) -> str:
         """The token; "" where retention has dropped nothing yet."""
         found = await self._mongo.find(COLLECTION, {"_id": collection}, limit=1, naive=True)
         return found[0].get("token", "") if found else ""
@@ -56,12 +56,12 @@ class Horizons:
             upsert=True,
         )
 
-    async def place(self, collection: str) -> RetentionProgress | None:
+    async def load_progress(self, collection: str) -> RetentionProgress | None:
         found = await self._mongo.find(COLLECTION, {"_id": collection}, limit=1)
         place = found[0].get("place") if found else None
         return None if place is None else RetentionProgress(**place)
 
-    async def save_place(self, collection: str, place: RetentionProgress) -> None:
+    async def save_progress(self, collection: str, place: RetentionProgress) -> None:
         await self._mongo.find_one_and_update(
             COLLECTION,
             {"_id": collection},
@@ -69,19 +69,19 @@ class Horizons:
             upsert=True,
         )
 
-    async def check_behind(self, collection: str, position: str) -> None:
+    async def check_after_read(self, collection: str, position: str) -> None:
         """To be called after a read of what came after a token.
 
         Raises:
             HistoryLost: versions of then were dropped.
         """
-        token = await self.of(collection)
+        token = await self.load(collection)
         if position < token:
             raise _before_horizon_error(
                 collection, token, _when(resume_tokens.cluster_time(position))
             )
 
-    async def lost_at(
+    async def errors_at(
         self,
         archive: Archive,
         wanted: Sequence[tuple[Any, Timestamp]],
@@ -94,11 +94,11 @@ class Horizons:
         """
         firsts = await self._firsts(archive, [key for key, _ in wanted])
         return [
-            self._lost_at(archive, key, at, firsts.get(identity(key)), coverage)
+            self._error_at(archive, key, at, firsts.get(identity(key)), coverage)
             for key, at in wanted
         ]
 
-    def _lost_at(
+    def _error_at(
         self,
         archive: Archive,
         key: Any,
@@ -111,13 +111,13 @@ class Horizons:
             if first.cut is not None and first.cut.since <= at:
                 return _truncated_error(archive, key, first, "an earlier moment was asked for")
             born = first.born if first.cut is None else first.cut.born
-            if not (born or coverage.found_again(first.at)):
+            if not (born or coverage.is_found_after_gap(first.at)):
                 return history_lost_error(name, TimeMark(first.at, first.wall), "was not recorded")
         if coverage.begun is not None and at < coverage.begun.at:
             return history_lost_error(name, coverage.begun, "was not recorded")
-        return coverage.lost(archive.collection, at)
+        return coverage.gap_error(archive.collection, at)
 
-    async def lost_numbers(
+    async def number_errors(
         self, archive: Archive, wanted: Sequence[tuple[Any, int]]
     ) -> list[HistoryLost | None]:
         """n (`_id`, number) that were not found -> for each the error, where it may have been
@@ -138,7 +138,7 @@ class Horizons:
         Raises:
             HistoryLost: it may have been dropped.
         """
-        (lost,) = await self.lost_numbers(archive, [(key, number)])
+        (lost,) = await self.number_errors(archive, [(key, number)])
         if lost is not None:
             raise lost
 
@@ -175,7 +175,7 @@ def check_horizon(collection: str, at: Timestamp, coverage: Coverage) -> None:
     token = coverage.horizon
     if token and at < resume_tokens.cluster_time(token):
         raise _before_horizon_error(collection, token, "an earlier moment")
-    refusal = coverage.refusal(collection, at)
+    refusal = coverage.error_at(collection, at)
     if refusal is not None:
         raise refusal
 

@@ -83,27 +83,27 @@ class Archive:
         await self._mongo.create_indexes(self.name, INDEXES)
         self._prepared = True
 
-    def forget(self) -> None:
+    def recheck_indexes(self) -> None:
         """Make sure of the indexes before the next version: somebody may have dropped them."""
         self._prepared = False
 
-    async def last(self, keys: Iterable[Any]) -> dict[Any, LastVersion]:
+    async def last_versions(self, keys: Iterable[Any]) -> dict[Any, LastVersion]:
         """The last version of each document that has one, by `events.identity` of its `_id`. One
         round trip: from one document to the next in an index, an eighth of what `newest` costs."""
         wanted = list(keys)
         if not wanted:
             return {}
         found = await self._last_of_each(wanted, raw=True)
-        return {identity(each["doc"]): last for each, last in await self._lasts(found)}
+        return {identity(each["doc"]): last for each, last in await self._read_lasts(found)}
 
-    async def _lasts(self, records: Sequence[Any]) -> list[tuple[Any, LastVersion]]:
+    async def _read_lasts(self, records: Sequence[Any]) -> list[tuple[Any, LastVersion]]:
         """Each with what the next version needs of it; of a damaged one, that it is."""
         try:
-            found = await self.contents.filled(records, raw=True, lenient=True)
+            found = await self.contents.fill(records, raw=True, lenient=True)
         except DamagedArchive as exc:
             # Which of them it is, only each by itself tells.
             if len(records) > 1:
-                return [each for one in records for each in await self._lasts([one])]
+                return [each for one in records for each in await self._read_lasts([one])]
             self._damaged.note(collection=self.collection, reason=exc.message)
             return [
                 (
@@ -124,7 +124,7 @@ class Archive:
         )
         return [(each["change"]["id"], each["doc"]) for each in found]
 
-    async def buried_fences(self, keys: Sequence[Any]) -> list[tuple[Any, Any]]:
+    async def fences_of_deleted(self, keys: Sequence[Any]) -> list[tuple[Any, Any]]:
         """The fencing tokens of documents whose last version is a deletion, each with its `_id`."""
         if not keys:
             return []
@@ -153,7 +153,7 @@ class Archive:
         naive: bool = False,
     ) -> list[Any]:
         """Records, with their contents where the projection has something of them; without `fill`
-        as they are stored, for `ContentReader.filled`.
+        as they are stored, for `ContentReader.fill`.
 
         Args:
             short, naive: see `Reads.find`.
@@ -169,9 +169,9 @@ class Archive:
             naive=naive,
         )
         fill = fill and _shows_content(projection)
-        return await self.contents.filled(found, raw=raw) if fill else found
+        return await self.contents.fill(found, raw=raw) if fill else found
 
-    async def documents(
+    async def document_ids(
         self,
         first: tuple[Any] | None,
         end: tuple[Any] | None,
@@ -217,7 +217,7 @@ class Archive:
                 that cluster time.
             limit: versions per entry.
             match: further pipeline stages that a version must pass before it is counted.
-            lenient: see `ContentReader.filled`.
+            lenient: see `ContentReader.fill`.
         Returns: records, newest first per entry, entries in no order; each has `wanted`, its index.
         """
         if not wanted:
@@ -229,7 +229,7 @@ class Archive:
             found = await self._newest(wanted, limit, projection, match, raw=raw)
         if not _shows_content(projection):
             return found
-        return await self.contents.filled(found, raw=raw, lenient=lenient)
+        return await self.contents.fill(found, raw=raw, lenient=lenient)
 
     async def _newest(
         self,
@@ -299,7 +299,7 @@ class Archive:
             self.name, pipeline, raw=raw, short=len(keys) <= _SHORT_READ
         )
 
-    async def ends(self, versions: Sequence[tuple[Any, int]]) -> list[datetime | None]:
+    async def replacement_times(self, versions: Sequence[tuple[Any, int]]) -> list[datetime | None]:
         """n (`_id`, number) -> when each of these versions was replaced, by the wall clock; None of
         those that nothing has replaced. One round trip, a lookup in an index for each.
 
@@ -371,7 +371,7 @@ class Archive:
         if not self._prepared:
             await self._create_indexes()
         for each in records:
-            await self._put_apart(each)
+            await self._store_parts(each)
         try:
             await self._mongo.insert_in_order(self.name, records)
         except DuplicateKey:
@@ -384,20 +384,20 @@ class Archive:
             query = {"_id": {"$in": list(tokens)}}
             await self._mongo.update_all(self.name, query, {"$set": {"spanning": True}})
 
-    async def made_whole(self, record: Mapping[str, Any]) -> Document:
+    async def keyframe_update(self, record: Mapping[str, Any]) -> Document:
         """An update of a record that was kept as a patch, after which it is a keyframe.
 
         Args:
             record: filled, raw.
         """
         whole = {name: record.get(name) for name in ("_id", "full", "change", "copies")}
-        await self._put_apart(whole)
+        await self._store_parts(whole)
         gone = dict.fromkeys(("patch", "keyframe", "depth"), "")
         if "full" not in whole:
             return {"$set": {"parts": whole["parts"]}, "$unset": gone}
         return {"$set": {"full": whole["full"]}, "$unset": {**gone, "packed": ""}}
 
-    async def _put_apart(self, record: Document) -> None:
+    async def _store_parts(self, record: Document) -> None:
         """What does not fit into the record; before it is stored, so that what it speaks of is
         there. A crash between may have left parts that were made of an earlier reading."""
         for part in split_into_parts(record):

@@ -20,7 +20,7 @@ async def read_versions(archive: Archive, records: Sequence[Any]) -> list[Versio
     be read.
     """
     try:
-        return [Version.from_record(each) for each in await archive.contents.filled(records)]
+        return [Version.from_record(each) for each in await archive.contents.fill(records)]
     except (HistoryLost, DamagedArchive) as exc:
         if len(records) == 1:
             [record] = records

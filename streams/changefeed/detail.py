@@ -103,7 +103,7 @@ class StreamDetail:
             )
         return True
 
-    def passed(self, events: int, *, moved: bool) -> None:
+    def note_reply(self, events: int, *, moved: bool) -> None:
         """Take note of a reply, after which full detail may be asked for again.
 
         Args:

@@ -58,12 +58,12 @@ class Ring(Generic[T]):
             del self._events[: self._start]
             self._start = 0
 
-    def waiting(self, token: str) -> tuple[int, T | None]:
+    def pending_after(self, token: str) -> tuple[int, T | None]:
         """How many events it holds after a token, and the oldest of them. O(log n)."""
         first = bisect_right(self._tokens, token, lo=self._start)
         return len(self._events) - first, self._events[first] if first < len(self._events) else None
 
-    def after(self, token: str) -> list[T] | None:
+    def items_after(self, token: str) -> list[T] | None:
         """The events after a token, oldest first; None where the ring does not reach back to it."""
         if token < self.floor:
             return None

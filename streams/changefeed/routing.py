@@ -38,7 +38,7 @@ class Interest:
     values: frozenset[Hashable] = frozenset()
     filter: Callable[[State], bool] | None = field(default=None, compare=False)
 
-    def meets(self, event: ChangeEvent) -> bool:
+    def matches(self, event: ChangeEvent) -> bool:
         """False where an event does not concern it."""
         if not event.is_write:
             return True
@@ -53,9 +53,9 @@ class Interest:
             return True
         if self.index is not None and self.values.isdisjoint(_values(self.index, states)):
             return False
-        return self.takes(states)
+        return self.accepts_any(states)
 
-    def takes(self, states: Iterable[State]) -> bool:
+    def accepts_any(self, states: Iterable[State]) -> bool:
         """Whether one of these states meets the filter."""
         meets = self.filter
         if meets is None:
@@ -128,7 +128,7 @@ class Routing(Generic[T]):
             self._filtered.discard(one)
             self._whole.discard(one)
 
-    def of(self, event: ChangeEvent) -> list[T]:
+    def route(self, event: ChangeEvent) -> list[T]:
         """Those whom it concerns, each once; nobody where no version is made of it, which a replay
         has not either."""
         if not event.is_write:
@@ -148,7 +148,7 @@ class Routing(Generic[T]):
                 judged += groups.get(next(iter(values)), ())
             else:
                 judged += set().union(*(groups.get(each, ()) for each in values))
-        return found + [each for each in judged if each.interest.takes(states)]
+        return found + [each for each in judged if each.interest.accepts_any(states)]
 
 
 def _states(event: ChangeEvent) -> Sequence[State] | None:

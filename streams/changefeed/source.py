@@ -124,11 +124,11 @@ class Source:
         self.connected = False
         self.trouble: str | None = None
         self._name = name
-        self._told_at = 0.0
+        self._logged_at = 0.0
         # Whether the last reply had no events: all that there were had been sent.
         self._at_end = False
         # The server's token of the last event of the last reply.
-        self._read: ServerToken | None = None
+        self._last_token: ServerToken | None = None
 
     async def batches(self, after: str) -> AsyncGenerator[EventBatch]:
         """Every event after that token; also empty batches, whose position tells that nothing was
@@ -147,13 +147,15 @@ class Source:
             while True:
                 self._at_end = False
                 try:
-                    async with aclosing(self._opened(position, start, behind, detail)) as opened:
+                    async with aclosing(
+                        self._read_cursor(position, start, behind, detail)
+                    ) as opened:
                         first = True
                         async for batch in opened:
                             # An overloaded server may open a stream, and refuse what follows.
                             attempt, first = attempt if first else 0, False
                             self.connected = True
-                            self._recovered()
+                            self._log_recovery()
                             if batch.position > position:
                                 closed = 0
                                 behind = None
@@ -162,7 +164,7 @@ class Source:
                             if detail.changed:
                                 break
                     if detail.changed:
-                        start, behind = resume_tokens.cluster_time(position), self._read
+                        start, behind = resume_tokens.cluster_time(position), self._last_token
                         continue
                     # The server ended the stream after an invalidate; at its own time it would only
                     # end again.
@@ -174,7 +176,7 @@ class Source:
                     if isinstance(exc, ConnectionLost) and not self._at_end:
                         closed += 1
                     too_large = getattr(exc, "number", None) == TOO_LARGE
-                    if closed >= _CLOSED_MOST and await self._answers():
+                    if closed >= _CLOSED_MOST and await self._is_reachable():
                         too_large, closed = True, 0
                     if too_large and detail.reduce(position):
                         start = resume_tokens.cluster_time(position)
@@ -189,13 +191,13 @@ class Source:
                     self._options.retry_first_s * 2 ** min(attempt, 20),
                 ) * random.uniform(0.5, 1.0)
                 attempt += 1
-                self._interrupted(reason, attempt, delay)
+                self._log_interruption(reason, attempt, delay)
                 await asyncio.sleep(delay)
         finally:
             # Nobody reads it any more: what kept it from being read keeps nobody from anything.
             self.connected, self.trouble = False, None
 
-    async def _answers(self) -> bool:
+    async def _is_reachable(self) -> bool:
         """Return whether the server answers another command: then it is not away."""
         try:
             await self._mongo.command({"ping": 1})
@@ -203,11 +205,11 @@ class Source:
             return False
         return True
 
-    def _interrupted(self, reason: str, attempt: int, delay_s: float) -> None:
+    def _log_interruption(self, reason: str, attempt: int, delay_s: float) -> None:
         # An outage of an hour is not a line for each attempt.
         now = time.monotonic()
-        if self.trouble is None or now - self._told_at >= _LOG_INTERVAL_S:
-            self._told_at = now
+        if self.trouble is None or now - self._logged_at >= _LOG_INTERVAL_S:
+            self._logged_at = now
             log.warning(
                 "change stream interrupted",
                 extra={
@@ -219,12 +221,12 @@ class Source:
             )
         self.trouble = reason
 
-    def _recovered(self) -> None:
+    def _log_recovery(self) -> None:
         if self.trouble is not None:
             self.trouble = None
             log.info("change stream open again", extra={"stream": self._name})
 
-    async def _opened(
+    async def _read_cursor(
         self, position: str, start: Timestamp, behind: ServerToken | None, detail: StreamDetail
     ) -> AsyncGenerator[EventBatch]:
         """One cursor's life; ends where the server closes it.
@@ -243,15 +245,15 @@ class Source:
             async for reply in replies:
                 if level.lossy and (beyond := _token_before_first(reply["batch"])) > position:
                     # What stands there is read again with full detail.
-                    self._read = None
-                    detail.passed(1, moved=True)
+                    self._last_token = None
+                    detail.note_reply(1, moved=True)
                     yield EventBatch((), beyond, passed_over=True)
                     return
                 events: list[ChangeEvent] = []
                 for count, raw in enumerate(reply["batch"], 1):
                     if count % _EVENTS_PER_TURN == 0:
                         await asyncio.sleep(0)
-                    if not self._wanted(raw):
+                    if not self._is_wanted(raw):
                         continue
                     event = decode_event(raw)
                     # Opened by time, so what stands at that time comes again.
@@ -270,14 +272,14 @@ class Source:
                     data = reply["token"]["_data"]
                     more = last_event if reply["batch"] else ""
                     opening = start if not last_event else _NEVER
-                    reached = max(reached, self._mark(data, more, opening))
+                    reached = max(reached, self._position_from_token(data, more, opening))
                 moved = reached > position
                 position = reached
-                self._read = reply["batch"][-1]["_id"] if reply["batch"] else None
-                detail.passed(fresh, moved=moved)
+                self._last_token = reply["batch"][-1]["_id"] if reply["batch"] else None
+                detail.note_reply(fresh, moved=moved)
                 yield EventBatch(tuple(events), position, passed_over=level.lossy and moved)
 
-    def _wanted(self, raw: RawBSONDocument) -> bool:
+    def _is_wanted(self, raw: RawBSONDocument) -> bool:
         # To look at an event decodes it, which takes a tenth of what recording it does.
         if self._marks_from is not None and raw["operationType"] == _MARK:
             return False
@@ -285,7 +287,7 @@ class Source:
             return True
         return self._holds(key_of(raw))
 
-    def _mark(self, data: str, more: str, opening: Timestamp) -> str:
+    def _position_from_token(self, data: str, more: str, opening: Timestamp) -> str:
         """What a postBatchResumeToken says of the place reached.
 
         A replica set sends a high-water mark only once it has scanned all of the oplog up to that

@@ -55,12 +55,12 @@ def assign_partitions(
         for partition in collection_partitions(name, count):
             holder = held.get(partition)
             if holder in offering[name]:
-                shares.give(partition, holder)
+                shares.assign(partition, holder)
             elif holder is None and name not in blocked:
                 free.append(partition)
     for partition in free:
-        shares.give(partition, shares.least(partition, offering[partition.collection]))
-    while shares.move(offering):
+        shares.assign(partition, shares.least_loaded(partition, offering[partition.collection]))
+    while shares.rebalance(offering):
         pass
     return shares.holders
 
@@ -73,25 +73,25 @@ class _Assignment:
         self._rank = {holder: rank for rank, holder in enumerate(holders)}
         self._load: Counter[tuple[str, str | None]] = Counter()
 
-    def give(self, partition: Partition, holder: str) -> None:
+    def assign(self, partition: Partition, holder: str) -> None:
         earlier = self.holders.get(partition)
         if earlier is not None:
             self._load.subtract([(earlier, partition.collection), (earlier, None)])
         self.holders[partition] = holder
         self._load.update([(holder, partition.collection), (holder, None)])
 
-    def least(self, partition: Partition, holders: Sequence[str]) -> str:
+    def least_loaded(self, partition: Partition, holders: Sequence[str]) -> str:
         """Who has least of that collection, then in all; the oldest of several."""
         return min(holders, key=lambda each: (*self._loads(each, partition), self._rank[each]))
 
-    def move(self, offering: Mapping[str, Sequence[str]]) -> bool:
+    def rebalance(self, offering: Mapping[str, Sequence[str]]) -> bool:
         """Move one partition to where it makes the shares more equal: those of its collection,
         then the whole ones. False where none does."""
         for partition, holder in sorted(self.holders.items(), reverse=True):
-            to = self.least(partition, offering[partition.collection])
+            to = self.least_loaded(partition, offering[partition.collection])
             here, there = self._loads(holder, partition), self._loads(to, partition)
             if (there[0] + 1 - here[0], there[1] + 1 - here[1]) < (0, 0):
-                self.give(partition, to)
+                self.assign(partition, to)
                 return True
         return False
 

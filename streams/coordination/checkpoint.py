@@ -50,7 +50,7 @@ class Baseline:
     doubt: str = ""
     beyond: RawBSONDocument | None = None
 
-    def record(self) -> Document:
+    def to_record(self) -> Document:
         """Return what is stored of it."""
         return {
             "done": self.done,
@@ -90,7 +90,7 @@ class Checkpoints:
         found = await self._mongo.find(COLLECTION, {"_id": {"$in": names}})
         return {each["_id"]: _checkpoint_from_record(each) for each in found}
 
-    async def of(self, collection: str) -> dict[Partition, Checkpoint]:
+    async def load_collection(self, collection: str) -> dict[Partition, Checkpoint]:
         """Of all partitions of a collection that ever were, into however many it was divided."""
         whole = Partition(collection).name
         found = await self._mongo.find(
@@ -98,7 +98,7 @@ class Checkpoints:
             # A semicolon comes behind the colon.
             {"$or": [{"_id": whole}, {"_id": {"$gte": f"{whole}:", "$lt": f"{whole};"}}]},
         )
-        named = ((Partition.named(each["_id"]), each) for each in found)
+        named = ((Partition.from_name(each["_id"]), each) for each in found)
         return {
             partition: _checkpoint_from_record(each)
             for partition, each in named
@@ -123,7 +123,7 @@ class Checkpoints:
                         "at": resume_tokens.cluster_time(checkpoint.token),
                         "start": checkpoint.start,
                         "fencingToken": fencing_token,
-                        "baseline": checkpoint.baseline.record(),
+                        "baseline": checkpoint.baseline.to_record(),
                     },
                     "$currentDate": {"savedAt": True},
                 },
@@ -136,7 +136,7 @@ class Checkpoints:
                 f"{stored.fencing_token if stored else '?'} is stored"
             ) from exc
 
-    async def tell(self, name: str, trouble: str | None, *, fencing_token: int) -> None:
+    async def save_trouble(self, name: str, trouble: str | None, *, fencing_token: int) -> None:
         """Say, for other processes to read, why a listener makes no progress, or that it does; one
         who was deposed says nothing."""
         mine = {"_id": name, "fencingToken": {"$lte": fencing_token}}

@@ -104,11 +104,11 @@ async def _reset_recorders(mongo: Mongo, tag: str) -> None:
     """Let every recorder read the present again. Repeating it changes nothing that was done."""
     recorders = {"_id": {"$regex": "^recorder:"}, "deployment": {"$ne": tag}}
     found = await mongo.find(CHECKPOINTS, recorders, projection={"_id": 1})
-    partitions = {each["_id"]: Partition.named(each["_id"]) for each in found}
+    partitions = {each["_id"]: Partition.from_name(each["_id"]) for each in found}
     collections = {each.collection for each in partitions.values() if each is not None}
     now = await _time_after_versions(mongo, collections)
     start = resume_tokens.time_prefix(now)
-    change = {"token": start, "at": now, "baseline": Baseline(doubt=start).record()}
+    change = {"token": start, "at": now, "baseline": Baseline(doubt=start).to_record()}
     for name in partitions:
         # Of a recorder that another process has begun meanwhile nothing is taken back.
         mine = {"_id": name, "deployment": {"$ne": tag}}

@@ -59,7 +59,7 @@ class LeasedTask:
         # How long work must live, and until when, before it is believed to be well again.
         self._proof_s = self._suspect_until = 0.0
         # The last request for the lease, which may still be on its way.
-        self._asking: asyncio.Future[Lease | None] | None = None
+        self._request: asyncio.Future[Lease | None] | None = None
         self._leases = leases
         self._work = work
         self._members = members
@@ -69,27 +69,27 @@ class LeasedTask:
         """Never ends by itself; raises what the work raises, but `LeaseLost`, `Unavailable` and
         `TimeLimit`."""
         while True:
-            if self._members is not None and not self._members.mine(self.name):
+            if self._members is not None and not self._members.is_assigned(self.name):
                 self.state = "following"
                 # It is for another one to work.
                 self.trouble = None
-                await self._members.until(self.name, mine=True)
+                await self._members.wait_for_assignment(self.name, assigned=True)
             try:
                 if await self._acquire():
                     assert self.lease is not None
                     await self._hold(self.lease)
             finally:
                 self.state = "following" if self.lease is None else "waiting"
-                await self._give_back()
+                await self._release_in_time()
             # Who has taken over is not raced for it, and an outage is not met with a busy loop.
             await asyncio.sleep(self._leases.options.renew_every_s)
 
     async def _acquire(self) -> bool:
         """Whether it has the lease now."""
         try:
-            self.lease = await self._ask()
+            self.lease = await self._request_lease()
         except (Unavailable, TimeLimit) as exc:
-            self._trouble("lease cannot be asked for", exc.message)
+            self._note_trouble("lease cannot be asked for", exc.message)
             return False
         if self.lease is None:
             # Another one works.
@@ -104,23 +104,23 @@ class LeasedTask:
         )
         return True
 
-    async def _ask(self) -> Lease | None:
+    async def _request_lease(self) -> Lease | None:
         # Shielded: MongoDB does what it was asked to whether or not somebody still waits for the
         # answer, and a lease that nobody knows to be held is not given back.
-        self._asking = asyncio.ensure_future(self._leases.acquire(self.name))
-        return await asyncio.shield(self._asking)
+        self._request = asyncio.ensure_future(self._leases.acquire(self.name))
+        return await asyncio.shield(self._request)
 
     async def _hold(self, lease: Lease) -> None:
         """Work until the lease is lost or the work fails."""
         began = time.monotonic()
         self._suspect_until = began + self._proof_s
         work = asyncio.ensure_future(self._work(lease.fencing_token))
-        given_up = asyncio.ensure_future(self._given_up())
+        given_up = asyncio.ensure_future(self._reassigned())
         try:
             while not work.done():
                 await asyncio.wait(
                     [work, given_up],
-                    timeout=self._next_turn_s(),
+                    timeout=self._until_renewal_s(),
                     return_when=asyncio.FIRST_COMPLETED,
                 )
                 if work.done():
@@ -143,24 +143,24 @@ class LeasedTask:
             # lease: what failed at once may take a while to fail the next time.
             duration_s = self._leases.options.duration_s
             self._proof_s = max(self._proof_s, duration_s, 2 * min(lived_s, duration_s))
-            self._trouble("work interrupted", exc.message)
+            self._note_trouble("work interrupted", exc.message)
         finally:
             given_up.cancel()
             await ended(work)
 
-    def _trouble(self, event: str, reason: str) -> None:
+    def _note_trouble(self, event: str, reason: str) -> None:
         if self.trouble is None:
             log.warning(event, extra={"listener": self.name, "reason": reason})
         self.trouble = f"{event}: {reason}"
 
-    async def _given_up(self) -> None:
+    async def _reassigned(self) -> None:
         """Return once the lease is another's share."""
         if self._members is None:
             await asyncio.Event().wait()
         else:
-            await self._members.until(self.name, mine=False)
+            await self._members.wait_for_assignment(self.name, assigned=False)
 
-    def _next_turn_s(self) -> float:
+    def _until_renewal_s(self) -> float:
         """Until the next renewal, or until the lease runs out where the last one has failed."""
         assert self.lease is not None
         remaining_s = self.lease.expires_at - time.monotonic()
@@ -172,9 +172,9 @@ class LeasedTask:
         try:
             # Lease times are on time.monotonic, which is also the event loops' clock.
             async with asyncio.timeout_at(self.lease.expires_at):
-                renewed = await self._ask()
+                renewed = await self._request_lease()
         except (Unavailable, TimeLimit, TimeoutError) as exc:
-            self._trouble("lease cannot be renewed", str(exc) or "no answer in time")
+            self._note_trouble("lease cannot be renewed", str(exc) or "no answer in time")
             return not self.lease.expired
         if renewed is None or renewed.fencing_token != self.lease.fencing_token:
             return False
@@ -184,7 +184,7 @@ class LeasedTask:
             self.trouble, self._proof_s = None, 0.0
         return True
 
-    async def _give_back(self) -> None:
+    async def _release_in_time(self) -> None:
         try:
             # Majority acknowledgement has no bound of its own.
             async with asyncio.timeout(self._release_limit_s):
@@ -197,7 +197,7 @@ class LeasedTask:
 
     async def _release(self) -> None:
         lease, self.lease = self.lease, None
-        asking, self._asking = self._asking, None
+        asking, self._request = self._request, None
         if asking is not None:
             # What it still brings is held as well; if it fails, that has been told.
             with contextlib.suppress(GatewayError):

@@ -54,10 +54,10 @@ class Membership:
         self._offers = dict(offers)
         self._renew_every_s = options.renew_every_s
         # Gone before its leases are: when these run out, the others have counted it out.
-        self._lasts_s = (options.duration_s + options.renew_every_s) / 2
+        self._lifetime_s = (options.duration_s + options.renew_every_s) / 2
         self._me: Member | None = None
-        self._mine: frozenset[str] = frozenset()
-        self._moved = asyncio.Event()
+        self._assigned: frozenset[str] = frozenset()
+        self._changed = asyncio.Event()
 
     async def run(self) -> None:
         """Never ends by itself; while MongoDB cannot be reached, what was decided stands."""
@@ -68,7 +68,7 @@ class Membership:
                     if self._me is None or time.monotonic() - renewed_at >= self._renew_every_s:
                         renewed_at = time.monotonic()
                         await self._renew()
-                    await self._look()
+                    await self._read_members()
                     reachable = True
                 except (Unavailable, TimeLimit) as exc:
                     if reachable:
@@ -78,18 +78,18 @@ class Membership:
         finally:
             await self._withdraw()
 
-    def mine(self, name: str) -> bool:
+    def is_assigned(self, name: str) -> bool:
         """Whether this process should hold that lease, and may take it now."""
-        return name in self._mine
+        return name in self._assigned
 
-    async def until(self, name: str, *, mine: bool) -> None:
+    async def wait_for_assignment(self, name: str, *, assigned: bool) -> None:
         """Return once this process should, or should no longer, hold that lease."""
-        while self.mine(name) is not mine:
-            await self._moved.wait()
+        while self.is_assigned(name) is not assigned:
+            await self._changed.wait()
 
     async def _renew(self) -> None:
         first = self._me is None
-        lasts_ms = int(self._lasts_s * 1000)
+        lasts_ms = int(self._lifetime_s * 1000)
         stage = {
             "$set": {
                 "since": {"$ifNull": ["$since", "$$NOW"]},
@@ -109,15 +109,15 @@ class Membership:
         assert found is not None
         self._me = Member(self.holder, found["since"], self._offers)
         if first:
-            await self._forget()
+            await self._remove_expired()
 
-    async def _forget(self) -> None:
+    async def _remove_expired(self) -> None:
         """Those that died long ago; here, since each start leaves one at most."""
         long_ago = {"$subtract": ["$$NOW", _REMOVED_AFTER_MS]}
         query = {"$expr": {"$lt": ["$expiresAt", long_ago]}}
         await self._mongo.remove_all(COLLECTION, query)
 
-    async def _look(self) -> None:
+    async def _read_members(self) -> None:
         """One read."""
         live = {"$match": {"$expr": {"$gt": ["$expiresAt", "$$NOW"]}}}
         found = await self._mongo.aggregate(
@@ -128,7 +128,7 @@ class Membership:
             if "offers" in each:
                 offers = {one["collection"]: one["partitions"] for one in each["offers"]}
                 members[each["_id"]] = Member(each["_id"], each["since"], offers)
-            elif (partition := Partition.named(each["_id"])) is not None:
+            elif (partition := Partition.from_name(each["_id"])) is not None:
                 held[partition] = each["holder"]
         assert self._me is not None
         # Also where the database has just forgotten it: it is alive.
@@ -139,11 +139,11 @@ class Membership:
             for partition, holder in divided.items()
             if holder == self.holder and held.get(partition) in (None, self.holder)
         )
-        if mine != self._mine:
+        if mine != self._assigned:
             log.info("share", extra={"members": len(members), "partitions": sorted(mine)})
-            self._mine = mine
-            self._moved.set()
-            self._moved = asyncio.Event()
+            self._assigned = mine
+            self._changed.set()
+            self._changed = asyncio.Event()
 
     async def _withdraw(self) -> None:
         with contextlib.suppress(GatewayError, TimeoutError):

@@ -39,7 +39,7 @@ class Partition:
         return f"recorder:{self.label}"
 
     @classmethod
-    def named(cls, name: str) -> Partition | None:
+    def from_name(cls, name: str) -> Partition | None:
         """The partition whose lease has that name; None where it is that of something else."""
         # Unambiguous: no collection of a model has a name that ends in `:1/4`.
         found = _NAME.match(name)
@@ -48,7 +48,7 @@ class Partition:
         number, count = (int(found[each] or 1) for each in ("number", "count"))
         return cls(found["collection"], number - 1, count)
 
-    def holds(self, key: Any) -> bool:
+    def contains(self, key: Any) -> bool:
         """Whether the document with this `_id` is in it."""
         return self.count == 1 or key_hash(key) % self.count == self.index
 
@@ -58,7 +58,7 @@ class Partition:
             return True
         return event.key_hash % self.count == self.index
 
-    def numbered(self, number: int) -> int:
+    def own_number(self, number: int) -> int:
         """The `number`-th of a run of numbers that no other partition uses."""
         return number * self.count + self.index
 

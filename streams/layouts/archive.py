@@ -65,7 +65,7 @@ class Archived(AsStored):
                 change=record.get("change"),
                 wall=record["wall"],
             )
-            for record in await self._contents.filled(found, raw=True)
+            for record in await self._contents.fill(found, raw=True)
         ]
 
     async def translated(

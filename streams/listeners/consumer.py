@@ -148,7 +148,7 @@ class Consumer:
         await self._save(fencing_token)
         if stored is not None and stored.trouble is not None:
             # The last holder's.
-            await self._checkpoints.tell(self.name, None, fencing_token=fencing_token)
+            await self._checkpoints.save_trouble(self.name, None, fencing_token=fencing_token)
         try:
             await self._repeated(fencing_token, self.handler.begin, fencing_token)
             await self._follow(fencing_token)
@@ -168,8 +168,8 @@ class Consumer:
 
     @property
     def lag_s(self) -> float:
-        """See `ArchiveProgress.lag_behind_s`."""
-        return self._progress.lag_behind_s(self.collection, self._checkpoint.token)
+        """See `ArchiveProgress.lag_after_s`."""
+        return self._progress.lag_after_s(self.collection, self._checkpoint.token)
 
     async def _take(self, fencing_token: int) -> bool:
         """Hand over the next page. Returns whether there was one."""
@@ -205,7 +205,7 @@ class Consumer:
 
     async def _look_back(self, position: str, fencing_token: int) -> None:
         """Whether versions behind a place were dropped before they were read; told once."""
-        horizon = await self._horizons.of(self.collection)
+        horizon = await self._horizons.load(self.collection)
         if position >= horizon or horizon == self._horizon:
             return
         self._horizon = horizon
@@ -240,14 +240,16 @@ class Consumer:
                         extra={"listener": self.name, "reason": reason},
                         exc_info=None if known else exc,
                     )
-                    await self._checkpoints.tell(self.name, reason, fencing_token=fencing_token)
+                    await self._checkpoints.save_trouble(
+                        self.name, reason, fencing_token=fencing_token
+                    )
                 await asyncio.sleep(pause_s)
                 pause_s = min(2 * pause_s, self._options.retry_most_s)
                 continue
             if self.trouble is not None:
                 log.info("listener works again", extra={"listener": self.name})
                 self.trouble = None
-                await self._checkpoints.tell(self.name, None, fencing_token=fencing_token)
+                await self._checkpoints.save_trouble(self.name, None, fencing_token=fencing_token)
             return result
 
     async def _wait(self, subscriber: Subscriber) -> Subscriber:
@@ -272,7 +274,7 @@ class Consumer:
             token = resume_tokens.moment(await self._mongo.operation_time())
         else:
             # What was dropped before is no loss to who never ran.
-            self._horizon = await self._horizons.of(self.collection)
+            self._horizon = await self._horizons.load(self.collection)
             token = resume_tokens.BEGINNING
         return Checkpoint(token, token, Baseline(done=True))
 

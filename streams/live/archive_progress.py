@@ -70,12 +70,12 @@ class ArchiveProgress:
         # Of those that somebody has asked for.
         self._numbers: dict[str, PendingVersions] = {}
         self._moved: dict[str, asyncio.Event] = {}
-        self._asking: dict[str, asyncio.Future[dict[Partition, Checkpoint]]] = {}
+        self._requests: dict[str, asyncio.Future[dict[Partition, Checkpoint]]] = {}
         # Of partitions whose recorders run here, how far they have read what was there before.
-        self._readings: dict[Partition, Baseline] = {}
+        self._baselines: dict[Partition, Baseline] = {}
         # Collections of which all recorders have read what was there before them; and of which they
         # have, or read it again.
-        self._whole: set[str] = set()
+        self._complete: set[str] = set()
         self._begun: set[str] = set()
 
     def advance(self, partition: Partition, token: str) -> None:
@@ -83,44 +83,44 @@ class ArchiveProgress:
         here = self._here.setdefault(partition.collection, {})
         here[partition] = max(token, here.get(partition, ""))
         if self._all_here(partition.collection):
-            self._learn(partition.collection, min(here.values()))
+            self._raise_known(partition.collection, min(here.values()))
             self._wake(partition.collection)
 
-    def note_reading(self, partition: Partition, baseline: Baseline) -> None:
+    def note_baseline(self, partition: Partition, baseline: Baseline) -> None:
         """Take from the recorder in this process how far it has read what was there before it."""
-        self._readings[partition] = baseline
+        self._baselines[partition] = baseline
         alike = {
             each: reading
-            for each, reading in self._readings.items()
+            for each, reading in self._baselines.items()
             if each.collection == partition.collection and each.count == partition.count
         }
         if not baseline.done or len(alike) == partition.count:
-            self._note_readings(partition.collection, alike.values())
+            self._note_baselines(partition.collection, alike.values())
 
-    def leave(self, partition: Partition) -> None:
+    def remove_recorder(self, partition: Partition) -> None:
         """The recorder in this process has stopped: from now on another one's checkpoint tells."""
         self.interrupt(partition)
-        self._readings.pop(partition, None)
+        self._baselines.pop(partition, None)
         self._here.get(partition.collection, {}).pop(partition, None)
         self._wake(partition.collection)
 
     def interrupt(self, partition: Partition) -> None:
         """The recorder in this process has not seen all that happened."""
         if (numbers := self._numbers.get(partition.collection)) is not None:
-            numbers.forget(partition)
+            numbers.remove_partition(partition)
 
-    def drafted(
+    def note_drafted(
         self, partition: Partition, token: str, numbered: Mapping[str, NumberedEvent]
     ) -> None:
         """Note that the recorder in this process has drafted everything up to a token."""
         if (numbers := self._numbers.get(partition.collection)) is not None:
-            numbers.drafted(partition, token, numbered)
+            numbers.add(partition, token, numbered)
 
     def numbers(self, collection: str) -> PendingVersions:
         """Those that recorders in this process tell, from now on."""
         return self._numbers.setdefault(collection, PendingVersions())
 
-    def known(self, collection: str) -> str:
+    def known_position(self, collection: str) -> str:
         """Everything of this collection up to here is known to be archived; asks nobody."""
         return self._known.get(collection, "")
 
@@ -130,18 +130,18 @@ class ArchiveProgress:
         Those who ask while the answer is on its way share it.
         """
         if not self._all_here(collection):
-            asking = self._asking.get(collection)
+            asking = self._requests.get(collection)
             if asking is None:
-                asking = asyncio.ensure_future(self._checkpoints.of(collection))
-                asking.add_done_callback(lambda _: self._asking.pop(collection, None))
-                self._asking[collection] = asking
+                asking = asyncio.ensure_future(self._checkpoints.load_collection(collection))
+                asking.add_done_callback(lambda _: self._requests.pop(collection, None))
+                self._requests[collection] = asking
             # Shielded, since it is not only ours to cancel.
-            self._take(collection, await asyncio.shield(asking))
+            self._take_checkpoints(collection, await asyncio.shield(asking))
         return self._known.get(collection, "")
 
     async def checkpoint(self, collection: str) -> Checkpoint | None:
         """Of the collection as a whole; None where no recorder has ever run for all of it."""
-        return furthest_checkpoint(await self._checkpoints.of(collection))
+        return furthest_checkpoint(await self._checkpoints.load_collection(collection))
 
     async def wait(self, collection: str, token: str, *, limit_s: float | None = None) -> None:
         """Return once everything up to a token is archived.
@@ -149,7 +149,7 @@ class ArchiveProgress:
         Raises:
             ArchiveBehind: not within the bound; carries the lag in seconds.
         """
-        if self.known(collection) >= token:
+        if self.known_position(collection) >= token:
             return
         async with execution_suspended():
             await self._wait(collection, token, self._limit_s if limit_s is None else limit_s)
@@ -161,11 +161,11 @@ class ArchiveProgress:
         Raises:
             ArchiveBehind: not within the bound.
         """
-        if self.known(collection) >= token or not await self.position(collection):
+        if self.known_position(collection) >= token or not await self.position(collection):
             return
         async with execution_suspended():
             archived = asyncio.ensure_future(self._wait(collection, token, self._limit_s))
-            streamed = asyncio.ensure_future(self._hub.reached(token))
+            streamed = asyncio.ensure_future(self._hub.wait_until(token))
             try:
                 await asyncio.wait((archived, streamed), return_when=asyncio.FIRST_COMPLETED)
                 if archived.done() or self._may_be_deleted(collection, token, keys):
@@ -177,7 +177,7 @@ class ArchiveProgress:
 
     def _may_be_deleted(self, collection: str, token: str, keys: Collection[Any]) -> bool:
         """Return whether one of them may have been deleted behind what is archived."""
-        later = self._hub.deletions(collection).after(self.known(collection))
+        later = self._hub.deletions(collection).items_after(self.known_position(collection))
         if self._hub.position < token or later is None:
             return True
         # Another document with the same hash costs a wait.
@@ -186,7 +186,7 @@ class ArchiveProgress:
 
     async def _wait(self, collection: str, token: str, limit_s: float) -> None:
         deadline = time.monotonic() + limit_s
-        while self.known(collection) < token:
+        while self.known_position(collection) < token:
             remaining = deadline - time.monotonic()
             if remaining <= 0:
                 # Asked once more: the last answer may have been long on its way.
@@ -203,22 +203,22 @@ class ArchiveProgress:
                     continue
                 continue
             known = await self.position(collection)
-            if known >= token or self._joined(collection, known, token):
-                self._learn(collection, token)
+            if known >= token or self._stream_shows_archived(collection, known, token):
+                self._raise_known(collection, token)
                 return
             await asyncio.sleep(min(self._poll_s, remaining))
 
-    def whole(self, collection: str) -> bool:
+    def is_complete(self, collection: str) -> bool:
         """Return whether all that was there before the recorders is known to be read; asks
         nobody."""
-        return collection in self._whole
+        return collection in self._complete
 
-    def begun(self, collection: str) -> bool:
+    def has_begun(self, collection: str) -> bool:
         """Return whether that is known to be read once, whether or not it is read again after a
         loss of history; asks nobody."""
         return collection in self._begun
 
-    async def wait_whole(
+    async def wait_complete(
         self, collection: str, token: str, *, limit_s: float | None = None
     ) -> None:
         """Return once everything up to a token is archived, and all that was there before.
@@ -229,26 +229,26 @@ class ArchiveProgress:
         limit_s = self._limit_s if limit_s is None else limit_s
         deadline = time.monotonic() + limit_s
         await self.wait(collection, token, limit_s=limit_s)
-        if self.whole(collection):
+        if self.is_complete(collection):
             return
         async with execution_suspended():
             # Where another process records, its checkpoint says so.
             await self.position(collection)
-            while not self.whole(collection):
+            while not self.is_complete(collection):
                 remaining = deadline - time.monotonic()
                 if remaining <= 0:
                     raise _unread_error(collection, await self.checkpoint(collection), limit_s)
                 await asyncio.sleep(min(_READING_POLL_S, remaining))
                 await self.position(collection)
 
-    def seen(self) -> tuple[str, Mapping[str, str]]:
+    def known_positions(self) -> tuple[str, Mapping[str, str]]:
         """Places that collections are known to have come to now, without asking: all to the one,
         and each to what is known to be archived of it."""
         return self._hub.position, self._known
 
-    def reached(self, partition: Partition) -> str:
+    def partition_position(self, partition: Partition) -> str:
         """Everything of this partition up to here is known to be archived; asks nobody."""
-        reached = self._now(partition.collection).get(partition, "")
+        reached = self._partition_positions(partition.collection).get(partition, "")
         return max(reached, self._known.get(partition.collection, ""))
 
     def lag_s(self, partition: Partition) -> float:
@@ -258,18 +258,18 @@ class ArchiveProgress:
         after an outage, what lies between is not seen: then it is the age of the place itself,
         which no change that waits can exceed. The same while the live stream is silent.
         """
-        _, oldest = self._waiting(partition)
-        return self._lag_s(partition.collection, self.reached(partition), oldest)
+        _, oldest = self._pending(partition)
+        return self._lag_s(partition.collection, self.partition_position(partition), oldest)
 
     def lag_events(self, partition: Partition) -> int:
         """How many changes, seen by this process, are not known to be archived; no more than the
         ring holds."""
-        return self._waiting(partition)[0]
+        return self._pending(partition)[0]
 
-    def lag_behind_s(self, collection: str, token: str) -> float:
+    def lag_after_s(self, collection: str, token: str) -> float:
         """The age of the oldest change behind a token, as of `lag_s`; of who has yet to begin at
         the very beginning, the oldest that the ring holds."""
-        _, oldest = self._hub.ring(collection).waiting(token)
+        _, oldest = self._hub.ring(collection).pending_after(token)
         return self._lag_s(collection, token, oldest)
 
     def _lag_s(self, collection: str, token: str, oldest: ChangeEvent | None) -> float:
@@ -282,16 +282,16 @@ class ArchiveProgress:
             return 0.0
         return min(silent_s, _age_s(resume_tokens.cluster_time(token).as_datetime()))
 
-    def _waiting(self, partition: Partition) -> tuple[int, ChangeEvent | None]:
+    def _pending(self, partition: Partition) -> tuple[int, ChangeEvent | None]:
         """How many, and the oldest of them."""
-        ring, reached = self._hub.ring(partition.collection), self.reached(partition)
+        ring, reached = self._hub.ring(partition.collection), self.partition_position(partition)
         if partition.count == 1:
-            return ring.waiting(reached)
-        events = ring.after(reached)
+            return ring.pending_after(reached)
+        events = ring.items_after(reached)
         if events is None:
             # More may be waiting than the ring holds: its oldest is younger than the oldest of
             # them.
-            waiting = ring.after(ring.floor) or []
+            waiting = ring.items_after(ring.floor) or []
         else:
             waiting = [each for each in events if partition.concerns(each)]
         return len(waiting), waiting[0] if waiting else None
@@ -300,12 +300,12 @@ class ArchiveProgress:
         here = self._here.get(collection)
         return here is not None and any(each.count == len(here) for each in here)
 
-    def _now(self, collection: str) -> Mapping[Partition, str]:
+    def _partition_positions(self, collection: str) -> Mapping[Partition, str]:
         if self._all_here(collection):
             return self._here[collection]
         return self._reached.get(collection, {})
 
-    def _take(self, collection: str, stored: Stored) -> None:
+    def _take_checkpoints(self, collection: str, stored: Stored) -> None:
         """What the checkpoints say; a recorder that runs here is further than its own."""
         here = self._here.get(collection, {})
         fresh = {
@@ -319,19 +319,19 @@ class ArchiveProgress:
         )
         if best is None:
             return
-        readings = (self._readings.get(name, each.baseline) for name, each in best.items())
-        self._note_readings(collection, list(readings))
+        readings = (self._baselines.get(name, each.baseline) for name, each in best.items())
+        self._note_baselines(collection, list(readings))
         self._reached[collection] = {name: each.token for name, each in best.items()}
-        self._learn(collection, min(self._reached[collection].values()))
+        self._raise_known(collection, min(self._reached[collection].values()))
 
-    def _learn(self, collection: str, token: str) -> None:
+    def _raise_known(self, collection: str, token: str) -> None:
         known = max(token, self._known.get(collection, ""))
         # Whoever has `seen` it keeps it as it was.
         self._known = {**self._known, collection: known}
 
-    def _note_readings(self, collection: str, readings: Collection[Baseline]) -> None:
+    def _note_baselines(self, collection: str, readings: Collection[Baseline]) -> None:
         for names, reached in (
-            (self._whole, all(each.done for each in readings)),
+            (self._complete, all(each.done for each in readings)),
             (self._begun, all(each.done or each.doubt for each in readings)),
         ):
             if reached:
@@ -344,14 +344,14 @@ class ArchiveProgress:
         if moved is not None:
             moved.set()
 
-    def _joined(self, collection: str, known: str, token: str) -> bool:
+    def _stream_shows_archived(self, collection: str, known: str, token: str) -> bool:
         """Whether this process's stream shows that nothing lies between what is archived and the
         token.
 
         Of what lies between, each partition may have archived its own: so far as all have, it is
         known from then on, and not looked at again.
         """
-        later = self._hub.ring(collection).after(known)
+        later = self._hub.ring(collection).items_after(known)
         if self._hub.position < token or later is None:
             return False
         for event in later:
@@ -359,11 +359,11 @@ class ArchiveProgress:
                 break
             if not self._archived(collection, event):
                 return False
-            self._learn(collection, event.token)
+            self._raise_known(collection, event.token)
         return True
 
     def _archived(self, collection: str, event: ChangeEvent) -> bool:
-        reached = self._now(collection)
+        reached = self._partition_positions(collection)
         count = len(reached)
         if not count:
             return False

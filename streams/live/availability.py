@@ -47,7 +47,7 @@ class Availability:
         while True:
             await asyncio.sleep(_LOOK_S)
             if self._stream_is_well:
-                self._tell(None)
+                self._set_trouble(None)
             else:
                 await self._ping()
 
@@ -66,12 +66,12 @@ class Availability:
                 if self._stream_is_well:
                     return
                 if time.monotonic() - began > _PING_S and not ping.done():
-                    self._tell(f"it has not answered for {_PING_S:g} s")
-            self._tell(_trouble_of(ping))
+                    self._set_trouble(f"it has not answered for {_PING_S:g} s")
+            self._set_trouble(_trouble_of(ping))
         finally:
             ping.cancel()
 
-    def _tell(self, trouble: str | None) -> None:
+    def _set_trouble(self, trouble: str | None) -> None:
         if trouble != self.trouble:
             self.trouble = trouble
             self.changed(trouble)

@@ -101,7 +101,7 @@ class Subscriber:
         Cancellation: safe; events stay in the backlog until they are returned.
         """
         if not self._backlog and self._end is None:
-            await self._woken(timeout_s)
+            await self._wait_for_event(timeout_s)
         if self._backlog:
             size = min(len(self._backlog), EVENTS_PER_READ)
             taken = [self._backlog.popleft() for _ in range(size)]
@@ -111,7 +111,7 @@ class Subscriber:
             return ()
         raise self._end
 
-    async def _woken(self, timeout_s: float | None) -> None:
+    async def _wait_for_event(self, timeout_s: float | None) -> None:
         loop = asyncio.get_running_loop()
         self._wake = loop.create_future()
         # Waited for anew behind each event: `asyncio.timeout` takes four times as long.
@@ -170,8 +170,8 @@ class Hub:
         self._topics = topics or {}
         self._collections = tuple(dict.fromkeys([*collections, *self._topics.values()]))
         self._routing = {name: Routing[Subscriber]() for name in self._collections}
-        self._companions: dict[str, list[tuple[Callable[[ChangeEvent], None], Callable[[], None]]]]
-        self._companions = {name: [] for name in self._collections}
+        self._observers: dict[str, list[tuple[Callable[[ChangeEvent], None], Callable[[], None]]]]
+        self._observers = {name: [] for name in self._collections}
         self._slow_consumers: Counter[str] = Counter()
         self._published: Counter[str] = Counter()
         self._moved: asyncio.Event = asyncio.Event()
@@ -200,7 +200,7 @@ class Hub:
         """Names of rings of several collections."""
         return tuple(dict.fromkeys(self._topics.values()))
 
-    def forget(self, collection: str) -> None:
+    def drop_events(self, collection: str) -> None:
         """Let go of a collection's events: whoever resumes is served from the archive. Those who
         are attached go on."""
         self._rings[collection] = self._new_ring(self.position)
@@ -228,12 +228,12 @@ class Hub:
         self._routing[collection].add(subscriber)
         return subscriber
 
-    def accompany(
+    def add_observer(
         self, collection: str, take: Callable[[ChangeEvent], None], interrupted: Callable[[], None]
     ) -> None:
         """For as long as this hub lives: be given each event before its receivers are, and told
         where events are missing in between, or befall the whole database."""
-        self._companions[collection].append((take, interrupted))
+        self._observers[collection].append((take, interrupted))
 
     def publish(self, batch: EventBatch) -> None:
         """Hand a batch to all it concerns. An ordinary function: it cannot be slowed by a
@@ -243,26 +243,26 @@ class Hub:
             for named in {event.collection, event.renamed_to}:
                 name = self._topics.get(named or "", named)
                 if name in self._rings:
-                    self._hand_out(name, event)
+                    self._distribute(name, event)
             if not event.collection:
                 self._interrupt()
         self._move(batch.position)
 
-    def _hand_out(self, collection: str, event: ChangeEvent) -> None:
+    def _distribute(self, collection: str, event: ChangeEvent) -> None:
         self._rings[collection].append(event)
         if event.operation == "delete" or not event.is_write:
             deletion = Deletion(event.token, event.key_hash, not event.is_write)
             self._deletions[collection].append(deletion)
-        for take, _ in self._companions[collection]:
+        for take, _ in self._observers[collection]:
             take(event)
         self._published[collection] += 1
-        for each in self._routing[collection].of(event):
+        for each in self._routing[collection].route(event):
             if not each.offer(event):
                 self._slow_consumers[collection] += 1
                 self._detach(each)
 
     def _interrupt(self) -> None:
-        for companions in self._companions.values():
+        for companions in self._observers.values():
             for _, interrupted in companions:
                 interrupted()
 
@@ -277,11 +277,11 @@ class Hub:
         """Seconds since the stream was last heard of; 0 where nothing publishes it."""
         return time.monotonic() - self.moved_at if self._followed else 0.0
 
-    def follow(self) -> None:
+    def start_following(self) -> None:
         """From now on a stream is published: silence means trouble."""
         self._followed, self.moved_at = True, time.monotonic()
 
-    async def reached(self, token: str) -> None:
+    async def wait_until(self, token: str) -> None:
         """Return once everything up to a token has been published. Cancellation: safe."""
         while self.position < token:
             await self._moved.wait()
@@ -319,7 +319,7 @@ async def publish_source(
     """
     layouts = layouts or {}
     left_out = LogThrottle(log, "event cannot be told to subscribers", level=logging.ERROR)
-    hub.follow()
+    hub.start_following()
     async for batch in source.batches(hub.position):
         if batch.passed_over or any(
             each.bare and each.collection in layouts for each in batch.events

@@ -95,11 +95,11 @@ class OplogReplay:
         """
         position = self._hub.position if after is None else after
         reading = _OplogReader(partial(self._source, collections), position)
-        while (caught := self._hub.ring(topic).after(reading.position)) is None:
+        while (caught := self._hub.ring(topic).items_after(reading.position)) is None:
             floor = self._hub.ring(topic).floor
             try:
                 async with self._slots.slot(caller):
-                    events = await reading.page(floor)
+                    events = await reading.read_page(floor)
             except HistoryLost as exc:
                 raise HistoryLost(exc.message, oldestResumeToken=floor) from exc
             yield OplogEvents(events, reading.position)
@@ -137,7 +137,7 @@ class _OplogReader:
         self._stretch_s = _STRETCH_S
         self.position = position
 
-    async def page(self, floor: str) -> list[ChangeEvent]:
+    async def read_page(self, floor: str) -> list[ChangeEvent]:
         """Return the next events, up to `floor` at least where that is near."""
         events: list[ChangeEvent] = []
         size = 0

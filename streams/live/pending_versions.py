@@ -46,9 +46,7 @@ class PendingVersions:
         self._reached: dict[Partition, str] = {}
         self._moved: asyncio.Future[None] | None = None
 
-    def drafted(
-        self, partition: Partition, upto: str, numbered: Mapping[str, NumberedEvent]
-    ) -> None:
+    def add(self, partition: Partition, upto: str, numbered: Mapping[str, NumberedEvent]) -> None:
         """A recorder in this process has drafted all that there is up to a token.
 
         Args:
@@ -61,7 +59,7 @@ class PendingVersions:
             self._numbered.popitem(last=False)
         self._wake()
 
-    def forget(self, partition: Partition) -> None:
+    def remove_partition(self, partition: Partition) -> None:
         """That recorder has stopped, or has missed something: what it drafted and did not write may
         be written otherwise."""
         self._reached.pop(partition, None)
@@ -72,7 +70,7 @@ class PendingVersions:
         """Let go of what was drafted: the archive says it."""
         self._numbered.clear()
 
-    async def of(self, events: Sequence[ChangeEvent]) -> Mapping[str, NumberedEvent]:
+    async def lookup(self, events: Sequence[ChangeEvent]) -> Mapping[str, NumberedEvent]:
         """The numbers of writes that are known, by token.
 
         Waits until recorders in this process have drafted them, unless that takes them long, or one
@@ -83,10 +81,10 @@ class PendingVersions:
         """
         known = self._numbered
         if any(each.token not in known for each in events):
-            await self._drafting(events[-1].token)
+            await self._wait_for_drafts(events[-1].token)
         return {each.token: known[each.token] for each in events if each.token in known}
 
-    async def _drafting(self, upto: str) -> None:
+    async def _wait_for_drafts(self, upto: str) -> None:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_PATIENCE_S):
                 while self._all_here() and min(self._reached.values()) < upto:

@@ -114,20 +114,20 @@ class Replay:
             SlowConsumer, Unavailable: from the hub; the last token given resumes.
         """
         position = self._hub.position if after is None else after
-        archived = self._hub.ring(self._archive.collection).after(position) is None
+        archived = self._hub.ring(self._archive.collection).items_after(position) is None
         if archived:
             await self._check_reach(position)
         start, owed = position, ""
         match = {"doc": {"$in": list(interest.keys)}} if interest.keys else None
         while True:
             if (drop := resume_tokens.divided(position)) is not None:
-                async for records in self._rest_of(drop, position, match):
+                async for records in self._records_of_drop(drop, position, match):
                     yield ReplayedRecords(records)
                 position = resume_tokens.behind(drop)
             if archived:
-                owed = await self._owed(start, owed)
+                owed = await self._required_position(start, owed)
             # No await from here to `attach`: the ring and the live stream join without a seam.
-            caught = self._hub.ring(self._archive.collection).after(position)
+            caught = self._hub.ring(self._archive.collection).items_after(position)
             if caught is not None and position >= owed:
                 subscriber = self._hub.attach(self._archive.collection, interest)
                 reached = self._hub.position
@@ -152,7 +152,7 @@ class Replay:
             async for part in parts:
                 yield part
 
-    async def _rest_of(
+    async def _records_of_drop(
         self, drop: str, position: str, match: Mapping[str, Any] | None
     ) -> AsyncGenerator[list[Document]]:
         """The records behind a position within a drop, which is a single event in the ring."""
@@ -172,10 +172,10 @@ class Replay:
         """The next page of records behind a position, of which none was dropped."""
         records = await self._archive.scan(position, upto, limit=self._page, match=match)
         # Behind the read: see `streams.archive.horizon`.
-        await self._horizons.check_behind(self._archive.collection, position)
+        await self._horizons.check_after_read(self._archive.collection, position)
         return records
 
-    async def _owed(self, start: str, before: str) -> str:
+    async def _required_position(self, start: str, before: str) -> str:
         """Up to which place the archive must be read, also where the ring reaches further back:
         what was lost behind `start` and is found by reading the present again comes into the
         archive alone, and not by the stream.
@@ -222,7 +222,7 @@ async def hand_over(
         position: where that step left the subscription.
     """
     try:
-        caught = [each for each in caught if subscriber.interest.meets(each)]
+        caught = [each for each in caught if subscriber.interest.matches(each)]
         for first in range(0, len(caught), EVENTS_PER_READ):
             yield BufferedEvents(caught[first : first + EVENTS_PER_READ])
         yield Idle(position)

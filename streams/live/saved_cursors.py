@@ -68,7 +68,7 @@ class CursorStore:
         )
         return True
 
-    async def of(self, owner: str) -> list[SavedCursor]:
+    async def load_all(self, owner: str) -> list[SavedCursor]:
         """Return an owner's places by name."""
         found = await self._mongo.find(COLLECTION, _owner_query(owner), sort=[("_id", 1)])
         return [

@@ -50,9 +50,9 @@ class SharedSource:
         self._joined = False
         self._news = asyncio.Event()
         # Set where the live stream has passed something that the ring does not show.
-        self._apart = False
+        self._diverged = False
         self._not_before = ""
-        hub.accompany(self._collection, lambda _: self._news.set(), self._part)
+        hub.add_observer(self._collection, lambda _: self._news.set(), self._leave_live)
 
     @property
     def before_images(self) -> bool:
@@ -84,19 +84,19 @@ class SharedSource:
                         break
             self._joined = True
             try:
-                async with aclosing(self._shared(position)) as shared:
+                async with aclosing(self._live_batches(position)) as shared:
                     async for batch in shared:
                         position = batch.position
                         yield batch
             finally:
                 self._joined = False
 
-    async def _shared(self, position: str) -> AsyncGenerator[EventBatch]:
+    async def _live_batches(self, position: str) -> AsyncGenerator[EventBatch]:
         """What the live stream tells; ends where there is no telling."""
-        while self._heard() and not self._apart:
+        while self._live_is_active() and not self._diverged:
             # Before the look, so that none that comes behind it is passed over.
             self._news.clear()
-            events = self._hub.ring(self._collection).after(position)
+            events = self._hub.ring(self._collection).items_after(position)
             if events is None:
                 return
             if len(events) > _MOST_EVENTS:
@@ -115,14 +115,14 @@ class SharedSource:
                     continue
 
     def _joinable(self, position: str) -> bool:
-        if self._apart:
-            self._not_before, self._apart = self._hub.position, False
+        if self._diverged:
+            self._not_before, self._diverged = self._hub.position, False
         reached = position >= max(self._not_before, self._hub.ring(self._collection).floor)
-        return reached and self._heard()
+        return reached and self._live_is_active()
 
-    def _part(self) -> None:
-        self._apart = True
+    def _leave_live(self) -> None:
+        self._diverged = True
         self._news.set()
 
-    def _heard(self) -> bool:
+    def _live_is_active(self) -> bool:
         return self._live.connected and time.monotonic() - self._hub.moved_at < _SILENT_S

@@ -350,7 +350,7 @@ class Diagnosis:
             if partition.index == 0:  # of them all, said once
                 archive = Archive(self._mongo, partition.collection)
                 gaps = await self._mongo.count(archive.name, {"gap": True, "unrecorded": None})
-                lost = (await CoverageStore(self._mongo).of(partition.collection)).gaps
+                lost = (await CoverageStore(self._mongo).load(partition.collection)).gaps
                 if lost:
                     yield DiagnosisFinding(
                         level="note",

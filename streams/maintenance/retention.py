@@ -135,7 +135,7 @@ class Retention:
         Args:
             end: not beyond this token.
         """
-        place = await self._horizons.place(self.collection)
+        place = await self._horizons.load_progress(self.collection)
         position = place.token if place is not None and place.keep == self._keep.text else ""
         upto = await self._progress.position(self.collection)
         if end is not None:
@@ -152,7 +152,7 @@ class Retention:
             replaced = {identity(each["doc"]): each["doc"] for each in written if each["prev"]}
             await self._cut(await oldest(list(replaced.values())))
             position = written[-1]["_id"] if len(written) == _PORTION else upto
-            await self._horizons.save_place(
+            await self._horizons.save_progress(
                 self.collection, RetentionProgress(self._keep.text, position)
             )
 

@@ -150,7 +150,7 @@ class Cutting:
         if not patches:
             return {}
         found = await self._archive.find({"_id": {"$in": patches}}, raw=True)
-        return {each["_id"]: await self._archive.made_whole(each) for each in found}
+        return {each["_id"]: await self._archive.keyframe_update(each) for each in found}
 
 
 def _groups(steps: Sequence[_Step]) -> Iterator[list[_Step]]:

@@ -166,7 +166,7 @@ class Verification:
         async for packed in self._versions(after, last, at):
             self._verified.documents += 1
             try:
-                versions = await self._archive.contents.filled(packed, whole=True, raw=True)
+                versions = await self._archive.contents.fill(packed, whole=True, raw=True)
             except DamagedArchive as exc:
                 self._about(packed[0], "CONTENT", exc.message)
                 self._note(flaws_of_links(packed))

@@ -47,13 +47,13 @@ class _PendingBatch:
     there.
     """
 
-    draft: VersionBatch
+    batch: VersionBatch
     checkpoint: Checkpoint
     worth_saving: bool
 
     @property
     def full(self) -> bool:
-        return len(self.draft.records) >= _MOST_RECORDS or self.draft.size_bytes >= _MOST_BYTES
+        return len(self.batch.records) >= _MOST_RECORDS or self.batch.size_bytes >= _MOST_BYTES
 
 
 class CommitPipeline:
@@ -74,7 +74,7 @@ class CommitPipeline:
         archive: Archive,
         save: Save,
         *,
-        archived: Callable[[str], None],
+        on_archived: Callable[[str], None],
         idle_save_s: float,
         save_every_s: float = _SAVE_EVERY_S,
     ) -> None:
@@ -82,7 +82,7 @@ class CommitPipeline:
         self._name = name
         self._archive = archive
         self._store = save
-        self._tell_archived = archived
+        self._on_archived = on_archived
         self._idle_save_s = idle_save_s
         self._save_every_s = save_every_s
         self._stored = self._archived = Checkpoint("", "")
@@ -96,7 +96,7 @@ class CommitPipeline:
         self._room.set()
         self._hurry = asyncio.Event()
 
-    async def put(self, draft: VersionBatch, checkpoint: Checkpoint, *, worth_saving: bool) -> None:
+    async def put(self, batch: VersionBatch, checkpoint: Checkpoint, *, worth_saving: bool) -> None:
         """Take it on; waits while too much of what came before waits.
 
         Args:
@@ -110,9 +110,9 @@ class CommitPipeline:
             if task is not None and task.done():
                 task.result()
         if self._waiting is None:
-            self._waiting = _PendingBatch(draft, checkpoint, worth_saving)
+            self._waiting = _PendingBatch(batch, checkpoint, worth_saving)
         else:
-            self._waiting.draft.join(draft)
+            self._waiting.batch.extend(batch)
             self._waiting.checkpoint = checkpoint
             self._waiting.worth_saving |= worth_saving
         if self._waiting.full:
@@ -120,11 +120,11 @@ class CommitPipeline:
         if self._inserting is None or self._inserting.done():
             self._inserting = asyncio.ensure_future(self._insert())
 
-    async def write(self, draft: VersionBatch) -> None:
+    async def write(self, batch: VersionBatch) -> None:
         """Write it, and wait for it: more follows before a checkpoint may be saved."""
-        if draft.records:
-            await self.settled()
-            await self._append(draft)
+        if batch.records:
+            await self.drain()
+            await self._append(batch)
 
     async def save(self, checkpoint: Checkpoint) -> None:
         """Save it, and wait for it. Nothing else may be on its way."""
@@ -132,7 +132,7 @@ class CommitPipeline:
         self._stored = self._archived = checkpoint
         self._saved_at = time.monotonic()
 
-    async def settled(self) -> None:
+    async def drain(self) -> None:
         """Return once all that was put is archived and saved; raises what became of it."""
         self._hurry.set()
         try:
@@ -145,16 +145,16 @@ class CommitPipeline:
         finally:
             self._hurry.clear()
 
-    async def part(self) -> None:
+    async def flush(self) -> None:
         """Finish what is being written and store how far it has come, so that whoever takes over
         need not read it again; not at any price."""
         with contextlib.suppress(TimeoutError, GatewayError):
             async with asyncio.timeout(_FLUSH_LIMIT_S):
-                await self.settled()
+                await self.drain()
                 if self._archived != self._stored:
                     await self.save(self._archived)
 
-    async def end(self) -> None:
+    async def abort(self) -> None:
         """Give up what is on its way, and forget it."""
         try:
             await ended(self._inserting, self._saving)
@@ -167,26 +167,26 @@ class CommitPipeline:
         """Insert what waits, until nothing does; the checkpoint goes beside the next insert."""
         try:
             while self._waiting is not None:
-                portion, self._waiting = self._waiting, None
+                pending, self._waiting = self._waiting, None
                 self._room.set()
-                await self._append(portion.draft)
-                self._stand(portion)
+                await self._append(pending.batch)
+                self._note_archived(pending)
         finally:
             # Who waits there is told why it has ended.
             self._room.set()
 
-    async def _append(self, draft: VersionBatch) -> None:
-        if draft.records and not await self._archive.insert(draft.records):
+    async def _append(self, batch: VersionBatch) -> None:
+        if batch.records and not await self._archive.insert(batch.records):
             # Deterministic numbers and unique keys: only another writer can have been there first.
             raise LeaseLost(f"{self._name}: another process has written the archive")
-        self.versions += len(draft.records)
+        self.versions += len(batch.records)
 
-    def _stand(self, portion: _PendingBatch) -> None:
+    def _note_archived(self, pending: _PendingBatch) -> None:
         """It is archived: say so, and have the checkpoint saved."""
-        self._archived = checkpoint = portion.checkpoint
-        self._tell_archived(checkpoint.token)
+        self._archived = checkpoint = pending.checkpoint
+        self._on_archived(checkpoint.token)
         idle = time.monotonic() - self._saved_at >= self._idle_save_s
-        worth_saving = portion.worth_saving or checkpoint.baseline != self._stored.baseline
+        worth_saving = pending.worth_saving or checkpoint.baseline != self._stored.baseline
         # Each save is itself an entry of the oplog: saving every empty batch would feed itself.
         if worth_saving or (idle and checkpoint != self._stored):
             self._unsaved = checkpoint

@@ -45,32 +45,32 @@ class CoverageWriter:
         doubt, new = checkpoint.baseline.doubt, checkpoint.token == checkpoint.start
         if new and doubt:
             # Versions that were brought from elsewhere: what they tell holds.
-            await self._coverages.begin(self._collection, await self._version_at("", 1))
-            await self._complete()
+            await self._coverages.set_begin(self._collection, await self._version_at("", 1))
+            await self._mark_known()
         elif new and await _holds_everything(self._mongo):
-            await self._coverages.begin(self._collection, None)
-        elif new or not await self._coverages.stored(self._collection, "begun"):
+            await self._coverages.set_begin(self._collection, None)
+        elif new or not await self._coverages.has_mark(self._collection, "begun"):
             begun = resume_tokens.cluster_time(checkpoint.start)
             # Its seconds are those of the clock, cut off.
             wall = begun.as_datetime() + timedelta(seconds=1)
-            await self._coverages.begin(self._collection, TimeMark(begun, wall))
+            await self._coverages.set_begin(self._collection, TimeMark(begun, wall))
             if checkpoint.baseline.done:
-                await self._complete()
+                await self._mark_known()
         if doubt and not checkpoint.baseline.done:
             # The collection may have been divided otherwise when it was lost.
-            lost = (await self._coverages.of(self._collection)).open
+            lost = (await self._coverages.load(self._collection)).open_gap
             last = None if lost else await self._version_at(doubt, -1)
             if lost is not None:
                 await self._open(lost.start, lost.why)
             else:
                 position = doubt if last is None else resume_tokens.moment(last.at)
-                await self.lose(position, RESTORED)
+                await self.open_gap(position, RESTORED)
 
     async def begin_again(self, event: ChangeEvent) -> None:
         """Store that the database was dropped, and what was known with it."""
-        await self._coverages.begin(self._collection, TimeMark(event.at, event.wall))
+        await self._coverages.set_begin(self._collection, TimeMark(event.at, event.wall))
 
-    async def complete(self, chunk: SnapshotChunk, *, lost: bool) -> None:
+    async def mark_complete(self, chunk: SnapshotChunk, *, lost: bool) -> None:
         """Store that everything that was there before is recorded now.
 
         Args:
@@ -79,10 +79,10 @@ class CoverageWriter:
         if lost:
             end = TimeMark(chunk.at, chunk.wall)
             await self._coverages.close_gap(self._collection, self._partition.name, end)
-        if not (lost and await self._coverages.stored(self._collection, "known")):
-            await self._complete()
+        if not (lost and await self._coverages.has_mark(self._collection, "known")):
+            await self._mark_known()
 
-    async def _complete(self) -> None:
+    async def _mark_known(self) -> None:
         # The last version that is a document's first, and not its insertion.
         query = {
             "first": True,
@@ -94,13 +94,13 @@ class CoverageWriter:
             query, projection={"at": 1, "wall": 1}, sort=[("_id", -1)], limit=1, fill=False
         )
         known = TimeMark(found[0]["at"], found[0]["wall"]) if found else None
-        await self._coverages.learn(self._collection, known)
+        await self._coverages.set_known(self._collection, known)
 
-    async def replace(self, event: ChangeEvent) -> None:
+    async def mark_replaced(self, event: ChangeEvent) -> None:
         """Store that the collection was replaced before what was there had been read."""
-        await self._coverages.learn(self._collection, TimeMark(event.at, event.wall))
+        await self._coverages.set_known(self._collection, TimeMark(event.at, event.wall))
 
-    async def lose(self, position: str, why: str = OPLOG_LOST) -> None:
+    async def open_gap(self, position: str, why: str = OPLOG_LOST) -> None:
         """Store that nothing is known from behind a position on."""
         last = resume_tokens.cluster_time(position)
         wall = last.as_datetime()
@@ -120,7 +120,7 @@ class CoverageWriter:
     async def _open(self, start: TimeMark, why: str) -> None:
         await self._coverages.open_gap(self._collection, self._partition.name, start, why)
 
-    async def forget(self, partitions: Sequence[Partition]) -> None:
+    async def drop_open_gaps(self, partitions: Sequence[Partition]) -> None:
         """Drop what partitions had lost that are no more."""
         if partitions:
             names = [each.name for each in partitions]

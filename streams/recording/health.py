@@ -53,9 +53,9 @@ class RecorderHealth:
         self._partition = partition
         self._stuck: str | None = None
         self._aside: str | None = None
-        self._told = False
+        self._reported = False
         self._upto = ""
-        self._look_at = 0.0
+        self._check_at = 0.0
 
     @property
     def trouble(self) -> str | None:
@@ -68,28 +68,28 @@ class RecorderHealth:
         Args:
             stored: the trouble of whichever process recorded before.
         """
-        self._told = stored is not None
-        self._look_at = 0.0
+        self._reported = stored is not None
+        self._check_at = 0.0
 
-    async def look(self) -> None:
+    async def check(self) -> None:
         """Check now and then that the collection's history can be kept, and count set-aside events.
 
         Raises:
             Stuck: it cannot, as of a view.
         """
-        if time.monotonic() < self._look_at:
+        if time.monotonic() < self._check_at:
             return
-        self._look_at = time.monotonic() + _CHECK_S
-        await self.count()
+        self._check_at = time.monotonic() + _CHECK_S
+        await self.count_set_aside()
         unfit = await unfit_collections(self._mongo, [self._partition.collection])
         if unfit:
             raise CollectionStuck(*unfit.values())
 
-    async def count(self) -> None:
+    async def count_set_aside(self) -> None:
         """Count the events of the collection that are set aside."""
         self._aside = (await SetAsideEvents(self._mongo).troubles()).get(self._partition.collection)
 
-    async def stuck(self, failure: Exception) -> CollectionStuck:
+    async def stuck_from(self, failure: Exception) -> CollectionStuck:
         """Translate a failure into trouble of the collection.
 
         Raises:
@@ -119,18 +119,22 @@ class RecorderHealth:
                 extra={"listener": self._partition.name, "reason": reason},
                 exc_info=None if known else cause,
             )
-            await self._checkpoints.tell(self._partition.name, reason, fencing_token=fencing_token)
+            await self._checkpoints.save_trouble(
+                self._partition.name, reason, fencing_token=fencing_token
+            )
         self.pause_s = _RETRY_FIRST_S if self._stuck is None else 2 * self.pause_s
         self.pause_s = min(self.pause_s, _RETRY_MOST_S)
-        self._stuck, self._told, self._upto, self._look_at = reason, True, upto, 0.0
+        self._stuck, self._reported, self._upto, self._check_at = reason, True, upto, 0.0
 
-    async def passed(self, token: str, *, fencing_token: int) -> None:
+    async def note_progress(self, token: str, *, fencing_token: int) -> None:
         """Tell that it has come to a place, and waits for nothing there."""
-        if not self._told or token < self._upto:
+        if not self._reported or token < self._upto:
             return
         log.info("collection is recorded again", extra={"listener": self._partition.name})
-        self._stuck, self._told, self._upto = None, False, ""
-        await self._checkpoints.tell(self._partition.name, None, fencing_token=fencing_token)
+        self._stuck, self._reported, self._upto = None, False, ""
+        await self._checkpoints.save_trouble(
+            self._partition.name, None, fencing_token=fencing_token
+        )
 
 
 async def unfit_since_recorded(mongo: Mongo, names: Sequence[str]) -> Mapping[str, str]:
@@ -142,7 +146,9 @@ async def unfit_since_recorded(mongo: Mongo, names: Sequence[str]) -> Mapping[st
     """
     unfit = await unfit_collections(mongo, names)
     checkpoints = Checkpoints(mongo)
-    fresh = [reason for name, reason in unfit.items() if not await checkpoints.of(name)]
+    fresh = [
+        reason for name, reason in unfit.items() if not await checkpoints.load_collection(name)
+    ]
     if fresh:
         raise Unsuitable("; ".join(fresh))
     return unfit

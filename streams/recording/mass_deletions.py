@@ -39,7 +39,7 @@ class MassDeletions:
         lasts: LastVersionCache,
         load: Callable[[Iterable[Any]], Awaitable[None]],
         add: Callable[..., None],
-        settled: Callable[[], Awaitable[None]],
+        drain: Callable[[], Awaitable[None]],
     ) -> None:
         self._mongo = mongo
         self._archive = archive
@@ -47,9 +47,9 @@ class MassDeletions:
         self._lasts = lasts
         self._load = load
         self._add = add
-        self._settled = settled
+        self._drain = drain
 
-    async def vanished(
+    async def missing_in_chunk(
         self, chunk: SnapshotChunk, number: int, *, page: int = 5000
     ) -> AsyncIterator[VersionBatch]:
         """Documents within the chunk's bounds that the archive takes for present and that are not
@@ -61,32 +61,32 @@ class MassDeletions:
         if not (chunk.end or chunk.keys):
             # No document of the archive stands there.
             return
-        await self._settled()
+        await self._drain()
         place = resume_tokens.moment(chunk.at)
         present = set(map(identity, chunk.keys))
         first = chunk.after
         end = None if chunk.end else (chunk.keys[-1],)
         while True:
-            keys = await self._archive.documents(first, end, limit=page)
+            keys = await self._archive.document_ids(first, end, limit=page)
             # Each once: while its history is cut, a document may be listed twice.
             listed = {identity(each): each for each in keys}
             suspects = [
                 key
                 for name, key in listed.items()
-                if name not in present and self._partition.holds(key)
+                if name not in present and self._partition.contains(key)
             ]
             await self._load(suspects)
-            live = [each for each in suspects if self._stands(each, chunk)]
-            if live:
+            present_keys = [each for each in suspects if self._is_present(each, chunk)]
+            if present_keys:
                 # Asked by id: where the collection has a collation, its order is another one.
-                there = await self._there(live, chunk)
-                draft = VersionBatch()
-                for key in live:
-                    if identity(key) not in there:
+                existing = await self._existing(present_keys, chunk)
+                batch = VersionBatch()
+                for key in present_keys:
+                    if identity(key) not in existing:
                         self._add(
-                            draft,
+                            batch,
                             self._lasts.get(key),
-                            token=resume_tokens.numbered(place, self._partition.numbered(number)),
+                            token=resume_tokens.numbered(place, self._partition.own_number(number)),
                             at=chunk.at,
                             wall=chunk.wall,
                             key=key,
@@ -95,12 +95,12 @@ class MassDeletions:
                             gap=True,
                         )
                         number += 1
-                yield draft
+                yield batch
             if len(keys) < page:
                 return
             first = (keys[-1],)
 
-    async def _there(self, keys: Sequence[Any], chunk: SnapshotChunk) -> set[Any]:
+    async def _existing(self, keys: Sequence[Any], chunk: SnapshotChunk) -> set[Any]:
         """By identity, those of the documents that were there at the chunk's moment; where the
         server keeps no past, those that are there now."""
         query = {"_id": {"$in": keys}}
@@ -112,14 +112,16 @@ class MassDeletions:
             found = await self._archive.layout.find(query, projection={"_id": 1})
         return {identity(each["_id"]) for each in found}
 
-    def _stands(self, key: Any, chunk: SnapshotChunk) -> bool:
+    def _is_present(self, key: Any, chunk: SnapshotChunk) -> bool:
         last = self._lasts.get(key)
         return last is not None and last.full is not None and not is_read_later(last, chunk)
 
-    async def end(self, event: ChangeEvent, *, page: int = 1000) -> AsyncIterator[VersionBatch]:
+    async def all_documents(
+        self, event: ChangeEvent, *, page: int = 1000
+    ) -> AsyncIterator[VersionBatch]:
         """The collection was dropped, or renamed away: every document that was there is deleted by
         it, page by page."""
-        await self._settled()
+        await self._drain()
         place = event.token
         # A crash in the middle: those already deleted are passed over, and numbering goes on behind
         # them.
@@ -127,28 +129,30 @@ class MassDeletions:
         first: tuple[Any] | None = None
         while True:
             # Where the database goes, the archive has gone with its indexes.
-            keys = await self._archive.documents(first, None, limit=page, hint=None)
+            keys = await self._archive.document_ids(first, None, limit=page, hint=None)
             # Each once: while its history is cut, a document may be listed twice.
-            mine = {identity(each): each for each in keys if self._partition.holds(each)}
+            mine = {identity(each): each for each in keys if self._partition.contains(each)}
             lasts = await self._archive.newest(
                 [{"key": key} for key in mine.values()], limit=1, projection={"doc": 1, "op": 1}
             )
-            live = [each["doc"] for each in lasts if each["op"] != "DELETE" and each["_id"] < place]
-            await self._load(live)
-            draft = VersionBatch()
-            for key in live:
+            present_keys = [
+                each["doc"] for each in lasts if each["op"] != "DELETE" and each["_id"] < place
+            ]
+            await self._load(present_keys)
+            batch = VersionBatch()
+            for key in present_keys:
                 number += 1
                 self._add(
-                    draft,
+                    batch,
                     self._lasts.get(key),
-                    token=resume_tokens.numbered(place, self._partition.numbered(number)),
+                    token=resume_tokens.numbered(place, self._partition.own_number(number)),
                     at=event.at,
                     wall=event.wall,
                     key=key,
                     operation="DELETE",
                     after=None,
                 )
-            yield draft
+            yield batch
             if len(keys) < page:
                 return
             first = (keys[-1],)
@@ -173,6 +177,6 @@ class MassDeletions:
 def is_read_later(last: LastVersion, chunk: SnapshotChunk) -> bool:
     """The version was read again, later than the chunk: what differs has come since. Or, of a
     collection that came as a whole, it was recorded since it came, as before a crash."""
-    if chunk.arrival is not None and last.full is not None and last.token > chunk.place:
+    if chunk.arrival is not None and last.full is not None and last.token > chunk.token:
         return True
     return last.read_at is not None and last.read_at > chunk.at

@@ -112,14 +112,14 @@ class Recorder:
         self._options = options or RecorderOptions()
         self._report = report
         self._preparation = CollectionPreparation(self.collection, self._layout, setup)
-        self._committing = CommitPipeline(
+        self._pipeline = CommitPipeline(
             self.name,
             archive,
             self._save,
-            archived=functools.partial(progress.advance, self.partition),
+            on_archived=functools.partial(progress.advance, self.partition),
             idle_save_s=self._options.idle_save_s,
         )
-        self._drafting = VersionBuilder(
+        self._builder = VersionBuilder(
             mongo,
             archive,
             self.partition,
@@ -127,11 +127,11 @@ class Recorder:
             fence_field=fence_field,
             deltas=deltas,
             cache_bytes=self._options.cache_bytes,
-            settled=self._committing.settled,
+            drain=self._pipeline.drain,
         )
         self._coverage = CoverageWriter(mongo, archive, self.partition)
         self._arrival = CollectionArrival(
-            self._drafting, self._committing, self._coverage, self._read_chunk
+            self._builder, self._pipeline, self._coverage, self._read_chunk
         )
         self._checkpoint = Checkpoint("", "")
         self._fencing_token = 0
@@ -157,8 +157,8 @@ class Recorder:
     async def _run(self) -> None:
         """Record until something is in the way."""
         # From what is stored, not from memory: another holder may have gone on in between.
-        self._drafting.forget()
-        self._archive.forget()
+        self._builder.clear()
+        self._archive.recheck_indexes()
         self._preparation.done = False
         self._chunk = None
         self._checkpoint = checkpoint = await starting_checkpoint(
@@ -167,9 +167,9 @@ class Recorder:
         self._health.begin(checkpoint.trouble)
         await self._coverage.begin(checkpoint)
         # Before the first event, so that a crash on it loses nothing; and refuses the last holder.
-        await self._committing.save(checkpoint)
-        self._progress.note_reading(self.partition, checkpoint.baseline)
-        await self._coverage.forget(
+        await self._pipeline.save(checkpoint)
+        self._progress.note_baseline(self.partition, checkpoint.baseline)
+        await self._coverage.drop_open_gaps(
             await remove_former_checkpoints(self._checkpoints, self.partition)
         )
         self._caught_up_at = resume_tokens.moment(await self._mongo.operation_time())
@@ -180,30 +180,30 @@ class Recorder:
                 try:
                     await self._follow()
                 except HistoryLost as exc:
-                    await self._committing.settled()
-                    await self._begin_anew(exc)
+                    await self._pipeline.drain()
+                    await self._restart_after_loss(exc)
         except asyncio.CancelledError:
-            await self._committing.part()
+            await self._pipeline.flush()
             raise
         finally:
             try:
                 await ended(recovering)
             finally:
                 try:
-                    await self._committing.end()
+                    await self._pipeline.abort()
                 finally:
-                    self._progress.leave(self.partition)
+                    self._progress.remove_recorder(self.partition)
                     self._report(self.partition.label, 0, 0)
 
     def statistics(self) -> dict[str, Any]:
         baseline = self._checkpoint.baseline
         return {
-            "versions": self._committing.versions,
-            "duplicates": self._drafting.duplicates,
-            "skipped": self._drafting.skipped,
-            "gaps": self._drafting.gaps,
-            "unrecorded": self._drafting.unrecorded,
-            "set_aside": self._drafting.aside,
+            "versions": self._pipeline.versions,
+            "duplicates": self._builder.duplicates,
+            "skipped": self._builder.skipped,
+            "gaps": self._builder.gaps,
+            "unrecorded": self._builder.unrecorded,
+            "set_aside": self._builder.aside,
             "batches": self._batches,
             "reconnects": self._source.reconnects,
             "baseline_documents": baseline.documents,
@@ -234,39 +234,39 @@ class Recorder:
                 # The next batch is on its way while this one is drafted and written.
                 upcoming = asyncio.ensure_future(anext(batches))
                 try:
-                    await self._take(batch)
+                    await self._take_batch(batch)
                 except Exception as exc:
                     self._upto = batch.position
-                    raise await self._health.stuck(exc) from exc
+                    raise await self._health.stuck_from(exc) from exc
         finally:
             try:
                 await ended(upcoming)
             finally:
                 await batches.aclose()
 
-    async def _take(self, batch: EventBatch) -> None:
+    async def _take_batch(self, batch: EventBatch) -> None:
         """Draft a batch, and the chunk of the first reading that stands in it; it is written
         meanwhile."""
-        await self._health.look()
+        await self._health.check()
         events = batch.events
-        await self._preparation.follow(written=any(each.is_write for each in events))
+        await self._preparation.after_batch(written=any(each.is_write for each in events))
         if batch.passed_over or (self._layout.keeps and any(each.bare for each in events)):
-            await self._doubt(batch.position)
+            await self._restart_after_unread(batch.position)
         if self._chunk is not None and batch.position >= resume_tokens.moment(self._chunk.at):
             before = [each for each in events if each.at <= self._chunk.at]
-            await self._committing.write(await self._draft(before))
+            await self._pipeline.write(await self._build(before))
             # None where another collection has arrived under the name since the chunk was read.
             if self._chunk is not None:
                 await self._take_chunk(self._chunk)
                 self._chunk = None
             events = events[len(before) :]
-        draft = await self._draft(events)
+        versions = await self._build(events)
         self._batches += 1
         # Never back: what stands at the chunk's moment stands behind the moment itself.
         position = max(self._checkpoint.token, batch.position)
-        self._progress.drafted(self.partition, position, draft.numbered)
+        self._progress.note_drafted(self.partition, position, versions.numbered)
         self._checkpoint = replace(self._checkpoint, token=position)
-        await self._committing.put(draft, self._checkpoint, worth_saving=bool(batch.events))
+        await self._pipeline.put(versions, self._checkpoint, worth_saving=bool(batch.events))
         baseline = self._checkpoint.baseline
         if not baseline.done and self._chunk is None and batch.position >= self._caught_up_at:
             if not baseline.started:
@@ -275,94 +275,98 @@ class Recorder:
                 self._checkpoint = replace(self._checkpoint, baseline=baseline)
                 self._report(self.partition.label, 0, total)
             self._chunk = await self._read_chunk(baseline)
-        if self._drafting.aside != self._aside:
-            self._aside = self._drafting.aside
-            await self._health.count()
+        if self._builder.aside != self._aside:
+            self._aside = self._builder.aside
+            await self._health.count_set_aside()
         if self._checkpoint.baseline.done or self._chunk is not None:
-            await self._health.passed(position, fencing_token=self._fencing_token)
+            await self._health.note_progress(position, fencing_token=self._fencing_token)
 
-    async def _doubt(self, position: str) -> None:
+    async def _restart_after_unread(self, position: str) -> None:
         """A write up to there could not be read: read the present again behind it."""
         self._progress.interrupt(self.partition)
         log.error(
             "a change could not be read: reading the present again",
             extra={"collection": self.collection},
         )
-        await self._coverage.lose(self._checkpoint.token, UNREADABLE)
+        await self._coverage.open_gap(self._checkpoint.token, UNREADABLE)
         self._chunk = None
         self._caught_up_at = position
         self._checkpoint = replace(self._checkpoint, baseline=Baseline(doubt=position))
-        self._progress.note_reading(self.partition, self._checkpoint.baseline)
+        self._progress.note_baseline(self.partition, self._checkpoint.baseline)
 
-    async def _draft(self, events: Sequence[ChangeEvent]) -> VersionBatch:
+    async def _build(self, events: Sequence[ChangeEvent]) -> VersionBatch:
         """The versions of a batch, not yet written; only what befalls the whole collection is
         written on the way."""
-        draft = VersionBatch()
+        versions = VersionBatch()
         for writes, group in itertools.groupby(events, key=lambda each: each.is_write):
             if writes:
-                await self._committing.write(draft)
-                meant = await self._meant(list(group))
-                draft = await self._drafting.writes(meant, self._checkpoint.baseline)
+                await self._pipeline.write(versions)
+                writes_of_documents = await self._translate(list(group))
+                versions = await self._builder.build_from_events(
+                    writes_of_documents, self._checkpoint.baseline
+                )
                 continue
-            await self._committing.write(draft)
-            draft = VersionBatch()
+            await self._pipeline.write(versions)
+            versions = VersionBatch()
             for event in group:
-                await self._take_fate(event)
-        return draft
+                await self._handle_collection_event(event)
+        return versions
 
-    async def _meant(self, events: Sequence[ChangeEvent]) -> Sequence[ChangeEvent]:
+    async def _translate(self, events: Sequence[ChangeEvent]) -> Sequence[ChangeEvent]:
         """The writes of this partition's documents."""
         if not self._layout.keeps:
             return events
-        meant, untranslated = await translated_apart(self._layout, events)
+        writes_of_documents, untranslated = await translated_apart(self._layout, events)
         for event, fault in untranslated:
             # Of several partitions one does; whose document it is, nobody can tell.
             if self.partition.index == 0:
-                await self._drafting.set_aside(event, fault)
-        return [each for each in meant if self.partition.concerns(each)]
+                await self._builder.set_aside(event, fault)
+        return [each for each in writes_of_documents if self.partition.concerns(each)]
 
-    async def _take_fate(self, event: ChangeEvent) -> None:
+    async def _handle_collection_event(self, event: ChangeEvent) -> None:
         """What happens to the collection as a whole."""
         arrived = event.renamed_to == self.collection
         if arrived or event.operation in _COLLECTION_ENDS:
-            async for draft in self._drafting.mass_deletions.end(event):
-                await self._committing.write(draft)
+            async for versions in self._builder.mass_deletions.all_documents(event):
+                await self._pipeline.write(versions)
         if event.operation == "dropDatabase":
             # The archive went with it.
-            self._drafting.forget()
-            self._archive.forget()
+            self._builder.clear()
+            self._archive.recheck_indexes()
             if self._preparation.done:
                 await self._archive.prepare()
             await self._coverage.begin_again(event)
         dropped = event.operation == "dropDatabase" and self._preparation.done
         if arrived or dropped or event.operation == "drop":
-            await self._preparation.make(create=True)
+            await self._preparation.prepare(create=True)
         elif event.operation == "rename":
             # Not at once: it would stand in the way of the one that is to be renamed to its name.
             self._preparation.done = False
         if arrived:
             self._chunk = None
-            self._progress.note_reading(self.partition, Baseline(doubt=event.token))
+            self._progress.note_baseline(self.partition, Baseline(doubt=event.token))
             read = await self._arrival.record(event, self._checkpoint.baseline)
             self._checkpoint = replace(self._checkpoint, baseline=read)
-            self._progress.note_reading(self.partition, read)
+            self._progress.note_baseline(self.partition, read)
             self._report(self.partition.label, read.read, read.total)
 
     async def _take_chunk(self, chunk: SnapshotChunk) -> None:
         baseline = self._checkpoint.baseline
-        draft = await self._drafting.chunk(chunk, baseline.documents, doubt=baseline.doubt)
-        await self._committing.write(draft)
-        await self._archive.mark_spanning(draft.spanning)
-        number = baseline.documents + len(draft.records)
-        async for vanished in self._drafting.mass_deletions.vanished(chunk, number):
-            await self._committing.write(vanished)
+        versions = await self._builder.build_from_chunk(
+            chunk, baseline.documents, doubt=baseline.doubt
+        )
+        await self._pipeline.write(versions)
+        await self._archive.mark_spanning(versions.spanning)
+        number = baseline.documents + len(versions.records)
+        async for vanished in self._builder.mass_deletions.missing_in_chunk(chunk, number):
+            await self._pipeline.write(vanished)
         read = advance_baseline(baseline, chunk, number)
         self._report(self.partition.label, read.read, read.total)
         if read.done:
-            await self._coverage.complete(chunk, lost=bool(read.doubt))
+            await self._coverage.mark_complete(chunk, lost=bool(read.doubt))
         place = resume_tokens.behind(resume_tokens.moment(chunk.at))
         self._checkpoint = replace(self._checkpoint, token=place, baseline=read)
-        self._progress.note_reading(self.partition, read)
+        self._progress.note_baseline(self.partition, read)
 
     async def _read_chunk(
         self, baseline: Baseline, arrival: ChangeEvent | None = None
@@ -379,7 +383,7 @@ class Recorder:
     async def _save(self, checkpoint: Checkpoint) -> None:
         await self._checkpoints.save(self.name, checkpoint, fencing_token=self._fencing_token)
 
-    async def _begin_anew(self, lost: HistoryLost) -> None:
+    async def _restart_after_loss(self, lost: HistoryLost) -> None:
         """The oplog no longer reaches back: read the present again and record what differs, marked
         as a gap."""
         self._progress.interrupt(self.partition)
@@ -388,10 +392,10 @@ class Recorder:
             "history lost: reading the present again",
             extra={"collection": self.collection, "reason": lost.message},
         )
-        await self._coverage.lose(self._checkpoint.token)
+        await self._coverage.open_gap(self._checkpoint.token)
         start = resume_tokens.time_prefix(now)
         self._checkpoint = replace(self._checkpoint, token=start, baseline=Baseline(doubt=start))
-        self._progress.note_reading(self.partition, self._checkpoint.baseline)
+        self._progress.note_baseline(self.partition, self._checkpoint.baseline)
         self._caught_up_at = resume_tokens.moment(now)
         self._chunk = None
-        await self._committing.save(self._checkpoint)
+        await self._pipeline.save(self._checkpoint)

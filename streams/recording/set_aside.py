@@ -66,7 +66,7 @@ class SetAsideEvents:
             extra={"collection": collection, "key": _short(event.key), "reason": reason},
             exc_info=fault,
         )
-        raw = b"" if await self._crowded(collection) else _bytes_of(event)
+        raw = b"" if await self._is_full(collection) else _bytes_of(event)
         parts = [raw[n : n + _PART_BYTES] for n in range(0, len(raw), _PART_BYTES)]
         facts: Document = {
             "collection": collection,
@@ -95,7 +95,7 @@ class SetAsideEvents:
         change = {"$setOnInsert": dict(fields)}
         await self._mongo.find_one_and_update(COLLECTION, {"_id": name}, change, upsert=True)
 
-    async def _crowded(self, collection: str) -> bool:
+    async def _is_full(self, collection: str) -> bool:
         query = {"collection": collection, "event": {"$exists": True}}
         return await self._mongo.count(COLLECTION, query) >= _MOST_WITH_BYTES
 

@@ -78,7 +78,7 @@ class VersionBuilder:
         fence_field: str | None = None,
         deltas: bool,
         cache_bytes: int,
-        settled: Callable[[], Awaitable[None]],
+        drain: Callable[[], Awaitable[None]],
     ) -> None:
         self.gaps = 0
         self.unrecorded = 0
@@ -91,32 +91,34 @@ class VersionBuilder:
         self._version_field = version_field
         self._fence_field = fence_field
         self._deltas = deltas
-        self._settled = settled
+        self._drain = drain
         self._lasts = LastVersionCache(archive, capacity_bytes=cache_bytes)
         self._changes = ChangeRegister(mongo, archive)
         self._reconstruction = Reconstruction(mongo, archive.collection)
         self._deletions = DeleteAttributions(mongo)
         self.mass_deletions = MassDeletions(
             mongo, archive, partition, lasts=self._lasts, load=self._load, add=self._add,
-            settled=settled,
+            drain=drain,
         )  # fmt: skip
         self._set_aside = SetAsideEvents(mongo)
 
-    def forget(self) -> None:
+    def clear(self) -> None:
         self._lasts.clear()
         self._changes.clear()
 
-    async def writes(self, events: Sequence[ChangeEvent], baseline: Baseline) -> VersionBatch:
+    async def build_from_events(
+        self, events: Sequence[ChangeEvent], baseline: Baseline
+    ) -> VersionBatch:
         """The versions of writes.
 
         Args:
             baseline: what it has not come to yet, it may have to tell of: an update that has no
                 image, of a document that has no version or one in doubt, is left to it.
         """
-        draft = VersionBatch()
+        batch = VersionBatch()
         await self._load(each.key for each in events)
         doubtful = await doubtful_keys(self._mongo, self._archive, self._lasts, events, baseline)
-        deletions = await self._deletions.of(self._archive.collection, events)
+        deletions = await self._deletions.changes_by_token(self._archive.collection, events)
         verdicts = await self._changes.judge(events)
         for count, event in enumerate(events, 1):
             deletion = deletions.get(event.token, event.deletion)
@@ -124,46 +126,48 @@ class VersionBuilder:
                 if event.fault is not None:
                     raise event.fault
                 if self._archive.layout.keeps:
-                    self._write_kept(event, draft, baseline.done, deletion, verdicts)
+                    self._build_from_layout(event, batch, baseline.done, deletion, verdicts)
                 else:
                     doubt = baseline.doubt if identity(event.key) in doubtful else ""
-                    await self._write(event, draft, baseline, deletion, verdicts, doubt=doubt)
+                    await self._build(event, batch, baseline, deletion, verdicts, doubt=doubt)
             except Exception as exc:
                 if not is_fault_of_document(exc):
                     raise
                 await self.set_aside(event, exc)
                 if not isinstance(exc, InexactKey):
-                    await self._write_bare(event, draft)
+                    await self._build_bare(event, batch)
             if count % _EVENTS_PER_TURN == 0:
                 await asyncio.sleep(0)
-        return draft
+        return batch
 
     async def set_aside(self, event: ChangeEvent, fault: Exception) -> None:
         """Keep an event for an operator: nothing more can be made of it here."""
         if await self._set_aside.put(self._archive.collection, event, fault):
             self.aside += 1
 
-    async def _write_bare(self, event: ChangeEvent, draft: VersionBatch) -> None:
+    async def _build_bare(self, event: ChangeEvent, batch: VersionBatch) -> None:
         """The version of an event that was set aside: a gap, with the document as it is."""
         last = self._lasts.get(event.key)
         if last is not None and last.token >= event.token:
             return
         after, read_at = event.after, None
         if after is None and event.operation != "delete":
-            rebuilt = await self._reconstruction.after(event, None)
+            rebuilt = await self._reconstruction.rebuild(event, None)
             if rebuilt is None:
                 return
             after, read_at = rebuilt.document, rebuilt.read_at
         try:
-            record, made = make_bare_version(event, after, last, read_at=read_at)
+            record, following = make_bare_version(event, after, last, read_at=read_at)
         except ValueError:
             # Its bytes are no document: what was set aside is all that can be kept.
             log.exception("no version of an event that was set aside")
             return
         self.gaps += 1
-        self._put(draft, record, last, made)
+        self._put(batch, record, last, following)
 
-    async def chunk(self, chunk: SnapshotChunk, number: int, *, doubt: str = "") -> VersionBatch:
+    async def build_from_chunk(
+        self, chunk: SnapshotChunk, number: int, *, doubt: str = ""
+    ) -> VersionBatch:
         """Documents that the archive does not know become BASELINE; those it knows otherwise, a
         version with a gap.
 
@@ -172,34 +176,34 @@ class VersionBuilder:
             doubt: see `Baseline`.
         """
         if chunk.versions is not None:
-            return await self._chunk_of_versions(chunk, chunk.versions, number, doubt)
-        draft = VersionBatch()
-        place, arrival = chunk.place, chunk.arrival
-        documents = [each for each in chunk.documents if self._partition.holds(each["_id"])]
+            return await self._build_from_stored_versions(chunk, chunk.versions, number, doubt)
+        batch = VersionBatch()
+        place, arrival = chunk.token, chunk.arrival
+        documents = [each for each in chunk.documents if self._partition.contains(each["_id"])]
         await self._load(each["_id"] for each in documents)
         for count, document in enumerate(documents, 1):
             if count % _EVENTS_PER_TURN == 0:
                 await asyncio.sleep(0)
             if not is_exact(document):
-                token = self._partition_token(place, number + len(draft.records))
+                token = self._partition_token(place, number + len(batch.records))
                 fault = InexactKey(INEXACT_KEY)
-                await self._unread(fault, draft, chunk, token, document["_id"], document)
+                await self._set_aside_reading(fault, batch, chunk, token, document["_id"], document)
                 continue
             last = self._lasts.get(document["_id"])
             full = None if last is None else last.full
             if last is not None and is_read_later(last, chunk):
                 continue
             if full is not None and same(full, without_reserved(document)):
-                draft.note_spanning(last, doubt)
+                batch.note_spanning(last, doubt)
                 continue
-            token = self._partition_token(place, number + len(draft.records))
+            token = self._partition_token(place, number + len(batch.records))
             try:
                 self._add(
-                    draft,
+                    batch,
                     last,
                     token=token,
-                    at=chunk.placed_at,
-                    wall=chunk.placed_wall,
+                    at=chunk.recorded_at,
+                    wall=chunk.recorded_wall,
                     key=document["_id"],
                     operation="BASELINE" if full is None else "REPLACE",
                     after=document,
@@ -208,13 +212,13 @@ class VersionBuilder:
                     born=arrival is not None,
                 )
             except Exception as exc:
-                await self._unread(exc, draft, chunk, token, document["_id"], document)
-        return draft
+                await self._set_aside_reading(exc, batch, chunk, token, document["_id"], document)
+        return batch
 
-    async def _unread(
+    async def _set_aside_reading(
         self,
         fault: Exception,
-        draft: VersionBatch,
+        batch: VersionBatch,
         chunk: SnapshotChunk,
         token: str,
         key: Any,
@@ -227,47 +231,47 @@ class VersionBuilder:
         event = event_from_chunk(chunk, token, key, content, kept)
         await self.set_aside(event, fault)
         if not isinstance(fault, InexactKey):
-            await self._write_bare(event, draft)
+            await self._build_bare(event, batch)
 
-    async def _chunk_of_versions(
+    async def _build_from_stored_versions(
         self, chunk: SnapshotChunk, versions: Sequence[StoredVersion], number: int, doubt: str
     ) -> VersionBatch:
         """Of a collection that keeps them itself, all that the archive does not know: BASELINE for
         the first of a document, and for others what they were."""
-        draft = VersionBatch()
-        place, at, wall = chunk.place, chunk.placed_at, chunk.placed_wall
-        mine = [each for each in versions if self._partition.holds(each.key)]
+        batch = VersionBatch()
+        place, at, wall = chunk.token, chunk.recorded_at, chunk.recorded_wall
+        mine = [each for each in versions if self._partition.contains(each.key)]
         await self._load(each.key for each in mine)
         for count, version in enumerate(mine, 1):
             if count % _EVENTS_PER_TURN == 0:
                 await asyncio.sleep(0)
             last = self._lasts.get(version.key)
-            token = self._partition_token(place, number + len(draft.records))
+            token = self._partition_token(place, number + len(batch.records))
             try:
-                found = found_there(version, last, token=token, at=at, wall=wall)
-                if found is not None:
-                    self._add(draft, last, born=chunk.arrival is not None, **found)
+                write = found_there(version, last, token=token, at=at, wall=wall)
+                if write is not None:
+                    self._add(batch, last, born=chunk.arrival is not None, **write)
                 else:
-                    draft.note_spanning(last, doubt)
+                    batch.note_spanning(last, doubt)
             except Exception as exc:
                 content, kept = version.content, version.number
-                await self._unread(exc, draft, chunk, token, version.key, content, kept)
-        return draft
+                await self._set_aside_reading(exc, batch, chunk, token, version.key, content, kept)
+        return batch
 
     def _partition_token(self, place: str, number: int) -> str:
         """Other partitions have records at the same place."""
-        return resume_tokens.numbered(place, self._partition.numbered(number))
+        return resume_tokens.numbered(place, self._partition.own_number(number))
 
     async def _load(self, keys: Iterable[Any]) -> None:
         if self._lasts.crowded:
-            await self._settled()
+            await self._drain()
         # Otherwise what is being written meanwhile is remembered, and not among what is read.
         await self._lasts.load(keys)
 
-    async def _write(
+    async def _build(
         self,
         event: ChangeEvent,
-        draft: VersionBatch,
+        batch: VersionBatch,
         baseline: Baseline,
         deletion: Mapping[str, Any] | None,
         verdicts: Verdicts,
@@ -278,7 +282,7 @@ class VersionBuilder:
         # Written before the first reading has come to it, and there before history began.
         unrecorded = last is None and not (baseline.done or baseline.doubt)
         if unrecorded and event.operation != "insert" and event.before is not None:
-            self._begin(event, event.before, draft)
+            self._build_baseline(event, event.before, batch)
             last, unrecorded = self._lasts.get(event.key), False
         if last is not None and (
             resume_tokens.canonical(last.token) >= event.token
@@ -307,14 +311,14 @@ class VersionBuilder:
             if doubtful or (not existed and not baseline.done):
                 self.skipped += 1
                 return
-            rebuilt = await self._reconstruction.after(event, None if damaged else last)
+            rebuilt = await self._reconstruction.rebuild(event, None if damaged else last)
             if rebuilt is None:  # gone again; its delete follows
                 self.skipped += 1
                 return
             after, read_at = rebuilt.document, rebuilt.read_at
             gap = gap or read_at is not None or event.bare
         self._add(
-            draft,
+            batch,
             last,
             token=event.token,
             at=event.at,
@@ -331,11 +335,13 @@ class VersionBuilder:
             unrecorded=unrecorded and gap,
         )
 
-    def _begin(self, event: ChangeEvent, before: RawBSONDocument, draft: VersionBatch) -> None:
+    def _build_baseline(
+        self, event: ChangeEvent, before: RawBSONDocument, batch: VersionBatch
+    ) -> None:
         """The first version of a document that was there before history began: what it was before
         a write."""
         self._add(
-            draft,
+            batch,
             None,
             token=resume_tokens.just_before(event.token),
             at=event.at,
@@ -345,27 +351,27 @@ class VersionBuilder:
             after=before,
         )
 
-    def _write_kept(
+    def _build_from_layout(
         self,
         event: ChangeEvent,
-        draft: VersionBatch,
+        batch: VersionBatch,
         all_known: bool,
         deletion: Mapping[str, Any] | None,
         verdicts: Verdicts,
     ) -> None:
         """Of a collection that keeps its versions itself."""
         last = self._lasts.get(event.key)
-        found = write_of(event, last, all_known=all_known)
-        if isinstance(found, NotRecorded):
-            self.duplicates += found is NotRecorded.KNOWN
-            self.skipped += found is NotRecorded.SKIPPED
+        write = write_of(event, last, all_known=all_known)
+        if isinstance(write, NotRecorded):
+            self.duplicates += write is NotRecorded.KNOWN
+            self.skipped += write is NotRecorded.SKIPPED
         else:
             disowned = event.token in verdicts.disowned
-            self._add(draft, last, deletion=deletion, disowned=disowned, **found)
+            self._add(batch, last, deletion=deletion, disowned=disowned, **write)
 
     def _add(
         self,
-        draft: VersionBatch,
+        batch: VersionBatch,
         last: LastVersion | None,
         *,
         gap: bool = False,
@@ -374,7 +380,7 @@ class VersionBuilder:
         kept: int | None = None,
         **write: Any,
     ) -> None:
-        record, made = make_version(
+        record, following = make_version(
             last=last,
             version_field=self._version_field,
             fence_field=self._fence_field,
@@ -388,19 +394,23 @@ class VersionBuilder:
         if self._archive.layout.keeps:
             # A removal leaves no number: those up to the last one are known all the same.
             known = last.kept if kept is None and last is not None else kept
-            made = encode_as_reference(record, made, known)
+            following = encode_as_reference(record, following, known)
         elif self._deltas:
-            made = encode_as_patch(record, last, made)
+            following = encode_as_patch(record, last, following)
         if unrecorded:
             record["unrecorded"] = True
         self.unrecorded += unrecorded
         self.gaps += gap and not unrecorded
-        self._put(draft, record, last, made)
+        self._put(batch, record, last, following)
 
     def _put(
-        self, draft: VersionBatch, record: Document, last: LastVersion | None, made: LastVersion
+        self,
+        batch: VersionBatch,
+        record: Document,
+        last: LastVersion | None,
+        following: LastVersion,
     ) -> None:
         before = None if last is None else last.chain
-        chain = add_checksums(record, made.full, before, kept=self._archive.layout.keeps)
-        draft.add(record, last)
-        self._lasts.put(record["doc"], replace(made, chain=chain))
+        chain = add_checksums(record, following.full, before, kept=self._archive.layout.keeps)
+        batch.add(record, last)
+        self._lasts.put(record["doc"], replace(following, chain=chain))

@@ -58,7 +58,7 @@ class ContentReader:
         self._archive = f"{collection}.versions"
         self._parts = f"{collection}.overflow"
 
-    async def filled(
+    async def fill(
         self,
         records: Sequence[Any],
         *,
@@ -81,7 +81,7 @@ class ContentReader:
         """
         packed = [each for each in records if each.get("packed")]
         if self._layout is not None and any("kept" in each for each in packed):
-            records = await self._kept(self._layout, records, raw=raw, lenient=lenient)
+            records = await self._fill_from_layout(self._layout, records, raw=raw, lenient=lenient)
             packed = [each for each in records if each.get("packed")]
         if not packed:
             return list(records)
@@ -92,7 +92,7 @@ class ContentReader:
                 self._archive, {"$or": list(_ranges(broken))}, projection=_CHAIN, raw=True
             )
             chain = {**chain, **{each["_id"]: each for each in found}}
-        made = await self._parted(chain.values())
+        made = await self._read_parts(chain.values())
         shown: list[Any] = []
         for each in records:
             if each.get("packed"):
@@ -109,7 +109,7 @@ class ContentReader:
                 shown.append(each)
         return shown
 
-    async def _kept(
+    async def _fill_from_layout(
         self, layout: VersionSource, records: Sequence[Any], *, raw: bool, lenient: bool
     ) -> list[Any]:
         """The records, with the contents that the collection itself keeps."""
@@ -137,7 +137,7 @@ class ContentReader:
             )
         return made
 
-    async def _parted(self, records: Any) -> dict[str, RawBSONDocument | None]:
+    async def _read_parts(self, records: Any) -> dict[str, RawBSONDocument | None]:
         """The contents that lie in parts, by token."""
         wanted = {each["_id"]: part_ids(each) for each in records if each.get("parts")}
         ids = [name for names in wanted.values() for name in names]

@@ -62,7 +62,7 @@ class CopiedField:
         return ".".join((*self.steps, self.field))
 
     @property
-    def by_path(self) -> str:
+    def reference_path(self) -> str:
         return ".".join((*self.steps, self.by))
 
     @property
@@ -70,19 +70,19 @@ class CopiedField:
         """In `_copies`, where a name with a dot would be a path."""
         return self.path.replace("%", "%25").replace(".", "%2E")
 
-    def matters(self, version: Version) -> bool:
+    def may_change(self, version: Version) -> bool:
         """Whether a version of the source may have another value than the one before."""
         if version.operation in _ANEW or version.gap or version.cut is not None:
             return True
         return any(p == self.of or p.startswith(f"{self.of}.") for p in version.changed)
 
-    def sources(self, document: Document) -> Iterator[Any]:
+    def source_ids(self, document: Document) -> Iterator[Any]:
         """The ids that a target refers to; one may come more than once."""
         for holder in _holders(document, self.steps):
             if holder.get(self.by) is not None:
                 yield holder[self.by]
 
-    def settled(self, version: Version, known: Mapping[Any, SourceState]) -> bool:
+    def is_up_to_date(self, version: Version, known: Mapping[Any, SourceState]) -> bool:
         """Whether all copies in a version of a target are of their sources' states.
 
         Args:

@@ -92,8 +92,8 @@ async def test_a_version_ends_where_the_one_after_it_begins(archive: Archive) ->
         for n, _ in enumerate(keys)
         for each in (50, 30, None, 50, 50)
     ]
-    assert await archive.ends(wanted) == [*expected, *[None] * 5]
-    assert await archive.ends([]) == []
+    assert await archive.replacement_times(wanted) == [*expected, *[None] * 5]
+    assert await archive.replacement_times([]) == []
 
 
 async def test_an_end_costs_the_same_however_many_versions(
@@ -104,7 +104,7 @@ async def test_an_end_costs_the_same_however_many_versions(
     assert await archive.insert(records)
     database = client[mongo.name]
     database.command({"profile": 2})
-    assert await archive.ends([(1, 5), (1, 500), (1, 799)]) == [
+    assert await archive.replacement_times([(1, 5), (1, 500), (1, 799)]) == [
         event(6).wall,
         event(501).wall,
         None,
@@ -122,7 +122,7 @@ async def test_the_last_versions_of_many_documents_come_in_one_read(archive: Arc
     for n, key in enumerate(keys):
         records, _ = versions(key, [10 + n, 50 + n])
         assert await archive.insert(records)
-    found = await archive.last([*keys, "missing", 7, False])
+    found = await archive.last_versions([*keys, "missing", 7, False])
     assert set(found) == {identity(key) for key in keys}
     for n, key in enumerate(keys):
         last = found[identity(key)]
@@ -130,9 +130,9 @@ async def test_the_last_versions_of_many_documents_come_in_one_read(archive: Arc
         assert isinstance(last.full, RawBSONDocument)
         assert last.full["n"] == 50 + n
     # Asked for by another type of the same number.
-    assert identity(1) in await archive.last([1.0])
-    assert identity(2.5) in await archive.last([2.5])
-    assert await archive.last([]) == {}
+    assert identity(1) in await archive.last_versions([1.0])
+    assert identity(2.5) in await archive.last_versions([2.5])
+    assert await archive.last_versions([]) == {}
 
 
 async def test_the_last_version_within_a_transaction_is_the_one_with_the_highest_number(
@@ -144,7 +144,7 @@ async def test_the_last_version_within_a_transaction_is_the_one_with_the_highest
         record["_id"] = token_at(5, n)
         record["prev"] = token_at(5, n - 1) if n else None
     assert await archive.insert(records)
-    assert (await archive.last([1]))[1].number == 3
+    assert (await archive.last_versions([1]))[1].number == 3
 
 
 async def test_the_newest_versions_up_to_a_moment_are_found_for_each_document(
@@ -242,12 +242,12 @@ async def test_the_documents_that_have_versions_are_listed_in_index_order(
     for n, key in enumerate(keys):
         records, _ = versions(key, [10 + n, 50 + n])
         await archive.insert(records)
-    assert await archive.documents(None, None, limit=100) == keys
-    assert await archive.documents(None, ("b",), limit=100) == keys[:5]
-    assert await archive.documents(("b",), None, limit=3) == keys[5:8]
-    assert await archive.documents((2,), ({"a": 1},), limit=100) == keys[2:6]
-    assert await archive.documents((None,), (-1,), limit=100) == [None]
-    assert await archive.documents(("$doc",), ("$doc",), limit=100) == []
+    assert await archive.document_ids(None, None, limit=100) == keys
+    assert await archive.document_ids(None, ("b",), limit=100) == keys[:5]
+    assert await archive.document_ids(("b",), None, limit=3) == keys[5:8]
+    assert await archive.document_ids((2,), ({"a": 1},), limit=100) == keys[2:6]
+    assert await archive.document_ids((None,), (-1,), limit=100) == [None]
+    assert await archive.document_ids(("$doc",), ("$doc",), limit=100) == []
 
 
 async def test_preparing_an_archive_again_changes_nothing(
@@ -296,8 +296,8 @@ async def test_ids_that_have_versions_are_told_from_those_that_have_none(archive
         records, _ = versions(key, [3 * n + 1, 3 * n + 2])
         assert await archive.insert(records)
     strangers = [0, False, "a", {"a": 2}, b"y", ObjectId(b"1" * 12), MinKey()]
-    found = await archive.last([*known, *strangers])
+    found = await archive.last_versions([*known, *strangers])
     assert sorted(map(repr, found)) == sorted(map(repr, map(identity, known)))
     assert {each.number for each in found.values()} == {2}
-    assert list(await archive.last([1.0])) == [1]
-    assert await archive.last([]) == {}
+    assert list(await archive.last_versions([1.0])) == [1]
+    assert await archive.last_versions([]) == {}

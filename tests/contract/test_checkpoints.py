@@ -132,7 +132,7 @@ async def test_the_checkpoints_of_a_collection_are_found_however_it_was_divided(
     parts = [Partition("things"), *collection_partitions("things", 2), Partition("things", 6, 12)]
     for each in [*parts, Partition("things:old"), Partition("thing"), Partition("thingsy", 0, 2)]:
         await checkpoints.save(each.name, CHECKPOINT, fencing_token=1)
-    assert set(await checkpoints.of("things")) == set(parts)
+    assert set(await checkpoints.load_collection("things")) == set(parts)
     await checkpoints.remove(each.name for each in parts[1:])
-    assert set(await checkpoints.of("things")) == {Partition("things")}
-    assert set(await checkpoints.of("thingsy")) == {Partition("thingsy", 0, 2)}
+    assert set(await checkpoints.load_collection("things")) == {Partition("things")}
+    assert set(await checkpoints.load_collection("thingsy")) == {Partition("thingsy", 0, 2)}

@@ -83,7 +83,7 @@ async def read(shop: Shop) -> None:
     """Wait until the recorders have read what was there before them."""
     now = resume_tokens.moment(await shop.gateway.mongo.operation_time())
     for entity in shop.gateway.model.entities:
-        await shop.gateway.progress.wait_whole(entity.collection, now)
+        await shop.gateway.progress.wait_complete(entity.collection, now)
 
 
 @pytest.mark.parametrize("text", [AS_OF, ONE, STATE], ids=["collection", "document", "state"])
@@ -228,7 +228,7 @@ async def test_a_lost_window_is_kept_and_moments_in_it_are_refused(
     all is answered, as is what was before."""
     lost = Lost(mongo, client)
     recording = await lost.run()
-    coverage = await CoverageStore(mongo).of("things")
+    coverage = await CoverageStore(mongo).load("things")
     (gap,) = coverage.gaps
     assert lost.before < gap.start.at <= lost.within
     assert gap.end is not None
@@ -244,8 +244,8 @@ async def test_a_lost_window_is_kept_and_moments_in_it_are_refused(
         found = await history.as_of(THING, [(1, at), (2, at), (3, at)], None)
         there = at != lost.before
         assert [isinstance(each, Version) for each in found] == [True, True, there]
-        assert coverage.refusal("things", at) is None
-    assert isinstance(coverage.refusal("things", lost.within), HistoryLost)
+        assert coverage.error_at("things", at) is None
+    assert isinstance(coverage.error_at("things", lost.within), HistoryLost)
 
 
 @one_driver
@@ -264,16 +264,16 @@ async def test_a_window_that_is_open_is_waited_for(mongo: Mongo) -> None:
     start = TimeMark(Timestamp(100, 1), datetime(2024, 1, 1, tzinfo=UTC))
     for _ in range(2):
         await coverages.open_gap("things", "recorder:things", start, "testing")
-    coverage = await coverages.of("things")
+    coverage = await coverages.load("things")
     assert len(coverage.gaps) == 1
-    assert isinstance(coverage.refusal("things", Timestamp(100, 1)), ArchiveBehind)
-    assert coverage.refusal("things", Timestamp(99, 9)) is None
+    assert isinstance(coverage.error_at("things", Timestamp(100, 1)), ArchiveBehind)
+    assert coverage.error_at("things", Timestamp(99, 9)) is None
     end = TimeMark(Timestamp(200, 1), datetime(2024, 1, 2, tzinfo=UTC))
     await coverages.close_gap("things", "recorder:things", end)
-    closed = await coverages.of("things")
-    assert closed.open is None
-    assert isinstance(closed.refusal("things", Timestamp(199, 9)), HistoryLost)
-    assert closed.refusal("things", Timestamp(200, 1)) is None
+    closed = await coverages.load("things")
+    assert closed.open_gap is None
+    assert isinstance(closed.error_at("things", Timestamp(199, 9)), HistoryLost)
+    assert closed.error_at("things", Timestamp(200, 1)) is None
 
 
 @one_driver
@@ -287,11 +287,11 @@ async def test_very_many_windows_are_joined_from_the_oldest_on(
     for n in range(6):
         await coverages.open_gap("things", "p", TimeMark(Timestamp(100 * n, 1), day), "testing")
         await coverages.close_gap("things", "p", TimeMark(Timestamp(100 * n + 50, 1), day))
-    gaps = (await coverages.of("things")).gaps
+    gaps = (await coverages.load("things")).gaps
     assert len(gaps) == 3
     covered = Coverage(gaps=gaps)
-    assert all(covered.lost("things", Timestamp(100 * n + 20, 1)) for n in range(6))
-    assert covered.lost("things", Timestamp(575, 1)) is None
+    assert all(covered.gap_error("things", Timestamp(100 * n + 20, 1)) for n in range(6))
+    assert covered.gap_error("things", Timestamp(575, 1)) is None
 
 
 async def test_windows_are_shown_where_streams_and_moments_are(shop: Shop) -> None:

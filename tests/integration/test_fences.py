@@ -251,7 +251,7 @@ async def test_an_older_event_does_not_bring_a_deleted_document_back(
         await readings.recording.at_rest(task)
     records = await readings.recording.versions()
     assert {each["fence"] for each in records if each["op"] == "DELETE"} == {10, 12}
-    assert sorted(await archive.buried_fences(["program", "both", "other"])) == [
+    assert sorted(await archive.fences_of_deleted(["program", "both", "other"])) == [
         ("both", 12),
         ("program", 10),
     ]

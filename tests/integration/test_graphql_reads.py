@@ -73,7 +73,7 @@ async def context_of(mongo: Mongo, *scribes: Scribe) -> RequestContext:
     progress = ArchiveProgress(checkpoints, hub, limit_s=0.2)
     for name in archives:
         progress.advance(Partition(name), resume_tokens.time_prefix(Timestamp(2**32 - 1, 0)))
-        progress.note_reading(Partition(name), Baseline(done=True))
+        progress.note_baseline(Partition(name), Baseline(done=True))
     own_writes = OwnWrites(progress, LastNumbers(hub))
     return RequestContext(
         scope=OPEN,

@@ -159,8 +159,8 @@ async def test_events_are_numbered_before_their_versions_are_written(
     things.insert_one({"_id": 0, "version": 2})
     things.insert_one({"_id": "new"})
     ring = sharing.hub.ring("things")
-    await eventually(lambda: len(ring.after(before) or ()) == 21)
-    found = await numbers.of(ring.after(before) or ())
+    await eventually(lambda: len(ring.items_after(before) or ()) == 21)
+    found = await numbers.lookup(ring.items_after(before) or ())
     may_be_written.set()
     await caught_up(sharing, tasks)
     records = {each["_id"]: each for each in await sharing.recordings[0].versions()}

@@ -161,5 +161,5 @@ async def test_subscribers_are_sent_to_the_archive_where_a_change_could_not_be_r
     client[mongo.name].things.insert_one({"_id": "i" * 6_000_000})
     follower = asyncio.create_task(publish_source(source, hub))
     await eventually(lambda: subscriber._end)
-    assert hub.ring("things").after(begun.token) is None
+    assert hub.ring("things").items_after(begun.token) is None
     await finished(follower)

@@ -181,7 +181,7 @@ async def verify(mongo: Mongo, history: str) -> None:
     """Nothing is wrong with the archive."""
     entity = layout_model(history).entity("Product")
     archive = Archive(mongo, "products", layout_of(mongo, entity))
-    stored = furthest_checkpoint(await Checkpoints(mongo).of("products"))
+    stored = furthest_checkpoint(await Checkpoints(mongo).load_collection("products"))
     found = await Verification(mongo, archive, stored, version_field="v").run()
     assert found.findings == []
     assert found.versions

@@ -52,7 +52,7 @@ class Shop:
     def reached(self, token: str = FAR) -> None:
         for entity in SHOP.entities:
             self.progress.advance(Partition(entity.collection), token)
-            self.progress.note_reading(Partition(entity.collection), Baseline(done=True))
+            self.progress.note_baseline(Partition(entity.collection), Baseline(done=True))
 
     async def of(self, time: datetime | DatetimeMS) -> Timestamp:
         return (await self.moments.of(PRODUCT, time=time)).at

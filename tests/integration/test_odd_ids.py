@@ -367,7 +367,7 @@ async def test_one_entry_stands_for_all_events_of_a_document(
         things.update_many({}, {"$inc": {"n": 1}})
         await recording.at_rest(task)
         assert aside.count_documents({}) == 0
-        recording.recorder._drafting._set_aside._forget_at = 0.0
+        recording.recorder._builder._set_aside._forget_at = 0.0
         things.update_many({}, {"$inc": {"n": 1}})
         await recording.at_rest(task)
         assert aside.count_documents({}) == 2

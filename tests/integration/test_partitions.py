@@ -37,7 +37,7 @@ IDS = (7, 9, 10, 2, 3, 4, 0, 1, 8)
 
 
 async def verified(mongo: Mongo) -> Verified:
-    stored = await Checkpoints(mongo).of("things")
+    stored = await Checkpoints(mongo).load_collection("things")
     archive = Archive(mongo, "things")
     return await Verification(
         mongo, archive, furthest_checkpoint(stored), version_field="version", partitioned=True
@@ -160,14 +160,14 @@ async def test_the_number_of_partitions_may_change_on_a_living_archive(
     checkpoints of before are gone, and no document was read again."""
     things = client[mongo.name].things
     await Recording(mongo).begin(baseline_done=True)
-    start = (await Checkpoints(mongo).of("things"))[Partition("things")].start
+    start = (await Checkpoints(mongo).load_collection("things"))[Partition("things")].start
     for turn, count in enumerate((1, 4, 2, 1, 4), 1):
         counted(things, 1)
         divided = Divided(mongo, count)
         async with divided.running(turn) as task:
             counted(things, 1)
             await divided.at_rest(task)
-        stored = await Checkpoints(mongo).of("things")
+        stored = await Checkpoints(mongo).load_collection("things")
         assert set(stored) == set(collection_partitions("things", count))
         assert {(each.start, each.baseline.done) for each in stored.values()} == {(start, True)}
         assert_counted(await divided.parts[0].versions(), 2 * turn)
@@ -187,7 +187,7 @@ async def test_a_new_partition_begins_where_the_last_of_the_old_ones_stands(
         task = asyncio.create_task(each.recorder.run(1))
         await eventually(lambda each=each: each.recorder.statistics()["versions"])
         await finished(task)
-    behind = furthest_checkpoint(await Checkpoints(mongo).of("things"))
+    behind = furthest_checkpoint(await Checkpoints(mongo).load_collection("things"))
     assert behind is not None
     divided = Divided(mongo, 2)
     assert_counted(await divided.record(), 3)
@@ -195,7 +195,7 @@ async def test_a_new_partition_begins_where_the_last_of_the_old_ones_stands(
     assert sum(each["duplicates"] for each in statistics) > 0
 
     unfinished = {part: Checkpoint("1", "0") for part in collection_partitions("things", 2)}
-    done = (await Checkpoints(mongo).of("things"))[Partition("things", 0, 2)]
+    done = (await Checkpoints(mongo).load_collection("things"))[Partition("things", 0, 2)]
     part = furthest_checkpoint(unfinished | {Partition("things", 0, 2): done})
     assert part is not None
     assert (part.token, part.start, part.baseline.done) == ("1", done.start, False)
@@ -236,9 +236,9 @@ async def test_recorders_of_two_numbers_at_once_lose_and_double_nothing(
 class Counted(Checkpoints):
     asked = 0
 
-    async def of(self, collection: str) -> dict[Partition, Checkpoint]:
+    async def load_collection(self, collection: str) -> dict[Partition, Checkpoint]:
         self.asked += 1
-        return await super().of(collection)
+        return await super().load_collection(collection)
 
 
 @asynccontextmanager
@@ -280,7 +280,7 @@ async def test_a_partition_that_lags_holds_up_what_reads_history(
         ahead = [asyncio.create_task(each.recorder.run(1)) for each in divided.parts[1:]]
         counted(things, 4)
         now = resume_tokens.moment(await mongo.operation_time())
-        await divided.hub.reached(now)
+        await divided.hub.wait_until(now)
         count = client[mongo.name]["things.versions"].count_documents
         await eventually(lambda: count({}) == 24)
         receiver = asyncio.create_task(receive())
@@ -319,7 +319,7 @@ async def test_partitions_that_have_nothing_to_do_hold_up_nobody(
             for _ in range(3):
                 counted(client[mongo.name].things, 2, keys=(7, 2))
                 await elsewhere.wait("things", resume_tokens.moment(await mongo.operation_time()))
-            stored = await Checkpoints(mongo).of("things")
+            stored = await Checkpoints(mongo).load_collection("things")
             assert min(each.token for each in stored.values()) < await elsewhere.position("things")
 
 
@@ -335,7 +335,7 @@ async def test_a_subscriber_in_the_middle_of_a_drop_gets_the_rest_of_all_partiti
         things.drop()
         counted(things, 1)
         await divided.at_rest(task)
-        await divided.hub.reached(resume_tokens.moment(await mongo.operation_time()))
+        await divided.hub.wait_until(resume_tokens.moment(await mongo.operation_time()))
         records = await divided.parts[0].versions()
         dropped = [each["_id"] for each in records if each["op"] == "DELETE"]
         assert len(dropped) == 9

@@ -77,7 +77,7 @@ async def at_rest(mongo: Mongo, recording: Recording) -> ArchiveProgress:
     now = await mongo.operation_time()
     progress = ArchiveProgress(recording.checkpoints, recording.hub)
     progress.advance(recording.partition, resume_tokens.moment(Timestamp(now.time + 600, 0)))
-    progress.note_reading(recording.partition, Baseline(done=True))
+    progress.note_baseline(recording.partition, Baseline(done=True))
     return progress
 
 

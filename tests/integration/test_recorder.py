@@ -359,9 +359,9 @@ class SlowArchive(Archive):
         await self.written.wait()
         return await super().insert(records)
 
-    async def last(self, keys: Iterable[Any]) -> dict[Any, LastVersion]:
+    async def last_versions(self, keys: Iterable[Any]) -> dict[Any, LastVersion]:
         self.reading = True
-        found = await super().last(keys)
+        found = await super().last_versions(keys)
         self.reading = False
         return found
 

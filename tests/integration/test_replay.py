@@ -65,7 +65,7 @@ class Process:
 
     async def seen(self) -> None:
         """Wait until the hub has published everything written so far."""
-        await self.hub.reached(resume_tokens.moment(await self.mongo.operation_time()))
+        await self.hub.wait_until(resume_tokens.moment(await self.mongo.operation_time()))
 
     async def recorded(self) -> None:
         """Wait until everything written so far is in the archive, and seen."""

@@ -84,7 +84,7 @@ async def emptied(mongo: Mongo) -> None:
 
 
 async def stored(mongo: Mongo, archive: Archive) -> list[dict[str, Any]]:
-    return await archive.contents.filled(
+    return await archive.contents.fill(
         await mongo.find(archive.name, {}, sort=[("_id", 1)]), whole=True
     )
 

@@ -75,7 +75,7 @@ async def test_an_event_of_which_no_version_can_be_made_is_set_aside(
     assert [each["full"] and each["full"]["text"] for each in newest] == [
         None, "x" * 300, "x" * 300,
     ]  # fmt: skip
-    await recording.recorder._health.count()
+    await recording.recorder._health.count_set_aside()
     client[mongo.name][COLLECTION].delete_many({})
     again = Recording(mongo, deltas=deltas)
     assert await again.record(fencing_token=2) == records

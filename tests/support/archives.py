@@ -46,7 +46,7 @@ def nothing_written(known: str = "") -> OwnWrites:
 class _Silent(Hub):
     """Of whichever collections."""
 
-    def accompany(self, *_: object) -> None:
+    def add_observer(self, *_: object) -> None:
         pass
 
 
@@ -59,19 +59,19 @@ class _Unknown:
     async def position(self, collection: str) -> str:
         return self._known
 
-    def known(self, collection: str) -> str:
+    def known_position(self, collection: str) -> str:
         return self._known
 
-    def seen(self) -> tuple[str, Mapping[str, str]]:
+    def known_positions(self) -> tuple[str, Mapping[str, str]]:
         return "", {}
 
-    def begun(self, collection: str) -> bool:
+    def has_begun(self, collection: str) -> bool:
         return True
 
-    def whole(self, collection: str) -> bool:
+    def is_complete(self, collection: str) -> bool:
         return True
 
-    async def wait_whole(self, collection: str, token: str) -> None:
+    async def wait_complete(self, collection: str, token: str) -> None:
         pass
 
 

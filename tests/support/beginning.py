@@ -36,6 +36,6 @@ async def begin_now(uri: str, database: str, *collections: str) -> None:
         now = resume_tokens.moment(await mongo.operation_time())
         for each in collections:
             begun = Checkpoint(now, now, Baseline(done=True))
-            await CoverageStore(mongo).begin(each, None)
-            await CoverageStore(mongo).learn(each, None)
+            await CoverageStore(mongo).set_begin(each, None)
+            await CoverageStore(mongo).set_known(each, None)
             await Checkpoints(mongo).save(f"recorder:{each}", begun, fencing_token=0)

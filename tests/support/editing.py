@@ -219,9 +219,9 @@ async def open_shop(
         now = resume_tokens.moment(await mongo.operation_time())
         for entity in () if begun else model.entities:
             place = Checkpoint(now, now, Baseline(done=empty))
-            await CoverageStore(mongo).begin(entity.collection, None)
+            await CoverageStore(mongo).set_begin(entity.collection, None)
             if empty:
-                await CoverageStore(mongo).learn(entity.collection, None)
+                await CoverageStore(mongo).set_known(entity.collection, None)
             await Checkpoints(mongo).save(f"recorder:{entity.collection}", place, fencing_token=0)
     settings = replace(settings or Settings(), archive_wait_s=archive_wait_s)
     codec = CodecOptions[Row](tz_aware=True)

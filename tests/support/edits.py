@@ -64,7 +64,7 @@ class _Noted:
 
 
 class _Cursors(_Noted):
-    async def of(self, owner: str) -> list[SavedCursor]:
+    async def load_all(self, owner: str) -> list[SavedCursor]:
         return [SavedCursor("mine", resume_tokens.moment(Timestamp(1, 1)), _THEN)]
 
 

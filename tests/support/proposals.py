@@ -128,7 +128,7 @@ async def next_event(events: Events) -> Row:
 async def followed(shop: Shop) -> None:
     """Return once the gateway's stream has come to now."""
     now = resume_tokens.moment(await shop.gateway.mongo.operation_time())
-    await asyncio.wait_for(shop.gateway.hub.reached(now), PATIENCE_S)
+    await asyncio.wait_for(shop.gateway.hub.wait_until(now), PATIENCE_S)
 
 
 async def token_now(shop: Shop) -> str:

@@ -148,7 +148,7 @@ class Recording:
             mongo,
             [collection],
             before_images=False,
-            holds=self.partition.holds,
+            holds=self.partition.contains,
             options=source_options,
         )
         self.recorder = Recorder(
@@ -169,9 +169,9 @@ class Recording:
         await self.archive.prepare()
         now = resume_tokens.moment(await self.mongo.operation_time())
         checkpoint = Checkpoint(now, now, Baseline(done=baseline_done))
-        await CoverageStore(self.mongo).begin(self.collection, None)
+        await CoverageStore(self.mongo).set_begin(self.collection, None)
         if baseline_done:
-            await CoverageStore(self.mongo).learn(self.collection, None)
+            await CoverageStore(self.mongo).set_known(self.collection, None)
         await self.checkpoints.save(self.name, checkpoint, fencing_token=0)
         return checkpoint
 
@@ -195,7 +195,7 @@ class Recording:
     async def at_rest(self, task: asyncio.Task[None]) -> None:
         """Wait until, beyond that, no write is on its way."""
         await self.caught_up(task)
-        await unless_ended(task, self.recorder._committing.settled())
+        await unless_ended(task, self.recorder._pipeline.drain())
 
     async def record(self, fencing_token: int = 1) -> list[dict[str, Any]]:
         """Run until everything written so far is recorded; the archive, checked."""

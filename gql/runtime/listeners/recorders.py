@@ -49,7 +49,7 @@ def recorders_of(
             sharded=server.sharded,
             expanded=server.disambiguates,
             # Where versions are documents, their ids are not those of what they are of.
-            holds=None if partition.count == 1 or keeps else partition.holds,
+            holds=None if partition.count == 1 or keeps else partition.contains,
             options=_BATCHES,
             name=partition.name,
         )

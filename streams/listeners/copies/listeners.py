@@ -93,7 +93,7 @@ class SourceSide(Handler):
         changed = {
             identity(each.document): each
             for each in versions
-            if self._copy.matters(each) and not self._was_copied(each)
+            if self._copy.may_change(each) and not self._was_copied(each)
         }
         states = await _states(self._copy, self._archive, [v.document for v in changed.values()])
         for name, version in changed.items():
@@ -148,13 +148,13 @@ class TargetSide(Handler):
         if not there:
             return
         await self._wait(versions[-1].token)
-        wanted = {identity(s): s for each in there for s in self._copy.sources(each.full or {})}
+        wanted = {identity(s): s for each in there for s in self._copy.source_ids(each.full or {})}
         states = await self._states(wanted)
         # One update for all that have copies of the same sources.
         groups: dict[frozenset[Any], list[Any]] = {}
         for version in there:
-            if not self._copy.settled(version, states):
-                names = frozenset(map(identity, self._copy.sources(version.full or {})))
+            if not self._copy.is_up_to_date(version, states):
+                names = frozenset(map(identity, self._copy.source_ids(version.full or {})))
                 groups.setdefault(names, []).append(version.document)
         if groups:
             known = [([states[each] for each in names], ids) for names, ids in groups.items()]

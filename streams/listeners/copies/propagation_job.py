@@ -123,7 +123,7 @@ class PropagationJobs:
     async def _take(self, state: SourceState, after: tuple[Any] | None) -> tuple[int, Any]:
         """Set a chunk of the copies of a source. Returns how many targets were looked at, and the
         `_id` of the last one; None for that where there are no others."""
-        query: Document = {self._copy.by_path: {"$eq": state.source}}
+        query: Document = {self._copy.reference_path: {"$eq": state.source}}
         if after is not None:
             # In expressions values of all types are in one order.
             query["$expr"] = {"$gt": ["$_id", {"$literal": after[0]}]}
@@ -156,7 +156,9 @@ class PropagationJobs:
     async def _count(self, source: Any) -> int | None:
         # Only to be told.
         with suppress(TimeLimit):
-            return await self._mongo.count(self._copy.target, {self._copy.by_path: {"$eq": source}})
+            return await self._mongo.count(
+                self._copy.target, {self._copy.reference_path: {"$eq": source}}
+            )
         return None
 
     async def _left(self) -> int:

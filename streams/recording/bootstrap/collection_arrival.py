@@ -25,13 +25,13 @@ class CollectionArrival:
 
     def __init__(
         self,
-        drafting: VersionBuilder,
-        committing: CommitPipeline,
+        builder: VersionBuilder,
+        pipeline: CommitPipeline,
         coverage: CoverageWriter,
         read: ReadChunk,
     ) -> None:
-        self._drafting = drafting
-        self._committing = committing
+        self._builder = builder
+        self._pipeline = pipeline
         self._coverage = coverage
         self._read = read
 
@@ -43,19 +43,19 @@ class CollectionArrival:
         Returns: that all is read.
         """
         baseline, later = Baseline(doubt=former.doubt), False
-        number = await self._drafting.mass_deletions.last_number(event.token) + 1
+        number = await self._builder.mass_deletions.last_number(event.token) + 1
         while not baseline.done:
             chunk = await self._read(baseline, event)
             if not (chunk.is_exact or later):
                 later = True
-                await self._coverage.lose(event.token, ARRIVED)
-            draft = await self._drafting.chunk(chunk, number)
-            number += len(draft.records)
-            await self._committing.write(draft)
+                await self._coverage.open_gap(event.token, ARRIVED)
+            batch = await self._builder.build_from_chunk(chunk, number)
+            number += len(batch.records)
+            await self._pipeline.write(batch)
             baseline = advance_baseline(baseline, chunk, number)
         if not (former.done or former.doubt):
-            await self._coverage.replace(event)
-        await self._coverage.complete(chunk, lost=later or bool(baseline.doubt))
+            await self._coverage.mark_replaced(event)
+        await self._coverage.mark_complete(chunk, lost=later or bool(baseline.doubt))
         return baseline
 
 

@@ -53,7 +53,7 @@ class CollectionSetup:
         """
         names = [entity.collection for entity in self._model.entities]
         found = await collection_uuids(self._mongo, names)
-        await self._make([name for name in names if name in found], report)
+        await self._set_up([name for name in names if name in found], report)
         self._done = found
         self._inserted_into = set(found)
 
@@ -74,7 +74,7 @@ class CollectionSetup:
                 # Now: it may be another one by the time that the indexes are made.
                 found = await collection_uuids(self._mongo, [name])
             if name in found and self._done.get(name) != found[name]:
-                await self._make([name], lambda text, done, total: None)
+                await self._set_up([name], lambda text, done, total: None)
                 self._done |= found
             return bool(found)
 
@@ -101,7 +101,7 @@ class CollectionSetup:
                 "collection cannot be created", extra={"collection": name, "reason": exc.message}
             )
 
-    async def _make(self, names: Sequence[str], report: Report) -> None:
+    async def _set_up(self, names: Sequence[str], report: Report) -> None:
         if not names:
             return
         if self._images:

@@ -85,9 +85,9 @@ def _copies(model: Model) -> list[tuple[str, Index]]:
         if index.unique
     }
     return [
-        (each.target, Index(fields=(each.by_path,)))
+        (each.target, Index(fields=(each.reference_path,)))
         for each in copied_fields(model)
-        if (each.target, (each.by_path,)) not in unique and each.by_path != "_id"
+        if (each.target, (each.reference_path,)) not in unique and each.reference_path != "_id"
     ]
 
 

@@ -27,10 +27,10 @@ class CollectionPreparation:
         self._layout = layout
         self._setup = setup
         self._written = False
-        self._look_at = 0.0
+        self._check_at = 0.0
         self.done = False
 
-    async def follow(self, *, written: bool) -> None:
+    async def after_batch(self, *, written: bool) -> None:
         """Make what is missing, behind a batch of the stream.
 
         Args:
@@ -40,10 +40,10 @@ class CollectionPreparation:
             Stuck: documents came before an index that the layout rests on.
         """
         self._written |= written
-        if not self.done and self._written and time.monotonic() >= self._look_at:
-            await self.make()
+        if not self.done and self._written and time.monotonic() >= self._check_at:
+            await self.prepare()
 
-    async def make(self, *, create: bool = False) -> None:
+    async def prepare(self, *, create: bool = False) -> None:
         """Make it now; with `create`, the collection too.
 
         Raises:
@@ -59,6 +59,6 @@ class CollectionPreparation:
         self._written = False
         if there and not prepared:
             # Programs that only insert never make a collection for previous versions.
-            self._look_at = time.monotonic() + _CHECK_S
+            self._check_at = time.monotonic() + _CHECK_S
         else:
-            self._look_at = 0.0
+            self._check_at = 0.0

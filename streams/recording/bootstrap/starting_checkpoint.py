@@ -22,7 +22,7 @@ async def starting_checkpoint(
 ) -> Checkpoint:
     """From where to go on: a partition's own checkpoint, or where the collection as a whole is
     archived further, as it was divided before."""
-    stored = await checkpoints.of(partition.collection)
+    stored = await checkpoints.load_collection(partition.collection)
     own, whole = stored.get(partition), furthest_checkpoint(stored)
     if own is None and whole is None:
         if await mongo.find(f"{partition.collection}.versions", {}, limit=1, projection={"_id": 1}):
@@ -41,7 +41,7 @@ async def remove_former_checkpoints(
 ) -> list[Partition]:
     """Forget how the collection was divided before, once that tells nothing any more; returns what
     was forgotten."""
-    stored = await checkpoints.of(partition.collection)
+    stored = await checkpoints.load_collection(partition.collection)
     mine = complete_sets(stored).get(partition.count)
     others = [each for each in stored if each.count != partition.count]
     whole = furthest_checkpoint(stored)

@@ -68,7 +68,7 @@ class DeleteAttributions:
         )
         return [(each["doc"], each["fence"]) for each in found]
 
-    async def of(
+    async def changes_by_token(
         self, collection: str, events: Iterable[ChangeEvent]
     ) -> dict[str, Mapping[str, Any]]:
         """Of those deletes that were attributed, the change by the event's token. One read, or

@@ -30,7 +30,7 @@ class LastVersionCache:
         self._archive = archive
         self._capacity_bytes = capacity_bytes
         self._size_bytes = 0
-        self._known: OrderedDict[Any, LastVersion | None] = OrderedDict()
+        self._entries: OrderedDict[Any, LastVersion | None] = OrderedDict()
 
     @property
     def crowded(self) -> bool:
@@ -41,40 +41,40 @@ class LastVersionCache:
         """Make sure that `get` knows these, in one read for all that are missing; what does not fit
         leaves first."""
         self._shrink()
-        missing = {name: key for key in keys if (name := identity(key)) not in self._known}
+        missing = {name: key for key in keys if (name := identity(key)) not in self._entries}
         if not missing:
             return
-        found = await self._archive.last(missing.values())
+        found = await self._archive.last_versions(missing.values())
         for name in missing:
             self._set(name, _detached(found.get(name)))
 
     def get(self, key: Any) -> LastVersion | None:
         """Of a key that was loaded or put since the last `load`."""
         name = identity(key)
-        self._known.move_to_end(name)
-        return self._known[name]
+        self._entries.move_to_end(name)
+        return self._entries[name]
 
     def put(self, key: Any, last: LastVersion) -> None:
         """One that was just made: see `LastVersion`."""
         self._set(identity(key), last)
 
     def clear(self) -> None:
-        self._known.clear()
+        self._entries.clear()
         self._size_bytes = 0
 
     def _set(self, name: Any, last: LastVersion | None) -> None:
-        earlier = self._known.get(name)
-        self._size_bytes += _size(last) - (_size(earlier) if name in self._known else 0)
-        self._known[name] = last
-        self._known.move_to_end(name)
+        earlier = self._entries.get(name)
+        self._size_bytes += _size(last) - (_size(earlier) if name in self._entries else 0)
+        self._entries[name] = last
+        self._entries.move_to_end(name)
 
     def _shrink(self) -> None:
         # Only between batches: what a batch has loaded must stay until it is recorded.
         if not self.crowded:
             return
         # A quarter at once: each time, the archive must first have caught up.
-        while self._size_bytes > self._capacity_bytes * 3 // 4 and self._known:
-            self._size_bytes -= _size(self._known.popitem(last=False)[1])
+        while self._size_bytes > self._capacity_bytes * 3 // 4 and self._entries:
+            self._size_bytes -= _size(self._entries.popitem(last=False)[1])
 
 
 def _detached(last: LastVersion | None) -> LastVersion | None:

@@ -50,7 +50,7 @@ class Reconstruction:
             log, "version cannot be rebuilt exactly: read again, marked as a gap"
         )
 
-    async def after(self, event: ChangeEvent, last: LastVersion | None) -> RebuiltDocument | None:
+    async def rebuild(self, event: ChangeEvent, last: LastVersion | None) -> RebuiltDocument | None:
         """The document after `event`; None where it can only be read again and is gone.
 
         Args:

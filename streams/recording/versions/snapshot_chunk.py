@@ -37,17 +37,17 @@ class SnapshotChunk:
     arrival: ChangeEvent | None = None
 
     @property
-    def place(self) -> str:
+    def token(self) -> str:
         """Where its records stand in the stream."""
         return resume_tokens.moment(self.at) if self.arrival is None else self.arrival.token
 
     @property
-    def placed_at(self) -> Timestamp:
+    def recorded_at(self) -> Timestamp:
         """When they were, as far as their records say."""
         return self.at if self.arrival is None else self.arrival.at
 
     @property
-    def placed_wall(self) -> datetime:
+    def recorded_wall(self) -> datetime:
         """The same by the clock."""
         return self.wall if self.arrival is None else self.arrival.wall
 

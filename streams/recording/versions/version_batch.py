@@ -46,7 +46,7 @@ class VersionBatch:
         if doubt and last is not None and last.full is not None and last.token < doubt:
             self.spanning.append(last.token)
 
-    def join(self, later: VersionBatch) -> None:
+    def extend(self, later: VersionBatch) -> None:
         """Go on with what was drafted right behind it."""
         self.records += later.records
         self.size_bytes += later.size_bytes

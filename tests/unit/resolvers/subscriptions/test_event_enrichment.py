@@ -19,7 +19,7 @@ class Counted:
     def __init__(self) -> None:
         self.asked = 0
 
-    async def of(self, events: Collection[ChangeEvent]) -> Mapping[str, NumberedEvent]:
+    async def lookup(self, events: Collection[ChangeEvent]) -> Mapping[str, NumberedEvent]:
         self.asked += 1
         return {each.token: NumberedEvent(7, 6) for each in events}
 

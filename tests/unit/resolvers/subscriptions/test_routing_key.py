@@ -55,11 +55,11 @@ def test_no_event_that_a_filter_lets_through_is_missed(
         # Which number an event makes, it does not say.
         expected = matches or asks_for_number(THING, condition)
         request = ChangeRequest(where=condition)
-        assert routing_key(THING, request, ALL_ROWS).meets(made) == expected, where
-        assert routing_key(THING, ChangeRequest(), RowFilter(condition)).meets(made) == expected, (
-            where
-        )
-        found = interest_in(condition).meets(made)
+        assert routing_key(THING, request, ALL_ROWS).matches(made) == expected, where
+        assert (
+            routing_key(THING, ChangeRequest(), RowFilter(condition)).matches(made) == expected
+        ), where
+        found = interest_in(condition).matches(made)
         assert found or not matches, where
         if isinstance(condition, In) or (
             isinstance(condition, Compare)

@@ -40,9 +40,9 @@ class RingAgainstList(RuleBasedStateMachine):
     @rule(back=st.integers(-2, 15), count=st.integers(0, 1))
     def after(self, back: int, count: int) -> None:
         token = token_at(max(0, self.seconds - back), count)
-        found = self.ring.after(token)
+        found = self.ring.items_after(token)
         later = [each for each in self.held if each.token > token]
-        assert self.ring.waiting(token) == (len(later), later[0] if later else None)
+        assert self.ring.pending_after(token) == (len(later), later[0] if later else None)
         if token < self.floor:
             assert found is None
         else:
@@ -55,7 +55,7 @@ class RingAgainstList(RuleBasedStateMachine):
         assert self.ring.floor == self.floor
         assert len(self.ring) == len(self.held)
         assert self.ring.size_bytes == sum(each.size_bytes for each in self.held)
-        assert self.ring.after(self.floor) == self.held
+        assert self.ring.items_after(self.floor) == self.held
 
 
 TestRing = RingAgainstList.TestCase
@@ -68,8 +68,8 @@ def test_an_event_larger_than_the_ring_is_not_held() -> None:
     ring = Ring(token_at(0), capacity_events=10, capacity_bytes=1000)
     ring.append(event(1, after={"_id": 1, "text": "x" * 2000}))
     assert (len(ring), ring.size_bytes, ring.floor) == (0, 0, token_at(1))
-    assert ring.after(token_at(0)) is None
-    assert ring.after(token_at(1)) == []
+    assert ring.items_after(token_at(0)) is None
+    assert ring.items_after(token_at(1)) == []
 
 
 def test_an_event_that_left_is_freed_at_once() -> None:

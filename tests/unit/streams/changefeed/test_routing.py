@@ -45,9 +45,9 @@ def told(made: ChangeEvent) -> set[str]:
     routing: Routing[Somebody] = Routing()
     for each in ALL:
         routing.add(each)
-    found = routing.of(made)
+    found = routing.route(made)
     assert len(found) == len(set(found))
-    assert set(found) == {each for each in ALL if each.interest.meets(made)}
+    assert set(found) == {each for each in ALL if each.interest.matches(made)}
     return {each.name for each in found}
 
 
@@ -94,7 +94,7 @@ def test_who_has_a_filter_that_fails_finds_out_himself() -> None:
     for each in (failing, DEAR, WHOLE):
         routing.add(each)
     made = event(key=2, before={}, after={"price": 10})
-    assert set(routing.of(made)) == {failing, DEAR, WHOLE}
+    assert set(routing.route(made)) == {failing, DEAR, WHOLE}
 
 
 def test_what_befalls_the_collection_concerns_all() -> None:

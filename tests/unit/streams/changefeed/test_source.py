@@ -240,7 +240,7 @@ async def test_a_stream_that_opens_and_breaks_at_once_is_opened_ever_less_often(
     """An overloaded server is not asked ten times a second; one that has gone on is, at first."""
     attempts: list[int] = []
     monkeypatch.setattr(
-        Source, "_interrupted", lambda self, why, attempt, s: attempts.append(attempt)
+        Source, "_log_interruption", lambda self, why, attempt, s: attempts.append(attempt)
     )
     breaks = [reply(token=mark(5)), Unavailable("MongoDB is overloaded")]
     goes_on = [reply(token=mark(5)), reply(token=mark(6)), Unavailable("MongoDB is overloaded")]

@@ -259,11 +259,11 @@ class Share:
     def __init__(self) -> None:
         self.is_mine = True
 
-    def mine(self, name: str) -> bool:
+    def is_assigned(self, name: str) -> bool:
         return self.is_mine
 
-    async def until(self, name: str, *, mine: bool) -> None:
-        await eventually(lambda: self.is_mine is mine, within_s=60)
+    async def wait_for_assignment(self, name: str, *, assigned: bool) -> None:
+        await eventually(lambda: self.is_mine is assigned, within_s=60)
 
 
 async def test_what_is_another_one_s_share_is_no_trouble() -> None:

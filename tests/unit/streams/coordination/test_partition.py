@@ -119,7 +119,7 @@ def test_each_document_is_in_one_partition(key: Any, count: int) -> None:
     """In one of them, and not in two; what befalls the collection is in all."""
     key = stored(key)
     partitions = collection_partitions("things", count)
-    [one] = [each for each in partitions if each.holds(key)]
+    [one] = [each for each in partitions if each.contains(key)]
     assert [each for each in partitions if each.concerns(event(1, key=key))] == [one]
     assert all(each.concerns(event(1, key=None, operation="drop")) for each in partitions)
 
@@ -136,17 +136,17 @@ def test_each_document_is_in_one_partition(key: Any, count: int) -> None:
 def test_a_partition_is_known_by_its_name(partition: Partition, name: str) -> None:
     """The undivided collection's is what it was before there were partitions."""
     assert partition.name == name
-    assert Partition.named(name) == partition
+    assert Partition.from_name(name) == partition
 
 
 def test_other_names_are_of_no_partition() -> None:
     """Other listeners have leases too."""
-    assert Partition.named("copier:things") is None
+    assert Partition.from_name("copier:things") is None
 
 
 def test_numbers_of_partitions_do_not_meet() -> None:
     """Where several have records at one place in the stream."""
-    numbers = [each.numbered(n) for each in collection_partitions("a", 3) for n in range(5)]
+    numbers = [each.own_number(n) for each in collection_partitions("a", 3) for n in range(5)]
     assert sorted(numbers) == list(range(15))
 
 

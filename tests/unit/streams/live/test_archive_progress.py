@@ -32,7 +32,7 @@ class Stored:
         self.answers = asyncio.Event()
         self.answers.set()
 
-    async def of(self, collection: str) -> dict[Partition, Checkpoint]:
+    async def load_collection(self, collection: str) -> dict[Partition, Checkpoint]:
         self.asked += 1
         await self.answers.wait()
         assert collection == NAME
@@ -118,7 +118,7 @@ async def test_who_waits_for_a_recorder_that_leaves_goes_on_with_the_next_one_s_
     waiting = asyncio.ensure_future(progress.wait(NAME, token_at(7)))
     await turn()
     stored.token = token_at(7)
-    progress.leave(WHOLE)
+    progress.remove_recorder(WHOLE)
     await waiting
 
 
@@ -163,8 +163,8 @@ async def test_an_answer_that_fails_fails_for_all_that_share_it_and_only_for_the
     """The next one asks again."""
 
     class Failing(Stored):
-        async def of(self, collection: str) -> dict[Partition, Checkpoint]:
-            found = await super().of(collection)
+        async def load_collection(self, collection: str) -> dict[Partition, Checkpoint]:
+            found = await super().load_collection(collection)
             if self.asked == 1:
                 raise Unavailable("gone")
             return found
@@ -203,11 +203,11 @@ async def test_the_lag_while_it_catches_up_is_the_age_of_the_place() -> None:
     assert progress.lag_s(WHOLE) == 0.0
     progress.advance(WHOLE, token_at(now - 600))
     assert progress.lag_s(WHOLE) == pytest.approx(600, abs=5)
-    assert progress.lag_behind_s(NAME, token_at(now - 300)) == pytest.approx(300, abs=5)
-    assert progress.lag_behind_s(NAME, resume_tokens.BEGINNING) == 0.0
+    assert progress.lag_after_s(NAME, token_at(now - 300)) == pytest.approx(300, abs=5)
+    assert progress.lag_after_s(NAME, resume_tokens.BEGINNING) == 0.0
     progress.advance(WHOLE, token_at(now - 10))
     assert progress.lag_s(WHOLE) == 0.0
-    assert progress.lag_behind_s(NAME, token_at(now - 9)) == 0.0
+    assert progress.lag_after_s(NAME, token_at(now - 9)) == 0.0
 
 
 async def test_the_lag_while_the_live_stream_is_silent_is_what_may_have_happened_since() -> None:
@@ -219,7 +219,7 @@ async def test_the_lag_while_the_live_stream_is_silent_is_what_may_have_happened
     hub.moved_at -= 50
     # Nobody follows it: its silence says nothing.
     assert progress.lag_s(WHOLE) == 0.0
-    hub.follow()
+    hub.start_following()
     assert progress.lag_s(WHOLE) == 0.0
     hub.moved_at -= 50
     assert progress.lag_s(WHOLE) == pytest.approx(50, abs=5)
@@ -230,7 +230,7 @@ async def test_the_lag_while_the_live_stream_is_silent_is_what_may_have_happened
 
 PARTS = collection_partitions(NAME, 3)
 # Of each partition, the `_id` of a document in it.
-KEYS = {part: next(n for n in range(99) if part.holds(n)) for part in PARTS}
+KEYS = {part: next(n for n in range(99) if part.contains(n)) for part in PARTS}
 
 
 class StoredParts:
@@ -239,7 +239,7 @@ class StoredParts:
     def __init__(self, *tokens_: str, others: dict[Partition, str] | None = None) -> None:
         self.tokens = dict(zip(PARTS, tokens_, strict=False)) | (others or {})
 
-    async def of(self, collection: str) -> dict[Partition, Checkpoint]:
+    async def load_collection(self, collection: str) -> dict[Partition, Checkpoint]:
         return {part: Checkpoint(token, token_at(0)) for part, token in self.tokens.items()}
 
 
@@ -253,7 +253,7 @@ async def test_a_collection_has_come_as_far_as_the_last_of_its_partitions() -> N
     assert await elsewhere.position(NAME) == token_at(4)
     elsewhere.advance(PARTS[1], token_at(8))
     assert await elsewhere.position(NAME) == token_at(7)
-    elsewhere.leave(PARTS[1])
+    elsewhere.remove_recorder(PARTS[1])
     assert await elsewhere.position(NAME) == token_at(7)
 
 
@@ -306,8 +306,8 @@ async def test_an_answer_that_was_long_on_its_way_is_not_the_last_word() -> None
     """The bound has passed meanwhile, and so has the recorder."""
 
     class Slow(Stored):
-        async def of(self, collection: str) -> dict[Partition, Checkpoint]:
-            found = await super().of(collection)
+        async def load_collection(self, collection: str) -> dict[Partition, Checkpoint]:
+            found = await super().load_collection(collection)
             if self.asked == 1:
                 await asyncio.sleep(0.02)
                 self.token = token_at(7)
@@ -330,7 +330,7 @@ async def test_of_partitions_the_last_one_wakes_who_waits() -> None:
     assert await progress.position(NAME) == token_at(5)
     progress.advance(other, token_at(7))
     await waiting
-    progress.leave(one)
+    progress.remove_recorder(one)
     with pytest.raises(ArchiveBehind):
         await progress.wait(NAME, token_at(7), limit_s=0.01)
 

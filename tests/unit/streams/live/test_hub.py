@@ -45,12 +45,14 @@ async def test_what_a_collection_was_told_can_be_let_go_of() -> None:
     hub = hub_of("things", "people")
     things = hub.attach("things")
     hub.publish(batch(event(1), event(2, collection="people")))
-    hub.forget("things")
-    assert hub.ring("things").after(token_at(1)) is None
+    hub.drop_events("things")
+    assert hub.ring("things").items_after(token_at(1)) is None
     assert len(hub.ring("people")) == 1
     hub.publish(batch(event(3)))
     assert await taken(things) == [token_at(1), token_at(3)]
-    assert [each.token for each in hub.ring("things").after(token_at(2)) or ()] == [token_at(3)]
+    assert [each.token for each in hub.ring("things").items_after(token_at(2)) or ()] == [
+        token_at(3)
+    ]
 
 
 async def test_publish_finds_the_subscriber_of_one_document() -> None:
@@ -92,7 +94,7 @@ async def test_publish_tells_both_collections_of_a_rename() -> None:
     hub.publish(batch(event(3, operation="rename", key=None, renamed_to="x")))
     assert await taken(things) == [token_at(1), token_at(3)]
     assert await taken(people) == [token_at(1), token_at(2)]
-    ring = hub.ring("people").after(token_at(0))
+    ring = hub.ring("people").items_after(token_at(0))
     assert ring is not None
     assert [each.token for each in ring] == [token_at(1), token_at(2)]
 
@@ -168,8 +170,8 @@ async def test_restart_ends_subscribers_and_forgets_the_rings() -> None:
         await subscriber.next()
     with pytest.raises(Unavailable):
         await waits
-    assert hub.ring("things").after(token_at(1)) is None
-    assert hub.ring("things").after(token_at(9)) == []
+    assert hub.ring("things").items_after(token_at(1)) is None
+    assert hub.ring("things").items_after(token_at(9)) == []
     assert hub.statistics()["subscribers"] == 0
 
 
@@ -207,20 +209,20 @@ async def test_next_returns_nothing_after_its_time() -> None:
 async def test_reached_returns_once_a_token_is_published() -> None:
     """Also where an empty batch brings the position, and where it is behind already."""
     hub = hub_of()
-    waiting = asyncio.ensure_future(hub.reached(token_at(2)))
+    waiting = asyncio.ensure_future(hub.wait_until(token_at(2)))
     hub.publish(batch(event(1)))
     await turn()
     await turn()
     assert not waiting.done()
     hub.publish(EventBatch((), token_at(3)))
     await waiting
-    await hub.reached(token_at(2))
+    await hub.wait_until(token_at(2))
 
 
 async def test_reached_returns_when_the_hub_begins_anew_behind_it() -> None:
     """A restart moves the position as a batch does."""
     hub = hub_of()
-    waiting = asyncio.ensure_future(hub.reached(token_at(2)))
+    waiting = asyncio.ensure_future(hub.wait_until(token_at(2)))
     await turn()
     hub.restart(token_at(3))
     await waiting
@@ -284,7 +286,7 @@ async def test_what_becomes_no_version_is_in_the_ring_and_told_to_nobody() -> No
     with pytest.raises(Unavailable, match="the script ends"):
         await publish_source(Script(), hub)  # type: ignore[arg-type]
     assert await taken(subscriber) == [token_at(2)]
-    ring = hub.ring("things").after(token_at(0)) or ()
+    ring = hub.ring("things").items_after(token_at(0)) or ()
     assert [each.token for each in ring] == [token_at(1), token_at(2)]
 
 

@@ -36,7 +36,7 @@ async def test_stretches_grow_where_reading_is_quick_up_to_a_bound() -> None:
     """One turn takes several, up to where memory begins."""
     source = Quick()
     reading = _OplogReader(source, token_at(1000))
-    assert await reading.page(token_at(4000)) == []
+    assert await reading.read_page(token_at(4000)) == []
     assert reading.position >= token_at(4000)
     assert source.stretches == [60, 120, 240, 480, 600, 600, 600, 600]
 
@@ -50,6 +50,6 @@ async def test_a_turn_that_is_over_ends_at_the_first_reply_that_moves_on(
     reading = _OplogReader(source, token_at(1000))
     reached = []
     for _ in range(3):
-        await reading.page(token_at(4000))
+        await reading.read_page(token_at(4000))
         reached.append(resume_tokens.cluster_time(reading.position).time)
     assert reached == [1060, 1070, 1080]

@@ -55,14 +55,14 @@ class Recorder:
         self.drafted += len(meant)
         self.records += draft.records
         if meant:
-            self.numbers.drafted(WHOLE, meant[-1].token, draft.numbered)
+            self.numbers.add(WHOLE, meant[-1].token, draft.numbered)
 
     def write(self, count: int) -> None:
         self.written = min(self.written + count, self.drafted)
 
     def begin_anew(self) -> None:
         """From what is written, as another process does."""
-        self.numbers.forget(WHOLE)
+        self.numbers.remove_partition(WHOLE)
         self.lasts, self.records, self.drafted = {}, [], 0
         self.draft(self.written)
 
@@ -101,7 +101,7 @@ async def drafted_and_asked(steps: list[Any]) -> None:
             case "lose", *_:
                 recorder.begin_anew()
             case "ask", count if recorder.events:
-                asked.append(asyncio.create_task(numbers.of(recorder.events[-count:])))
+                asked.append(asyncio.create_task(numbers.lookup(recorder.events[-count:])))
                 await turn()
             case str(kind), key, version:
                 after = None if kind == "delete" else {"_id": key, "version": version}
@@ -112,7 +112,7 @@ async def drafted_and_asked(steps: list[Any]) -> None:
     for each in await asyncio.gather(*asked):
         told |= each
     if recorder.events:
-        told |= await numbers.of(recorder.events)
+        told |= await numbers.lookup(recorder.events)
     recorded = {each["_id"]: each for each in recorder.records}
     for token, (number, previous, *_) in told.items():
         record = recorded[token]
@@ -129,24 +129,24 @@ def numbered(*seconds: int) -> dict[str, NumberedEvent]:
 async def test_who_asks_before_it_is_drafted_waits() -> None:
     """Until all of it is, and with others."""
     numbers = PendingVersions()
-    numbers.drafted(WHOLE, token_at(1), {})
+    numbers.add(WHOLE, token_at(1), {})
     both = [event(2), event(3)]
-    first, second, given_up = (asyncio.create_task(numbers.of(both)) for _ in range(3))
+    first, second, given_up = (asyncio.create_task(numbers.lookup(both)) for _ in range(3))
     await turn()
-    numbers.drafted(WHOLE, token_at(2), numbered(2))
+    numbers.add(WHOLE, token_at(2), numbered(2))
     await turn()
     assert not first.done()
     # Whoever is cancelled takes nothing from the others.
     await finished(given_up)
-    numbers.drafted(WHOLE, token_at(3), numbered(3))
+    numbers.add(WHOLE, token_at(3), numbered(3))
     assert await first == await second == numbered(2, 3)
 
 
 async def test_what_has_more_to_tell_is_not_waited_for() -> None:
     """As of a version with a gap, of which the archive has to be asked."""
     numbers = PendingVersions()
-    numbers.drafted(WHOLE, token_at(5), numbered(2))
-    assert await numbers.of([event(2), event(3)]) == numbered(2)
+    numbers.add(WHOLE, token_at(5), numbered(2))
+    assert await numbers.lookup([event(2), event(3)]) == numbered(2)
 
 
 async def test_a_recorder_that_is_far_behind_is_not_waited_for(
@@ -154,42 +154,42 @@ async def test_a_recorder_that_is_far_behind_is_not_waited_for(
 ) -> None:
     monkeypatch.setattr(module, "_PATIENCE_S", 0.0)
     numbers = PendingVersions()
-    numbers.drafted(WHOLE, token_at(1), {})
-    assert await numbers.of([event(2)]) == {}
+    numbers.add(WHOLE, token_at(1), {})
+    assert await numbers.lookup([event(2)]) == {}
 
 
 async def test_a_recorder_elsewhere_is_not_waited_for() -> None:
     """Nor is one of several; what those here have drafted is known."""
     numbers = PendingVersions()
-    assert await numbers.of([event(2)]) == {}
+    assert await numbers.lookup([event(2)]) == {}
     here, elsewhere = collection_partitions(NAME, 2)
-    numbers.drafted(here, token_at(2), numbered(2))
-    assert await numbers.of([event(2), event(3)]) == numbered(2)
-    numbers.drafted(elsewhere, token_at(2), {})
-    waiting = asyncio.create_task(numbers.of([event(2), event(3)]))
+    numbers.add(here, token_at(2), numbered(2))
+    assert await numbers.lookup([event(2), event(3)]) == numbered(2)
+    numbers.add(elsewhere, token_at(2), {})
+    waiting = asyncio.create_task(numbers.lookup([event(2), event(3)]))
     await turn()
-    numbers.drafted(here, token_at(3), {})
+    numbers.add(here, token_at(3), {})
     await turn()
     assert not waiting.done()
-    numbers.drafted(elsewhere, token_at(4), numbered(3))
+    numbers.add(elsewhere, token_at(4), numbered(3))
     assert await waiting == numbered(2, 3)
 
 
 async def test_of_a_recorder_that_stops_nothing_stays() -> None:
     """What it drafted may never have been written. Who waits for it is let go."""
     numbers = PendingVersions()
-    numbers.drafted(WHOLE, token_at(2), numbered(2))
-    waiting = asyncio.create_task(numbers.of([event(2), event(3)]))
+    numbers.add(WHOLE, token_at(2), numbered(2))
+    waiting = asyncio.create_task(numbers.lookup([event(2), event(3)]))
     await turn()
-    numbers.forget(WHOLE)
+    numbers.remove_partition(WHOLE)
     assert await waiting == {}
-    assert await numbers.of([event(2)]) == {}
+    assert await numbers.lookup([event(2)]) == {}
 
 
 async def test_only_so_many_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """Those of the last events."""
     monkeypatch.setattr(module, "_EVENTS", 2)
     numbers = PendingVersions()
-    numbers.drafted(WHOLE, token_at(3), numbered(2, 3))
-    numbers.drafted(WHOLE, token_at(4), numbered(4))
-    assert await numbers.of([event(2), event(3), event(4)]) == numbered(3, 4)
+    numbers.add(WHOLE, token_at(3), numbered(2, 3))
+    numbers.add(WHOLE, token_at(4), numbered(4))
+    assert await numbers.lookup([event(2), event(3), event(4)]) == numbered(3, 4)

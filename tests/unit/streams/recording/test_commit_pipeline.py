@@ -71,13 +71,13 @@ async def _turns() -> None:
 class World:
     def __init__(self, save_every_s: float = 0) -> None:
         self.slow = Slow()
-        self.archived: list[str] = []
+        self.on_archived: list[str] = []
         archive: Any = self.slow
         self.committing = CommitPipeline(
             "recorder:things",
             archive,
             self.slow.save,
-            archived=self.archived.append,
+            on_archived=self.on_archived.append,
             idle_save_s=60,
             save_every_s=save_every_s,
         )
@@ -98,21 +98,21 @@ async def test_both_writes_go_beside_those_of_the_next_batch() -> None:
     await world.put("B")
     assert slow.on_their_way == {"insert B"}
     await world.put("C")
-    assert world.archived == []
+    assert world.on_archived == []
     await slow.done("insert B")
     assert slow.on_their_way == {"save B", "insert C"}
-    assert world.archived == ["B"]
+    assert world.on_archived == ["B"]
     await world.put("D")
     # No second one of a kind, whoever is first.
     await slow.done("insert C")
     await slow.done("insert D")
     assert slow.on_their_way == {"save B"}
-    assert world.archived == ["B", "C", "D"]
+    assert world.on_archived == ["B", "C", "D"]
     # What lies between is passed over.
     await slow.done("save B")
     assert slow.on_their_way == {"save D"}
     await slow.done("save D")
-    await world.committing.settled()
+    await world.committing.drain()
 
 
 async def test_what_comes_while_versions_are_inserted_goes_together() -> None:
@@ -122,9 +122,9 @@ async def test_what_comes_while_versions_are_inserted_goes_together() -> None:
     await world.slow.done("insert B")
     assert world.slow.on_their_way == {"save B", "insert C D"}
     await world.slow.done("insert C D")
-    assert world.archived == ["B", "D"]
+    assert world.on_archived == ["B", "D"]
     world.slow.let_go()
-    await world.committing.settled()
+    await world.committing.drain()
 
 
 async def test_a_checkpoint_waits_until_the_one_before_it_is_old_enough() -> None:
@@ -133,9 +133,9 @@ async def test_a_checkpoint_waits_until_the_one_before_it_is_old_enough() -> Non
     await world.committing.save(Checkpoint("A", ""))
     for token in "BCD":
         await world.put(token)
-    assert world.archived == ["B", "C", "D"]
+    assert world.on_archived == ["B", "C", "D"]
     await eventually(lambda: world.slow.begun[-1] == "save D")
-    await world.committing.end()
+    await world.committing.abort()
 
 
 async def test_of_checkpoints_that_come_meanwhile_the_last_is_saved() -> None:
@@ -147,17 +147,17 @@ async def test_of_checkpoints_that_come_meanwhile_the_last_is_saved() -> None:
     for token in "BCD":
         await world.put(token)
     assert slow.begun == ["save A", "insert B", "insert C", "insert D"]
-    await world.committing.settled()
+    await world.committing.drain()
     assert slow.begun[4:] == ["save D"]
     await world.put("E")
     assert slow.begun[5:] == ["insert E"]
-    await world.committing.part()
+    await world.committing.flush()
     assert slow.begun[5:] == ["insert E", "save E"]
     further = Checkpoint("F", "", Baseline(started=True))
     await world.committing.put(VersionBatch(), further, worth_saving=False)
     await _turns()
     assert slow.begun[7:] == ["save F"]
-    await world.committing.end()
+    await world.committing.abort()
 
 
 async def test_who_puts_more_than_may_wait_waits(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -172,7 +172,7 @@ async def test_who_puts_more_than_may_wait_waits(monkeypatch: pytest.MonkeyPatch
     await world.slow.done("insert A")
     await more
     assert world.slow.begun[:2] == ["insert A", "insert B C"]
-    await world.committing.end()
+    await world.committing.abort()
 
 
 @pytest.mark.parametrize(
@@ -202,5 +202,5 @@ async def test_what_becomes_of_a_write_is_told_to_who_puts_the_next(
         await world.put("D")
     world.slow.let_go()
     with pytest.raises(raised):
-        await world.committing.settled()
-    await world.committing.end()
+        await world.committing.drain()
+    await world.committing.abort()

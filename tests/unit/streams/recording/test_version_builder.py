@@ -22,7 +22,7 @@ class Nothing:
     def __init__(self, *, keeps: bool) -> None:
         self.layout = SimpleNamespace(keeps=keeps)
 
-    async def last(self, keys: Any) -> dict[Any, Any]:
+    async def last_versions(self, keys: Any) -> dict[Any, Any]:
         return {}
 
     async def known(self, keys: Any) -> list[Any]:
@@ -40,7 +40,7 @@ async def test_others_have_their_turn_while_many_are_drafted(keeps: bool) -> Non
             turns += 1
             await asyncio.sleep(0)
 
-    async def settled() -> None:
+    async def drain() -> None:
         pass
 
     drafting = VersionBuilder(
@@ -50,7 +50,7 @@ async def test_others_have_their_turn_while_many_are_drafted(keeps: bool) -> Non
         version_field=None,
         deltas=False,
         cache_bytes=10_000,
-        settled=settled,
+        drain=drain,
     )
     add = drafting._add
 
@@ -61,10 +61,10 @@ async def test_others_have_their_turn_while_many_are_drafted(keeps: bool) -> Non
 
     drafting._add = note  # type: ignore[method-assign]
     if keeps:
-        drafting._write_kept = note  # type: ignore[method-assign]
+        drafting._build_from_layout = note  # type: ignore[method-assign]
     ticking = asyncio.create_task(tick())
     events = [event(n, key=n, operation="insert", after={"_id": n}) for n in range(1, 300)]
-    await drafting.writes(events, Baseline(done=True))
+    await drafting.build_from_events(events, Baseline(done=True))
     await finished(ticking)
     assert len(seen) == len(events)
     assert seen[-1] - seen[0] >= 4

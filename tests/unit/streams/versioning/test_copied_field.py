@@ -95,7 +95,7 @@ def test_a_version_of_a_source_matters_where_the_field_may_have_changed(
 ) -> None:
     """What it says it has changed is exact, unless something is missing before it."""
     [copy] = copied_fields(SHOP)
-    assert copy.matters(replace(VERSION, **changes)) is matters
+    assert copy.may_change(replace(VERSION, **changes)) is matters
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def test_a_copy_is_settled_where_value_and_entry_are_right(
     """An entry may be older than the last version, but not than the field's last change."""
     [copy] = copied_fields(SHOP)
     version = replace(VERSION, full=full, copies={"supplierName": entries})
-    assert copy.settled(version, {"ann": ANN}) is settled
+    assert copy.is_up_to_date(version, {"ann": ANN}) is settled
 
 
 def test_each_copy_in_a_list_has_to_be_settled() -> None:
@@ -130,7 +130,7 @@ def test_each_copy_in_a_list_has_to_be_settled() -> None:
     lines = [{"supplierId": "ann", "supplierName": "Ann"}, {}, "no line"]
     copies = {"lines%2EsupplierName": [{"of": "ann", "v": 5}]}
     version = replace(VERSION, full={"lines": lines}, copies=copies)
-    assert copy.settled(version, {"ann": ANN})
+    assert copy.is_up_to_date(version, {"ann": ANN})
     more = replace(version, full={"lines": [*lines, {"supplierId": "ann"}]})
-    assert not copy.settled(more, {"ann": ANN})
-    assert list(copy.sources(more.full or {})) == ["ann", "ann"]
+    assert not copy.is_up_to_date(more, {"ann": ANN})
+    assert list(copy.source_ids(more.full or {})) == ["ann", "ann"]

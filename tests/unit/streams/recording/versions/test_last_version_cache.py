@@ -27,7 +27,7 @@ class Shelf:
         self.asked: list[list[Any]] = []
         self.known = {identity(key): last(1) for key in known}
 
-    async def last(self, keys: Iterable[Any]) -> dict[Any, LastVersion]:
+    async def last_versions(self, keys: Iterable[Any]) -> dict[Any, LastVersion]:
         self.asked.append(list(keys))
         wanted = {identity(key) for key in self.asked[-1]}
         return {name: each for name, each in self.known.items() if name in wanted}
