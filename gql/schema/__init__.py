@@ -1,12 +1,9 @@
-"""The GraphQL schema of a model: `build_schema`, and its text, `print_sdl`.
+"""GraphQL schema of a model: `build_schema`, and its text, `print_sdl`.
 
-assembly         puts it together
-building, fields how types and their fields are made at run time
-scalars, enums, interfaces, filters   what all models have, and what follows from their fields
-states, versions, connections, back_links   the types of one entity
-queries, nodes, subscriptions   the roots
-naming           what ids are called
-descriptions     what is said of fields whose model says nothing
+build     assembly of the whole schema
+roots     the types Query, Mutation and Subscription
+entities  object types of one entity: documents, versions, drafts, comments, connections
+common    scalars, enums, inputs, descriptions, and the builder of Strawberry types
 """
 
 from revstream.gql.schema.build import build_schema, print_sdl

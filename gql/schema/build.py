@@ -1,4 +1,4 @@
-"""Put a model's schema together."""
+"""Assembly of the schema of a model."""
 
 from __future__ import annotations
 
@@ -53,17 +53,20 @@ def build_schema(
     persisted: Persisted | None = None,
     naming: Naming = DEFAULT_NAMING,
 ) -> Schema:
-    """The API of a model. Each operation is given a `gql.engine.request.context.RequestContext`.
+    """Build the API of a model.
+
+    Each operation needs a `gql.engine.request.context.RequestContext` as its context.
 
     Args:
-        limits, limiter: how much each may ask for, and how many may run; the defaults where they
-            are left out.
-        persisted: the documents that clients may name; those that they have sent, where it is left
-            out.
-        naming: of the fields that identify objects.
+        model: the definition of all types.
+        limits: upper bounds for one operation; default: `Limits()`.
+        limiter: the bound for operations that run at the same time; default: its own.
+        persisted: store of the documents that clients may send as a hash; default: the
+            documents that clients have sent before.
+        naming: names of the fields that identify objects.
 
     Raises:
-        click.UsageError: the naming takes names that the model has.
+        click.UsageError: a field of the model has a name that `naming` reserves.
     """
     check_naming(model, naming)
     types = Types(SCALARS, naming)
@@ -119,5 +122,5 @@ def build_schema(
 
 
 def print_sdl(schema: strawberry.Schema) -> str:
-    """The schema in GraphQL's own language, descriptions included."""
+    """Return the schema as SDL, descriptions included."""
     return f"{schema.as_str()}\n"

@@ -1,1 +1,1 @@
-"""Parts of the schema that several types share: inputs, scalars, enums."""
+"""Inputs, scalars, enums and helpers that several types share."""

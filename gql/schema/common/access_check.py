@@ -1,4 +1,4 @@
-"""Fields of the API that not everyone may read: refused before anything of them is computed."""
+"""Access checks of fields that require a role: they run before the field is resolved."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["check_field_access", "require_read_access"]
 
 
 def check_field_access(shape: ObjectTypeInfo, field: StrawberryField) -> StrawberryField:
-    """A field of a document, as the model says who may read it."""
+    """Return the field of a document, with a check if the model restricts who may read it."""
     member = shape.guarded.get(field.graphql_name or "")
     if member is None:
         return field
@@ -23,7 +23,10 @@ def check_field_access(shape: ObjectTypeInfo, field: StrawberryField) -> Strawbe
 
 
 def require_read_access(shape: ObjectTypeInfo, field: StrawberryField) -> StrawberryField:
-    """What a write answers with: for whoever may read the entity, too."""
+    """Return a field of a mutation's result that only callers with read access can select.
+
+    A caller may have the right to write an entity without the right to read it.
+    """
     access = shape.type.access
     if access is None or access.read is None:
         return field

@@ -1,4 +1,7 @@
-"""What the API says of a model's types and fields: its own words, or what follows from it."""
+"""Descriptions of the types and fields of a model.
+
+A description in the model is used as it is; otherwise one is derived from the definition.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ __all__ = ["enum_description", "field_description"]
 
 
 def field_description(shape: ObjectTypeInfo, field: Field) -> str:
-    """Of a field of the API; never empty, so that GraphiQL has something to show."""
+    """Return the description of a field; never empty, so that GraphiQL shows a text."""
     if field.description:
         return field.description
     facts = [
@@ -27,4 +30,5 @@ def field_description(shape: ObjectTypeInfo, field: Field) -> str:
 
 
 def enum_description(enum: EnumType) -> str:
+    """Return the description of an enum; never empty."""
     return enum.description or f"What a field of type {enum.name} can hold."

@@ -1,7 +1,7 @@
-"""The input types of mutations: `ProductInput`, `ProductPatch`, `ProductIncrement`, and the same of
-embedded documents.
+"""Input types of mutations: `ProductInput`, `ProductPatch`, `ProductIncrement`, `ProductEvent`.
 
-Functions are given what was asked as plain dicts, for `resolvers.mutations.document_input`.
+Embedded types have an input and a patch, too. Resolvers receive the input as plain dicts, for
+`resolvers.mutations.document_input`.
 """
 
 from __future__ import annotations
@@ -20,8 +20,10 @@ __all__ = ["define_inputs", "has_counters", "has_input"]
 
 
 def define_inputs(types: Types, shapes: Mapping[str, ObjectTypeInfo]) -> None:
-    """Define what can be written of every type; nothing of one whose fields are all kept by
-    revstream."""
+    """Define the input types of all types.
+
+    A type without a field that clients may write gets none: revstream sets all its fields.
+    """
     for shape in shapes.values():
         if not has_input(shape):
             continue
@@ -66,12 +68,12 @@ def define_inputs(types: Types, shapes: Mapping[str, ObjectTypeInfo]) -> None:
 
 
 def has_input(shape: ObjectTypeInfo) -> bool:
-    """Whether there is anything that a client may write."""
+    """Return whether a client may write at least one field."""
     return any(True for _ in changeable(shape.type))
 
 
 def has_counters(shape: ObjectTypeInfo) -> bool:
-    """Whether there is a number to be added to."""
+    """Return whether the entity has at least one number that can be incremented."""
     return shape.is_entity and any(True for _ in countable(shape.entity))
 
 
@@ -81,7 +83,7 @@ def _complete_type(field: Field) -> str:
 
 
 def _patch_type(field: Field) -> str:
-    # The items of a list are given whole, since the list is replaced.
+    # A patch replaces a list, so its items are complete.
     return _wrap_in_list(field, _item_type(field, "Input" if field.is_list else "Patch"))
 
 

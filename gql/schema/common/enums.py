@@ -1,4 +1,7 @@
-"""The enums that are the same for every model; all their values are plain text inside, too."""
+"""Enums that are the same for every model.
+
+Their values are plain strings in Python, too.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ __all__ = ["define_enums"]
 
 
 def define_enums(types: Types) -> None:
+    """Define the enums that do not depend on the model."""
     types.add_enum(
         "Operation",
         {

@@ -1,7 +1,7 @@
-"""The input types of filters and orders: `ProductWhere`, `ProductOrder`, `StringFilter`, …
+"""Input types of filters and orders: `ProductWhere`, `ProductOrder`, `StringFilter`, …
 
-Which operators a field has is decided in `resolvers.filters.parser`; here they get types and
-descriptions. Functions are given what was asked as plain dicts, for `parse_where`.
+`resolvers.filters.parser` defines which operators a field has; this module adds their types and
+descriptions. Resolvers receive the input as plain dicts, for `parse_where`.
 """
 
 from __future__ import annotations
@@ -43,8 +43,7 @@ _QUANTIFIERS = frozenset({"some", "every", "none"})
 
 
 def define_filters(types: Types, shapes: Mapping[str, ObjectTypeInfo]) -> None:
-    """Define `<Type>Where` for all types, `<Entity>Order`, and the filters of the fields that they
-    have."""
+    """Define `<Type>Where` of all types, `<Entity>Order`, and the filter types of their fields."""
     _define_version_where(types)
     for shape in shapes.values():
         fields = [each for each in shape.fields.values() if operators(each)]
@@ -58,8 +57,11 @@ def define_filters(types: Types, shapes: Mapping[str, ObjectTypeInfo]) -> None:
 
 
 def orderable_fields(shape: ObjectTypeInfo) -> list[str]:
-    """The fields that an entity's documents can be ordered by: single values that can be
-    compared."""
+    """Return the names of the fields by which documents can be ordered.
+
+    These are fields with a single, comparable value. The id is the first, then `version` if the
+    entity has a version field.
+    """
     names = [
         each.name
         for each in shape.fields.values()

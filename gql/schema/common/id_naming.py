@@ -1,8 +1,8 @@
-"""Names of the fields that identify objects: the default, and the one that Relay asks for.
+"""Names of the fields that identify objects: the default naming and Relay's.
 
-Relay keys its store on a field `id` alone, whatever the type, and fetches an object again by
-`node(id:)`. Under that naming `id` is what `nodeId` is by default; arguments, filters and inputs
-keep their names and take the document's own id.
+Relay uses the field `id` of every type as the key of its store, and reads an object again with
+`node(id:)`. With Relay's naming, the field `id` has the value that `nodeId` has by default;
+arguments, filters and inputs keep their names and take the document's own id.
 
 Source: relay.dev, "GraphQL Server Specification".
 """
@@ -20,12 +20,12 @@ __all__ = ["DEFAULT_NAMING", "RELAY_NAMING", "Naming", "check_naming", "select_n
 
 @dataclass(frozen=True, slots=True)
 class Naming:
-    """Names of identifying fields.
+    """Names of the fields that identify objects.
 
-    Args:
-        node: unique across all types; and the argument of `Query.node`.
-        document: a document's own id.
-        state: of a version or a snapshot, `<document id>@<version>`.
+    Attributes:
+        node: the id that is unique across all types, and the argument of `Query.node`.
+        document: the document's own id.
+        state: the id of a version or a snapshot, `<document id>@<version>`.
     """
 
     node: str
@@ -38,14 +38,15 @@ RELAY_NAMING = Naming(node="id", document="documentId", state="stateId")
 
 
 def select_naming(*, relay: bool) -> Naming:
+    """Return the naming for the option `--relay`."""
     return RELAY_NAMING if relay else DEFAULT_NAMING
 
 
 def check_naming(model: Model, naming: Naming) -> None:
-    """Refuse a model whose fields have names that the naming takes.
+    """Refuse a model that has a field with a name that the naming reserves.
 
     Raises:
-        click.UsageError: naming type, field and what to do.
+        click.UsageError: with the type, the field and what to do.
     """
     if naming is DEFAULT_NAMING:
         return

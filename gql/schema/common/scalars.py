@@ -1,9 +1,8 @@
-"""The scalars of the API beside GraphQL's own: what they are called, what they accept, and how they
-refuse.
+"""Scalars of the API beside GraphQL's own: names, coercion of input, error messages.
 
-Input becomes the BSON value at once, so that whatever is behind it sees one form; output comes as
-the API shows it from `resolvers.values.output` already. A refusal names the value and what was
-expected.
+Input is coerced to the BSON value at once, so that the resolvers see one form. Output is already
+in the form of the API: `resolvers.values.output` creates it. An error has the value and the
+expected form.
 """
 
 from __future__ import annotations
@@ -84,7 +83,7 @@ def _literal_parser(
 ) -> Callable[[ValueNode, dict[str, Any] | None], Any]:
     def parse_literal(node: ValueNode, variables: dict[str, Any] | None = None) -> Any:
         if scalar is Scalar.DECIMAL and isinstance(node, IntValueNode | FloatValueNode):
-            # Its digits as written: a float would lose the zero of 12.50.
+            # Use the digits of the literal: a float would lose the zero of 12.50.
             return parse(node.value)
         if scalar is not Scalar.JSON and node.kind in _FOREIGN_LITERALS:
             raise _coercion_error(scalar.value, print_ast(node), EXPECTED[scalar])
@@ -94,9 +93,9 @@ def _literal_parser(
 
 
 def _without_undefined(value: Any) -> Any:
-    """A variable that was not given is no field of an object, and null in a list.
+    """Remove variables without a value from objects, and replace them with null in lists.
 
-    Nor is any given while the document is validated, before there are variables.
+    graphql-core validates a document before it has variables, so all of them are undefined then.
     """
     if isinstance(value, dict):
         return {
@@ -152,7 +151,7 @@ SCALAR_MAP: Mapping[object, ScalarDefinition] = {
         parse_value=_parse_token,
     ),
 }
-"""What Strawberry makes the scalars of."""
+"""Definitions of the scalars, for Strawberry's configuration."""
 
 SCALARS: Mapping[str, object] = {
     "ID": strawberry.ID,
@@ -162,4 +161,4 @@ SCALARS: Mapping[str, object] = {
     "Boolean": bool,
     **{definition.name: key for key, definition in SCALAR_MAP.items()},
 }
-"""By their GraphQL names."""
+"""Strawberry's annotation of each scalar, by its GraphQL name."""

@@ -1,9 +1,9 @@
-"""Make Strawberry types at run time, written down as GraphQL writes them: `"[ProductOrder!]"`.
+"""Builder of Strawberry types at run time; field types are GraphQL text: `"[ProductOrder!]"`.
 
-A type may name others that are made later; names are looked up when the schema is put together.
-Strawberry's decorators read classes and annotations, which a model read at run time has none of;
-its definitions, which the decorators make, are made here directly, as Strawberry's own integrations
-do.
+A type may refer to types that are defined later: names are resolved when the schema is built.
+Strawberry's decorators read Python classes and annotations, which do not exist for a model that
+is loaded at run time. This module creates the definitions that the decorators create, as
+Strawberry's own integrations do.
 """
 
 from __future__ import annotations
@@ -30,12 +30,14 @@ __all__ = ["Types"]
 
 
 class Types:
-    """All types of one schema, by name."""
+    """Registry of all types of one schema, by name."""
 
     def __init__(self, scalars: Mapping[str, object], naming: Naming = DEFAULT_NAMING) -> None:
-        """Args:
-        scalars: by GraphQL name, what Strawberry knows them as.
-        naming: of the fields that identify objects.
+        """Start with the scalars.
+
+        Args:
+            scalars: Strawberry's annotation of each scalar, by GraphQL name.
+            naming: names of the fields that identify objects.
         """
         self.naming = naming
         self._types: dict[str, Any] = dict(scalars)
@@ -44,8 +46,12 @@ class Types:
     def add_enum(
         self, name: str, values: Mapping[str, str | None], description: str | None
     ) -> None:
-        """Args:
-        values: each with its description. A value is plain text, inside as in the API.
+        """Define an enum.
+
+        Args:
+            name: the GraphQL name.
+            values: the description of each value. In Python a value is its name, as a string.
+            description: of the enum.
         """
         self._add(
             name,
@@ -67,7 +73,10 @@ class Types:
         description: str | None,
         interfaces: Sequence[str] = (),
     ) -> None:
-        """What is returned for it has an attribute `type_name`, the name of its object type."""
+        """Define an interface.
+
+        A resolver returns an object with an attribute `type_name`, the name of its object type.
+        """
         self._define(name, fields, description, interfaces, is_interface=True)
 
     def add_object(
@@ -77,6 +86,7 @@ class Types:
         description: str | None,
         interfaces: Sequence[str] = (),
     ) -> None:
+        """Define an object type that implements these interfaces."""
         self._define(name, fields, description, interfaces)
 
     def add_input(
@@ -87,7 +97,10 @@ class Types:
         *,
         one_of: bool = False,
     ) -> None:
-        """Functions are given a dict by API names, with what was given and nothing else."""
+        """Define an input type.
+
+        A resolver receives a dict by API names that has only the fields of the request.
+        """
         typed = [
             self._typed(
                 StrawberryField(
@@ -100,12 +113,15 @@ class Types:
         self._define(name, typed, description, (), is_input=True, one_of=one_of)
 
     def add_union(self, name: str, members: Sequence[str], description: str | None) -> None:
-        """What is returned for it has an attribute `type_name`, the name of one of its members."""
+        """Define a union.
+
+        A resolver returns an object with an attribute `type_name`, the name of a member.
+        """
         annotations = tuple(_NamedType(self, f"{each}!") for each in members)
         self._add(name, _Union(name=name, type_annotations=annotations, description=description))
 
     def finish(self) -> list[Any]:
-        """Every type, once all are made, for the schema."""
+        """Resolve the interfaces and return all types, after the last one is defined."""
         for definition, names in self._interfaces:
             definition.interfaces.extend(
                 self._types[name].__strawberry_definition__ for name in names
@@ -117,10 +133,10 @@ class Types:
         ]
 
     def type(self, text: str) -> Any:
-        """What Strawberry calls the type that GraphQL writes so.
+        """Return Strawberry's type for a type in GraphQL text.
 
         Raises:
-            KeyError: a name that no type has.
+            KeyError: no type has this name.
         """
         return self._type_of(parse_type_text(text))
 
@@ -162,15 +178,13 @@ class Types:
             interfaces=[],
             extend=False,
             directives=(OneOf(),) if one_of else (),
-            # Every source is made for the type that it is returned for, so there is nothing to find
-            # out.
+            # A resolver returns a source of the right type, so no check is needed.
             is_type_of=None if is_interface or is_input else _always,
             resolve_type=_type_name if is_interface else None,
             fields=[],
             from_input=_same_value if is_input else None,
         )
-        # Not above: the definition looks at the types of its fields, which may be made later than
-        # this one.
+        # After the constructor: it reads the types of its fields, which may be defined later.
         definition.fields = [self._with_types(each) for each in fields]
         self._interfaces.append((definition, interfaces))
         self._add(name, shell)
@@ -202,7 +216,7 @@ class Types:
 
 
 class _NamedType(StrawberryAnnotation):
-    """A type by its text, looked up when it is first asked for."""
+    """Annotation with the text of a type, resolved when Strawberry evaluates it."""
 
     __slots__ = ("_types",)
 
@@ -215,21 +229,20 @@ class _NamedType(StrawberryAnnotation):
 
 
 class _Union(StrawberryUnion):
-    """Told apart by what is returned, not by its Python class."""
+    """Union whose member is chosen by `type_name` of the result, not by its Python class."""
 
     def get_type_resolver(self, type_map: Any) -> Any:
         return _type_name
 
 
 class _PlainText:
-    """Stands for the Python enum that Strawberry would make input values members of: they stay
-    text."""
+    """Replacement for a Python enum: Strawberry calls it with an input value, which stays text."""
 
     def __new__(cls, value: str) -> Any:
         return value
 
 
-# Scalars that graphql-core adds by itself.
+# Scalars that graphql-core adds to each schema.
 _BUILT_IN = frozenset({"ID", "String", "Int", "Float", "Boolean"})
 
 

@@ -1,4 +1,4 @@
-"""`@referencedBy`: a connection of the documents that refer to one."""
+"""Back references (`@referencedBy`): connections of the documents that refer to one document."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ __all__ = ["back_reference_field"]
 
 
 def _equivalent_ids(entity: Entity, id_: Any) -> Any:
-    """Return the id, or the list of all that show as it does: references may hold any of them."""
+    """Return the id, or a list with all ids of the same text: a reference may hold any of them."""
     others = other_ids(entity, id_)
     return [id_, *others] if others else id_
 
 
 def back_reference_field(model: Model, link: BackLink) -> StrawberryField:
-    """A connection of the documents that refer to one."""
+    """Return the field of a back reference: a connection of the documents that refer to one."""
     target, by = link.target, link.by
 
     async def resolve(

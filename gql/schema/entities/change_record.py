@@ -17,11 +17,11 @@ from revstream.streams.core import resume_tokens
 __all__ = ["ChangeRecord"]
 
 _MAX_CHANGES = 100_000
-"""Of one event, under all names that select its diff."""
+"""Maximum for one event, over all aliases that select its diff."""
 
 
 class ChangeRecord:
-    """A change as the API shows it."""
+    """Source of the object type `<Entity>Change`."""
 
     __slots__ = ("_diff", "_shown", "change", "shape")
 
@@ -32,10 +32,10 @@ class ChangeRecord:
         self._shown = 0
 
     def diff(self, comparison: FieldDiff) -> Sequence[FieldChange]:
-        """Compare the states before and after, once for all names under which it is selected.
+        """Return the difference between the states before and after, computed once per event.
 
         Raises:
-            LimitExceeded: under all of them there are too many changes.
+            LimitExceeded: all aliases of the field together have more than `_MAX_CHANGES`.
         """
         if self._diff is None or self._diff[0] is not comparison:
             changes = comparison.changes(self.change.before, self.change.document)
@@ -82,5 +82,5 @@ class ChangeRecord:
 
 
 def _just_before(at: Timestamp) -> Timestamp:
-    """The cluster time before this one: what stood there is what the change found."""
+    """Return the previous cluster time: the document had its old state then."""
     return Timestamp(at.time, at.inc - 1) if at.inc else Timestamp(at.time - 1, 2**32 - 1)

@@ -1,4 +1,4 @@
-"""Comments: `Comment` and its connection, and the fields that lead there."""
+"""Comments: the type `Comment`, its connection and filter, and the fields that return them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ SubjectFinder = Callable[["CommentRecord", ResolveInfo], Any]
 
 
 class CommentRecord:
-    """A comment as the API shows it."""
+    """Source of the object type `Comment`."""
 
     __slots__ = ("comment", "shape")
 
@@ -59,7 +59,9 @@ def define_comment(types: Types, find_version: SubjectFinder, find_draft: Subjec
     """Define the type Comment, its connection and its filter.
 
     Args:
-        find_version, find_draft: a comment -> the version or the draft that it is about, or None.
+        types: the registry of the schema.
+        find_version: resolver of the version that a comment is about; None for another subject.
+        find_draft: resolver of the draft that a comment is about; None for another subject.
     """
     types.add_object(
         "Comment",
@@ -92,7 +94,7 @@ COMMENT_WHERE = Argument("where", "CommentWhere", "Only comments that match.")
 
 
 def comments_field(description: str, resolve: Callable[..., Any]) -> Resolve:
-    """Return the field of a version or a draft that leads to the comments on it."""
+    """Return the field `comments` of a version or a draft."""
     return Resolve(
         "comments",
         f"{connection_name('Comment')}!",
@@ -103,6 +105,7 @@ def comments_field(description: str, resolve: Callable[..., Any]) -> Resolve:
 
 
 def resolve_version_comments(source: VersionRecord, info: ResolveInfo, **page: Any) -> Any:
+    """Resolve the field `comments` of a version."""
     version = source.version
     return read_comment_page(
         info, source.shape, (version.document, "version", version.number), page
@@ -112,8 +115,10 @@ def resolve_version_comments(source: VersionRecord, info: ResolveInfo, **page: A
 async def read_comment_page(
     info: ResolveInfo, shape: ObjectTypeInfo, subject: Subject, page: Mapping[str, Any]
 ) -> PageRecord:
-    """Read the page of the comments on one version or draft that a field asks for; together for
-    all versions or drafts of a list."""
+    """Read a page of the comments on one version or draft.
+
+    The pages of all versions or drafts of a list are read with one command.
+    """
     request, total = page_request(**page), is_total_selected(info)
 
     async def read(subjects: list[Subject]) -> Any:
@@ -125,6 +130,7 @@ async def read_comment_page(
 
 
 def is_total_selected(info: ResolveInfo) -> bool:
+    """Return whether the field selects `totalCount` of a connection of comments."""
     selections = info.context.selections(info)
     return bool(
         selections.connection(
@@ -136,5 +142,11 @@ def is_total_selected(info: ResolveInfo) -> bool:
 def comment_page_record(
     shapes: Mapping[str, ObjectTypeInfo], page: Page[tuple[Entity, Comment]]
 ) -> PageRecord:
+    """Return the source of a connection of comments.
+
+    Args:
+        shapes: the object types of all entities in the page, by name.
+        page: comments with their entities.
+    """
     items = [CommentRecord(shapes[entity.name], comment) for entity, comment in page.items]
     return PageRecord(items, None, page)

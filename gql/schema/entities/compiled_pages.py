@@ -1,5 +1,7 @@
-"""Pages of current documents, compiled for one place of a query: see
-`gql.engine.definitions.field.CompiledRootField`."""
+"""Compiled root fields that return a page of current documents.
+
+Each implements `gql.engine.definitions.field.CompiledRootField` for one field of one query.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,7 @@ from revstream.streams.mongo.driver.codecs import Document
 __all__ = ["PageQueryCache", "compile_page"]
 
 PageQueryCache: TypeAlias = "LruCache[tuple[_CompiledPage, Scope, bytes], PageQuery]"
-"""By the place where a page is selected, who asks, and the text of its arguments."""
+"""Cache of page queries by compiled field, access rights and JSON of the arguments."""
 
 
 def compile_page(
@@ -49,10 +51,14 @@ def compile_page(
     details: Any,
     readings: PageQueryCache,
 ) -> _CompiledPage | None:
-    """None where something of it takes a closer look.
+    """Compile a root field that returns a page; None if its selection cannot be compiled.
 
     Args:
-        readings: where what is read for its arguments is kept, for all places of this field.
+        executor: the execution of the query.
+        model: the definition of all types.
+        shape: the object type of the documents.
+        details: graphql-core's field nodes of the root field.
+        readings: the cache of page queries, shared by all compiled fields of this root field.
     """
     selections = executor.plan.selections
     if selections is None:
@@ -63,7 +69,7 @@ def compile_page(
     connection = types[connection_name(shape.name)]
     places = item_selections(executor, shape.name, details)
     if len(places) > 1:
-        # Each place has another part of the same documents.
+        # `nodes` and `edges.node` may select different fields of the same documents.
         return None
     rendering = rendering_of(executor, shape, places[0] if places else [])
     make = compile_object(executor, connection, details, ready=types[shape.name])
@@ -78,8 +84,10 @@ def compile_page(
 def _connection_growth(
     executor: PlannedExecution, connection: Any, edge: Any, details: Any
 ) -> float:
-    """Return what all that is selected beside the documents adds; once for each of them, though of
-    most of it there is one."""
+    """Return the growth by the fields of the connection, its edges and its page info.
+
+    All of them count once per document. Most exist once per page, so this is an upper estimate.
+    """
     growth = 0.0
     types: Any = executor.schema.type_map
     below = {"edges": edge, "pageInfo": types["PageInfo"]}
@@ -93,9 +101,15 @@ def _connection_growth(
 
 
 class _CompiledPage:
-    """Args:
-    make: the connection, from a page whose items are as the response has them. growth: see
-        `gql.engine.definitions.field.CompiledRootField`.
+    """`CompiledRootField` for a page of current documents.
+
+    Args:
+        model: the definition of all types.
+        selected: the selection of the connection.
+        rendering: the compiled documents.
+        make: creates the response's connection from a page with rendered items.
+        readings: the cache of page queries.
+        growth: see `gql.engine.definitions.field.CompiledRootField`.
     """
 
     def __init__(
@@ -126,7 +140,7 @@ class _CompiledPage:
         try:
             text = orjson.dumps((where, order_by, page), option=orjson.OPT_PASSTHROUGH_SUBCLASS)
         except TypeError:
-            # Of what is more than text and numbers there is no text.
+            # The arguments have values without a JSON form: no cache key.
             reading = await self._reading(context, where, order_by, page)
         else:
             key = self, context.scope, text

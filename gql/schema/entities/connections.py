@@ -1,5 +1,4 @@
-"""Relay connections of current documents and of versions, and what a page of either is made
-into."""
+"""Relay connections: their types, their arguments, and the sources of their pages."""
 
 from __future__ import annotations
 
@@ -51,6 +50,7 @@ PAGE_ARGUMENTS = (
 
 
 def filter_arguments(shape: ObjectTypeInfo) -> tuple[Argument, ...]:
+    """Return the arguments `where` and `orderBy` of a list of documents."""
     return (
         Argument("where", f"{shape.name}Where", "Only those that match."),
         Argument(
@@ -65,7 +65,7 @@ def filter_arguments(shape: ObjectTypeInfo) -> tuple[Argument, ...]:
 def parse_order(
     order_by: Sequence[Mapping[str, Literal["ASC", "DESC"]]] | None,
 ) -> list[tuple[str, Literal["ASC", "DESC"]]]:
-    """What the argument says: API names with ASC or DESC."""
+    """Return the argument `orderBy` as pairs of an API name and a direction."""
     return [item for each in order_by or () for item in each.items()]
 
 
@@ -74,7 +74,7 @@ def parse_allowed_order(
     shape: ObjectTypeInfo,
     order_by: Sequence[Mapping[str, Literal["ASC", "DESC"]]] | None,
 ) -> list[tuple[str, Literal["ASC", "DESC"]]]:
-    """The same, for the one who asks.
+    """Parse the argument `orderBy` and check that the caller may read its fields.
 
     Raises:
         Forbidden: a field that the caller may not read.
@@ -95,11 +95,12 @@ def edge_name(type_name: str) -> str:
 
 
 def item_selections(executor: PlannedExecution, item: str, details: Any) -> list[Any]:
-    """Where the items of a connection are in the response.
+    """Return the field nodes that select items of a connection: `nodes`, `edges.node`, aliases.
 
     Args:
-        item: the type of them. details: where the connection is selected, as graphql-core collects
-            it.
+        executor: the execution of the query.
+        item: the name of the items' type.
+        details: graphql-core's field nodes of the connection.
     """
     types: Any = executor.schema.type_map
     connection, edge = types[connection_name(item)], types[edge_name(item)]
@@ -116,6 +117,8 @@ def item_selections(executor: PlannedExecution, item: str, details: Any) -> list
 
 @dataclass(frozen=True, slots=True)
 class Edge:
+    """Source of an edge of a connection."""
+
     node: Any
     cursors: Sequence[str]
     index: int
@@ -126,10 +129,16 @@ class Edge:
 
 
 class PageRecord:
-    """A page as the API shows it; its ends are those of what was read, shown or left out.
+    """Source of a connection.
+
+    Its cursors and flags refer to all items that were read, also to those that are left out.
 
     Args:
-        items: the page's, as records. fits: which of them are shown; None: all.
+        items: sources of the page's items.
+        fits: for each item, whether it is in the response; None: all of them are.
+        page: the page that was read.
+        resume_token: the encoded resume token of the read.
+        checked: returns the same page without invalid documents; None if it is checked already.
     """
 
     __slots__ = ("_fits", "_items", "_page", "checked", "resume_token")
@@ -187,12 +196,16 @@ class PageRecord:
 async def document_page_record(
     info: ResolveInfo, shape: ObjectTypeInfo, page: Page[Document], nodes: Nodes
 ) -> PageRecord:
-    """Without the documents that cannot be shown: see `gql.engine.request.invalid_documents`;
-    where the response is made directly, which gives up at such a one, it is not looked for any
-    before.
+    """Return the source of a page of current documents, without invalid ones.
+
+    A compiled query detects an invalid document when it renders it, so its page is not checked
+    here. See `gql.engine.request.invalid_documents`.
 
     Args:
-        nodes: where the fields of the documents are selected.
+        info: graphql-core's info of the connection's field.
+        shape: the object type of the documents.
+        page: the page that was read.
+        nodes: the field nodes that select the documents' fields.
     """
     documents = [CurrentDocument(shape, each) for each in page.items]
     await prefetch(info, documents, shape, nodes)
@@ -208,7 +221,7 @@ def unchecked_page_record(
     shape: ObjectTypeInfo,
     nodes: Nodes,
 ) -> PageRecord:
-    """With all of its documents; `checked` is without those that cannot be shown."""
+    """Return a page with all of its documents; its `checked` leaves out invalid ones."""
     checked = partial(_checked_page_record, info, documents, page, shape, nodes)
     return PageRecord(documents, None, page, _encoded_token(info.context, page), checked)
 
@@ -228,7 +241,7 @@ async def _checked_page_record(
 def rendered_page_record(
     context: RequestContext, page: Page[Document], items: Sequence[Any]
 ) -> PageRecord:
-    """With its documents as the response has them."""
+    """Return the source of a page whose documents are rendered already."""
     return PageRecord(items, None, page, _encoded_token(context, page))
 
 
@@ -250,7 +263,7 @@ def define_connections(types: Types, shape: ObjectTypeInfo) -> None:
 
     async def gaps(_source: PageRecord, info: ResolveInfo) -> Any:
         context = info.context
-        # Once for the pages of all documents.
+        # One read for the pages of all documents.
         found = await context.loads.together("gaps", shape.entity.collection, context.status.gaps)
         return counted(found)
 

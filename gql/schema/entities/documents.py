@@ -1,5 +1,7 @@
-"""The types of documents: `ProductState`, `Product`, `ProductSnapshot`, and the same three of
-embedded documents."""
+"""Types of documents: `ProductState`, `Product`, `ProductSnapshot`.
+
+Embedded types have the same three.
+"""
 
 from __future__ import annotations
 
@@ -36,10 +38,12 @@ __all__ = ["define_states"]
 def define_states(
     types: Types, shape: ObjectTypeInfo, more: Sequence[StrawberryField] = ()
 ) -> None:
-    """Define a shape's interface and its two object types.
+    """Define the interface of a type of the model and its two object types.
 
     Args:
-        more: further fields of the current document: its history, and who refers to it.
+        types: the registry of the schema.
+        shape: the type of the model.
+        more: additional fields of the current document: history and back references.
     """
     what = shape.type.description
     types.add_interface(
@@ -74,14 +78,13 @@ def define_states(
 def _fields(
     shape: ObjectTypeInfo, *, past: bool, type_of: Callable[[ObjectTypeInfo], str]
 ) -> list[StrawberryField]:
-    """In the model's order, references behind the field that holds their id."""
+    """Return the fields in the model's order; a reference follows the field with its id."""
     fields: list[StrawberryField] = []
     links: dict[str, list[Link]] = {}
     for link in shape.links.values():
         links.setdefault(link.by.name, []).append(link)
     for field in shape.fields.values():
-        # An entity's id says another thing of a document than of a snapshot, and is no part of the
-        # state.
+        # `id` of a document and of a snapshot have different values: it is not in the interface.
         if not (shape.is_entity and field is shape.entity.id):
             embedded = shape.embedded.get(field.name)
             inner = field.type_name if embedded is None else type_of(embedded)
@@ -101,7 +104,10 @@ def _fields(
 
 
 def _field_type(field: Field, inner: str, *, past: bool) -> str:
-    """The type as GraphQL writes it; of past states no field is required, items of lists are."""
+    """Return the type of a field as GraphQL text.
+
+    In past states no field is required, because the model may have been different then.
+    """
     text = f"[{inner}{'!' if field.item_required else ''}]" if field.is_list else inner
     return text if past or not field.required else f"{text}!"
 
@@ -114,7 +120,7 @@ def _reader(field: Field, embedded: ObjectTypeInfo | None, *, past: bool) -> Cal
         return convert(source.values.get(stored), source.place)
 
     def read_counted(source: State) -> Any:
-        # Before each item is looked at.
+        # Before the items are converted, so that the limit bounds the work.
         count_list(source.values.get(stored), leaf=embedded is None)
         return read(source)
 

@@ -1,4 +1,4 @@
-"""Drafts: the interface `Draft`, `ProductDraft` and its connection, and fields that lead there."""
+"""Drafts: the interface `Draft`, `ProductDraft`, its connection, and fields that return drafts."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ __all__ = [
 
 
 class DraftRecord:
-    """A draft as the API shows it."""
+    """Source of the object type `<Entity>Draft`."""
 
     __slots__ = ("draft", "shape")
 
@@ -76,14 +76,17 @@ class DraftRecord:
 
     @property
     def snapshot(self) -> SnapshotDocument:
-        """Return the document as the draft would leave it: an object of its own to caches."""
+        """Return the document with the draft's content.
+
+        Its id contains the draft's number, so that clients' caches keep it as a separate object.
+        """
         draft = self.draft
         name = f"draft-{draft.number}"
         return SnapshotDocument(self.shape, draft.full, name, draft.moment)
 
 
 class DraftWrittenRecord:
-    """A draft that was made or decided about."""
+    """Source of `<Entity>Drafted`: the result of a mutation that writes a draft."""
 
     __slots__ = ("draft", "shape")
 
@@ -97,7 +100,7 @@ class DraftWrittenRecord:
 
 
 def define_draft(types: Types) -> None:
-    """Define what is the same for the drafts of all entities."""
+    """Define the interface of all drafts, its connection and its filter."""
     types.add_interface("Draft", _draft_fields(), "A proposed change of a document, of any type.")
     define_connection(types, "Draft", "Drafts of several types: one page of them.")
     types.add_input(
@@ -123,8 +126,11 @@ def define_draft(types: Types) -> None:
 
 
 def _draft_fields(**resolvers: Callable[..., Any]) -> list[StrawberryField]:
-    """Return the fields of the interface Draft; an object type gives the resolvers of `diff` and
-    `comments`."""
+    """Return the fields of the interface Draft.
+
+    Args:
+        resolvers: an object type's resolvers of `diff` and `comments`.
+    """
 
     def fact(name: str, type_: str, description: str) -> Read:
         stored = {"basedOn": "based_on", "basedOnDraft": "based_on_draft", "author": "by"}
@@ -155,7 +161,7 @@ def _draft_fields(**resolvers: Callable[..., Any]) -> list[StrawberryField]:
 
 
 def define_drafts(types: Types, model: Model, shape: ObjectTypeInfo) -> None:
-    """Define `<Entity>Draft`, and what proposing and rejecting answer."""
+    """Define `<Entity>Draft`, its connection, and the result of proposing or rejecting one."""
 
     def diff(source: DraftRecord, info: ResolveInfo) -> Any:
         comparison = info.context.scope.compared(shape.comparison)
@@ -208,7 +214,7 @@ DRAFT_WHERE = Argument("where", "DraftWhere", "Only drafts that match.")
 
 
 def drafts_field(model: Model, shape: ObjectTypeInfo) -> StrawberryField:
-    """The drafts of a current document."""
+    """Return the field `drafts` of a current document."""
 
     async def drafts(
         source: CurrentDocument,
@@ -250,7 +256,7 @@ def drafts_field(model: Model, shape: ObjectTypeInfo) -> StrawberryField:
 def selected_drafts(
     info: ResolveInfo, item: str, shapes: Sequence[ObjectTypeInfo]
 ) -> tuple[bool, bool]:
-    """Return whether contents of drafts are selected, and whether their total is."""
+    """Return whether contents of drafts are selected, and whether `totalCount` is."""
     selections = info.context.selections(info)
     found = selections.connection(info.field_nodes, connection_name(item), edge_name(item))
     fields = {
@@ -262,12 +268,18 @@ def selected_drafts(
 def draft_page_record(
     shapes: Mapping[str, ObjectTypeInfo], page: Page[tuple[Entity, Draft]]
 ) -> PageRecord:
+    """Return the source of a connection of drafts.
+
+    Args:
+        shapes: the object types of all entities in the page, by name.
+        page: drafts with their entities.
+    """
     items = [DraftRecord(shapes[entity.name], draft) for entity, draft in page.items]
     return PageRecord(items, None, page)
 
 
 def version_draft_field(shape: ObjectTypeInfo) -> StrawberryField:
-    """The draft that was published as a version."""
+    """Return the field `draft` of a version: the draft that was published as this version."""
 
     async def draft(source: VersionRecord, info: ResolveInfo) -> DraftRecord | None:
         version = source.version
@@ -285,6 +297,7 @@ def version_draft_field(shape: ObjectTypeInfo) -> StrawberryField:
 
 
 async def resolve_comment_draft(source: CommentRecord, info: ResolveInfo) -> DraftRecord | None:
+    """Resolve the draft that a comment is about."""
     comment = source.comment
     if comment.draft is None:
         return None
@@ -294,6 +307,7 @@ async def resolve_comment_draft(source: CommentRecord, info: ResolveInfo) -> Dra
 
 
 async def resolve_comment_version(source: CommentRecord, info: ResolveInfo) -> VersionRecord | None:
+    """Resolve the version that a comment is about."""
     comment, shape, context = source.comment, source.shape, info.context
     if comment.version is None:
         return None

@@ -1,5 +1,7 @@
-"""`Product.history`: the versions of a document, read beside it, and for all documents of a list at
-once."""
+"""Field `history` of a current document: its versions.
+
+They are read at the same time as the document, and for all documents of a list together.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,7 @@ VERSION_WHERE = Argument("where", "VersionWhere", "Only versions that match.")
 
 
 def history_field(model: Model, shape: ObjectTypeInfo) -> StrawberryField:
-    """The field of the current document."""
+    """Return the field `history` of a current document."""
 
     async def history(source: CurrentDocument, info: ResolveInfo, **arguments: Any) -> PageRecord:
         context, id_, nodes = info.context, source.values["_id"], info.field_nodes
@@ -50,7 +52,7 @@ def history_field(model: Model, shape: ObjectTypeInfo) -> StrawberryField:
             kind = ("history", shape.name, *map(id, nodes))
             found = await context.loads.together(kind, id_, read)
         elif isinstance(found, Exception):
-            # Raised here, where it is known where that is in the response.
+            # Raised by the field, so that the error has its path in the response.
             raise found
         return version_page_record(info, shape, found, selected.items)
 
@@ -104,7 +106,7 @@ def history_field(model: Model, shape: ObjectTypeInfo) -> StrawberryField:
 
 
 class _HistoryReader:
-    """See `gql.engine.definitions.field.IdOnlyField`."""
+    """`IdOnlyField` for the histories of documents, for one selection of the field."""
 
     def __init__(
         self,
@@ -123,6 +125,6 @@ class _HistoryReader:
             arguments = self._arguments(context.given)
             found: Sequence[Any] = await self._pages(context, ids, self._reading, **arguments)
         except Exception as exc:
-            # Raised by the field, which knows where it is in the response.
+            # The field raises it for each document, with its path in the response.
             return [exc] * len(ids)
         return found

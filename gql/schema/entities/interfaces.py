@@ -1,4 +1,4 @@
-"""The types that are the same for every model: interfaces, and what belongs to no entity."""
+"""Types that are the same for every model: interfaces, page info, history gaps, stream status."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = [
 
 
 def define_interfaces(types: Types) -> None:
-    """Everything that the types of entities refer to."""
+    """Define the types that the types of entities refer to."""
     define_enums(types)
     types.add_input(
         "TimePoint",
@@ -180,17 +180,20 @@ def define_interfaces(types: Types) -> None:
 
 
 def node_id_field(naming: Naming, read: Callable[..., Any]) -> Read:
-    """The field that identifies an object among those of all types."""
+    """Return the field that identifies an object among the objects of all types."""
     description = f"Names this object among all types; `node({naming.node}:)` finds it again."
     return Read("nodeId", "ID!", description, read, shown_as=naming.node)
 
 
 def version_fields(naming: Naming, **reads: Callable[..., Any]) -> list[StrawberryField]:
-    """The fields of the interface Version; an object type says how each is read, by name in snake
-    case.
+    """Return the fields of the interface Version.
 
-    `changed_fields`, `resume_token` and `known_until` (see `Resolve.ready`) are given the source
-    and the context, `comments` and `until` the source and graphql-core's info.
+    Args:
+        naming: names of the fields that identify objects.
+        reads: an object type's functions that read the fields, by name in snake case. Most take
+            the source. `changed_fields`, `resume_token` and `known_until` (for `Resolve.ready`)
+            take the source and the context, `comments` and `until` the source and graphql-core's
+            info.
     """
 
     def read(name: str) -> Callable[..., Any]:
@@ -260,7 +263,12 @@ def version_fields(naming: Naming, **reads: Callable[..., Any]) -> list[Strawber
 
 
 def change_fields(**reads: Callable[..., Any]) -> list[StrawberryField]:
-    """The fields of the interface Change, as `version_fields`."""
+    """Return the fields of the interface Change.
+
+    Args:
+        reads: an object type's functions that read the fields, by name in snake case. Most take
+            the source; `changed_fields`, `diff` and `resume_token` take graphql-core's info, too.
+    """
 
     def read(name: str) -> Callable[..., Any]:
         return reads.get(name, raise_unresolved)
@@ -385,4 +393,5 @@ def _define_stream_status(types: Types) -> None:
 
 
 def raise_unresolved(_source: object, _context: object = None) -> Any:
+    """Raise an error: resolver of an interface's fields, which graphql-core never calls."""
     raise AssertionError("an interface's fields are resolved by the types that implement it")

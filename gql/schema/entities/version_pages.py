@@ -1,5 +1,7 @@
-"""Pages of versions: what of them is read, and what is made of it; also compiled for one place of a
-query (`gql.engine.definitions.field.CompiledRootField`)."""
+"""Pages of versions: their read options, their sources, and compiled root fields.
+
+A compiled root field implements `gql.engine.definitions.field.CompiledRootField`.
+"""
 
 from __future__ import annotations
 
@@ -42,13 +44,13 @@ __all__ = [
 ]
 
 VersionPage: TypeAlias = "tuple[Page[Any], Timestamp | None]"
-"""A page, and the moment of an as-of root."""
+"""Page of versions, and the time point of an as-of read."""
 VersionPageReader: TypeAlias = "Callable[..., Awaitable[VersionPage]]"
-"""(context, what of the page is read, the field's arguments by keyword) -> the page."""
+"""Reader of a page of versions: (context, read options, arguments by keyword) -> page."""
 
 
 class VersionReadOptions(TypedDict):
-    """What of a page of versions is read: see `resolvers.history.versions`."""
+    """Options of a read of versions, for `resolvers.history.versions`."""
 
     fields: Fields | None
     facts: frozenset[str]
@@ -59,7 +61,7 @@ class VersionReadOptions(TypedDict):
 def version_selection(
     selections: Selections, nodes: Nodes, shape: ObjectTypeInfo
 ) -> ConnectionSelection:
-    """What is selected of a page of versions."""
+    """Return the selection of a connection of versions."""
     return selections.connection(nodes, connection_name(shape.version), edge_name(shape.version))
 
 
@@ -69,10 +71,13 @@ def version_read_options(
     selected: ConnectionSelection,
     shape: ObjectTypeInfo,
 ) -> VersionReadOptions:
-    """What is selected of it, and no more.
+    """Return options that read only what the operation selects.
 
     Args:
-        context: None where it is all generated: it is only shown.
+        context: the context of the operation; None in a compiled query.
+        selections: all selections of the operation.
+        selected: the selection of the connection.
+        shape: the object type of the documents.
     """
     versions = selections.version(selected.items, shape)
     return {
@@ -90,12 +95,16 @@ def version_page_record(
     nodes: Nodes,
     moment: Timestamp | None = None,
 ) -> PageRecord:
-    """Without the versions of documents whose id cannot be shown; where the response is made
-    directly, that is not looked for any before.
+    """Return the source of a page of versions, without those whose document id is invalid.
+
+    A compiled query detects an invalid id when it renders it, so its page is not checked here.
 
     Args:
-        nodes: where the fields of the versions are selected.
-        moment: that of an as-of root; None: each version's own.
+        info: graphql-core's info of the connection's field.
+        shape: the object type of the documents.
+        page: the page that was read.
+        nodes: the field nodes that select the versions' fields.
+        moment: the time point of an as-of read; None: references are read at each version's time.
     """
     versions = version_records(shape, page, moment)
 
@@ -114,7 +123,7 @@ def version_page_record(
 def version_records(
     shape: ObjectTypeInfo, page: Page[Any], moment: Timestamp | None = None
 ) -> list[VersionRecord]:
-    """The versions of a page, each with the one before where that was read, too."""
+    """Return the sources of a page's versions, each with its predecessor if that was read."""
     page = _decode_page(page)
     read: dict[str | None, Version] = {each.token: each for each in page.items}
     if page.beyond is not None:
@@ -126,14 +135,17 @@ def version_records(
 
 
 def _decode_page(page: Page[Any]) -> Page[Version]:
-    """Pages that are only shown are of records."""
+    """Convert records to versions: a page for a compiled query has raw records."""
     records = not isinstance(page.items[0] if page.items else page.beyond, Version | None)
     return page.made(Version.from_record) if records else page
 
 
 class CompiledVersions:
-    """Args:
-    make: the connection, from a page whose items are as the response has them.
+    """Compiled connection of versions.
+
+    Args:
+        rendering: the compiled versions.
+        make: creates the response's connection from a page with rendered items.
     """
 
     def __init__(self, rendering: VersionRendering, make: Make) -> None:
@@ -144,7 +156,7 @@ class CompiledVersions:
     def made(
         self, page: Page[Document], context: RequestContext, moment: Timestamp | None = None
     ) -> Any:
-        """What the response has of it, or FALLBACK."""
+        """Return the response's value of a page, or FALLBACK."""
         rows = FALLBACK if page.unordered else self._rendering.made(page, context, moment)
         return (
             rows
@@ -156,14 +168,16 @@ class CompiledVersions:
 def compiled_versions(
     executor: PlannedExecution, shape: ObjectTypeInfo, details: Any
 ) -> CompiledVersions | None:
-    """None where something of it takes a closer look.
+    """Compile a connection of versions; None if its selection cannot be compiled.
 
     Args:
-        details: where the connection is selected, as graphql-core collects it.
+        executor: the execution of the query.
+        shape: the object type of the documents.
+        details: graphql-core's field nodes of the connection.
     """
     places = item_selections(executor, shape.version, details)
     if len(places) > 1:
-        # Each place has another part of the same versions.
+        # `nodes` and `edges.node` may select different fields of the same versions.
         return None
     types: Any = executor.schema.type_map
     rendering = version_rendering_of(executor, shape, places[0] if places else [])
@@ -175,7 +189,7 @@ def compiled_versions(
 def version_field_resolver(
     shape: ObjectTypeInfo, read: VersionPageReader
 ) -> Callable[..., Awaitable[PageRecord]]:
-    """What a root field does that gives a page of versions."""
+    """Return the resolver of a root field that returns a page of versions."""
 
     async def resolve(_root: None, info: ResolveInfo, **arguments: Any) -> PageRecord:
         selections = info.context.selections(info)
@@ -190,7 +204,7 @@ def version_field_resolver(
 def version_field_compiler(
     shape: ObjectTypeInfo, read: VersionPageReader
 ) -> Callable[[PlannedExecution, Any], _CompiledVersionField | None]:
-    """The same, compiled for one place of a query."""
+    """Return the function that compiles a root field that returns a page of versions."""
 
     def prepare(executor: PlannedExecution, details: Any) -> _CompiledVersionField | None:
         page, selections = compiled_versions(executor, shape, details), executor.plan.selections
@@ -204,8 +218,13 @@ def version_field_compiler(
 
 
 class _CompiledVersionField:
-    """Args:
-    items: where the versions' fields are selected.
+    """`CompiledRootField` for a page of versions.
+
+    Args:
+        page: the compiled connection.
+        items: the field nodes that select the versions' fields.
+        read: the reader of the page.
+        reading: the options of the read.
     """
 
     growth = None

@@ -1,5 +1,4 @@
-"""The past of an entity: `ProductVersion`, `ProductBlame`, and the fields of `Product` that lead
-there."""
+"""History of an entity: `ProductVersion`, `ProductBlame`, and the fields that return them."""
 
 from __future__ import annotations
 
@@ -48,14 +47,16 @@ STATE_ARGUMENTS = (
 
 _DIFF_COST = 10
 _BLAME_COST = 50
-"""Two whole states are read and compared; hundreds of versions may have to be looked through."""
+"""Costs in documents: `diff` compares two states, `blame` may read hundreds of versions."""
 
 _INITIAL_OPERATIONS = frozenset({"INSERT", "BASELINE"})
-"""Operations before which there was no document."""
+"""Operations of versions without a previous state."""
 
 
 @dataclass(frozen=True, slots=True)
 class BlameRecord:
+    """Source of the object type `<Entity>Blame`."""
+
     path: str
     value: Any
     version: VersionRecord
@@ -66,7 +67,7 @@ def define_versions(types: Types, model: Model, shape: ObjectTypeInfo) -> None:
     entity = shape.entity
 
     def compared(context: RequestContext) -> FieldDiff:
-        """Of what the caller may read."""
+        """Return the comparison of the fields that the caller may read."""
         return context.scope.compared(shape.comparison)
 
     def resume_token(source: VersionRecord, context: RequestContext) -> str:
@@ -83,7 +84,7 @@ def define_versions(types: Types, model: Model, shape: ObjectTypeInfo) -> None:
         return info.context.loads.version_ended(entity, version.document, version.number)
 
     def known_until(source: VersionRecord, _context: RequestContext) -> Any:
-        """Without waiting: FALLBACK where it was not read with a page."""
+        """Return the end that was read with the page; FALLBACK without one. Does not wait."""
         return FALLBACK if source.ends is None else source.ends[source.version.token]
 
     common = version_fields(
@@ -122,7 +123,10 @@ def define_versions(types: Types, model: Model, shape: ObjectTypeInfo) -> None:
         return await read_diff(source, info) if known is FALLBACK else known
 
     def known_diff(source: VersionRecord, context: RequestContext) -> Any:
-        """Without waiting: FALLBACK where the version before was not read with the page."""
+        """Return the difference without waiting.
+
+        Returns FALLBACK if the previous version was not read with the page.
+        """
         version, before = source.version, source.before
         if version.cut is not None and version.operation not in _INITIAL_OPERATIONS:
             return counted(compared(context).latest(version.changed, version.full))
@@ -134,7 +138,7 @@ def define_versions(types: Types, model: Model, shape: ObjectTypeInfo) -> None:
 
     async def read_diff(source: VersionRecord, info: ResolveInfo) -> Sequence[FieldChange]:
         before = await _before(source.version, info, shape.everything)
-        # Dates of what is only shown may lack their time zone.
+        # Versions that were read for a compiled query may have dates without a time zone.
         after = in_utc(source.version.full)
         changes = compared(info.context).changes
         if has_read_much():
@@ -202,7 +206,7 @@ def define_versions(types: Types, model: Model, shape: ObjectTypeInfo) -> None:
 
 
 def history_fields(model: Model, shape: ObjectTypeInfo) -> list[StrawberryField]:
-    """The fields of a current document that lead to its past."""
+    """Return the fields of a current document for its history."""
     entity = shape.entity
 
     async def state(
@@ -213,7 +217,7 @@ def history_fields(model: Model, shape: ObjectTypeInfo) -> list[StrawberryField]
     ) -> VersionRecord | None:
         id_ = source.values["_id"]
         found = await read_version(info, shape, id_, info.field_nodes, version, as_of)
-        # Before there was this document, there may have been one whose id shows alike.
+        # An earlier document may have had an id of another type with the same text.
         own = found is None or identity(found.version.document) == identity(in_utc(id_))
         return found if own else None
 
@@ -238,7 +242,7 @@ def history_fields(model: Model, shape: ObjectTypeInfo) -> list[StrawberryField]
             compared = context.scope.compared(shape.comparison)
             return [await off_loop(compared.changes, before, after)]
 
-        # Once for all places that ask for the same.
+        # One comparison for all fields with the same arguments.
         found = await context.loads.together(
             ("diff", shape.name, from_, to, source.id_text), id_, compare
         )
@@ -305,12 +309,18 @@ async def read_version(
     number: int | None,
     as_of: Mapping[str, Any] | None,
 ) -> VersionRecord | None:
-    """One version, by number or as of a moment; None where there was none.
+    """Read one version by its number or at a time point; None if the document did not exist.
 
     Args:
-        nodes: where the version's fields are selected.
+        info: graphql-core's info of the field.
+        shape: the object type of the document.
+        id_: the `_id` of the document.
+        nodes: the field nodes that select the version's fields.
+        number: the version number.
+        as_of: the argument `asOf`, with a time or a token.
+
     Raises:
-        BadUserInput: both, or neither.
+        BadUserInput: number and time point are both set, or neither is.
     """
     context = info.context
     if (number is None) == (as_of is None):

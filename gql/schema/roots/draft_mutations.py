@@ -1,4 +1,4 @@
-"""The mutations of drafts and comments: propose, publish, reject, comment on."""
+"""Mutations of drafts and comments: propose, publish, reject, comment."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _DRAFT_NUMBER = Argument("draft", "Int!", "The draft's number.")
 
 
 def draft_mutation_fields(model: Model, shape: ObjectTypeInfo) -> list[StrawberryField]:
-    """What may be done to the drafts and comments of an entity."""
+    """Return the mutations of an entity's drafts and comments."""
     proposing = (
         [_propose_field(model, shape), _propose_new_field(model, shape)] if has_input(shape) else []
     )
@@ -143,7 +143,7 @@ def _comment_field(shape: ObjectTypeInfo) -> StrawberryField:
 
 
 def _subject_kind(arguments: Mapping[str, Any]) -> RecordKind:
-    """Return the records of a document one of which a comment is about."""
+    """Return the kind of record that a new comment refers to."""
     if arguments.get("reply_to") is not None:
         return "comments"
     return "versions" if arguments.get("draft") is None else "drafts"

@@ -1,4 +1,4 @@
-"""The mutations of entities with a fencing token: apply an event, or many."""
+"""Mutations of entities with a fence field: apply one event, or a batch."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _MOST_EVENTS = 10_000
 
 
 def applied_type_name(entity: Entity) -> str:
-    """The type of what applying a batch answers."""
+    """Return the name of the result type of a batch, for instance `ProductsApplied`."""
     return f"{upper_first(entity.plural)}Applied"
 
 
 def fenced_mutation_fields(model: Model, shape: ObjectTypeInfo) -> list[StrawberryField]:
-    """None for an entity without a fencing token."""
+    """Return the mutations that apply events; an entity without a fence field has none."""
     if shape.entity.fence is None:
         return []
     return [_apply_field(model, shape), _apply_batch_field(model, shape)]

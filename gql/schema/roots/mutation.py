@@ -1,4 +1,4 @@
-"""`Mutation`: every write that the API offers, for every entity of the model."""
+"""Type `Mutation`: all writes of each entity, and saved cursors."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = ["define_mutation"]
 
 
 def define_mutation(types: Types, model: Model, shapes: Mapping[str, ObjectTypeInfo]) -> None:
-    """Define the type Mutation."""
+    """Define the type `Mutation`."""
     fields: list[StrawberryField] = []
     for entity in model.entities:
         shape = shapes[entity.name]

@@ -1,4 +1,4 @@
-"""Objects by their ids: `Query.node` over all types, and what an id of the API means in MongoDB."""
+"""Objects by id: `Query.node`, and conversion of an id of the API to a stored `_id`."""
 
 from __future__ import annotations
 
@@ -37,16 +37,16 @@ T = TypeVar("T")
 
 
 def stored_id(shape: ObjectTypeInfo, text: str) -> Any:
-    """The `_id` that an id of the API means.
+    """Convert an id of the API to the stored `_id`.
 
     Raises:
-        BadUserInput: it cannot be the id of any document of that entity.
+        BadUserInput: no document of the entity can have this id.
     """
     return stored_ids(shape)(text)
 
 
 def stored_ids(shape: ObjectTypeInfo) -> Callable[[str], Any]:
-    """The same for many."""
+    """Return a function that converts ids of an entity, as `stored_id` does."""
     scalar = shape.entity.id.stored_scalar
     assert scalar is not None
     return ids_from_api(scalar, f"{shape.name}.id")
@@ -60,16 +60,21 @@ async def run_with_id(
     *kinds: RecordKind,
     missing: type[Exception] = DocumentNotFound,
 ) -> T:
-    """Do something to the document that an id of the API means: the one that is stored as the model
-    declares, or, where nothing is known of it, one whose id is of another type and shows alike.
+    """Run a write with the `_id` of the document that an id of the API identifies.
+
+    `work` runs with the id in the type that the model declares. If that document does not exist,
+    it runs again with an id of another BSON type that has the same text, if one is stored.
 
     Args:
-        work: given the `_id`. missing: the error that it raises where it does not find it, or
-            something of it. kinds: records of a document by which it is known, also where it is
-            not there.
+        info: graphql-core's info of the field.
+        shape: the object type of the document.
+        text: the id in the API.
+        work: takes the `_id`.
+        kinds: kinds of records that prove that a document existed, although it is deleted.
+        missing: the error that `work` raises if it does not find the document or the record.
 
     Raises:
-        BadUserInput, and what `work` raises.
+        BadUserInput: no document of the entity can have this id. `work` may raise other errors.
     """
     key = stored_id(shape, text)
     try:
@@ -84,13 +89,13 @@ async def run_with_id(
 async def read_current_document(
     info: ResolveInfo, shape: ObjectTypeInfo, id_: Any
 ) -> CurrentDocument | None:
-    """A document as it is now, or None."""
+    """Read a current document; None if it does not exist."""
     context = info.context
     fields = context.selections(info).stored(info.field_nodes, shape, shape.name)
     if not context.trusting:
         document = await context.loads.document(shape.entity, id_, fields)
         return None if document is None else CurrentDocument(shape, document)
-    # No other field of this response can ask for it; those of others share the lookup.
+    # No other field of this response reads it; reads of other responses share the command.
     reading = context.current.by_ids(shape.entity, [id_], fields, shown=True)
     besides = context.selections(info).needs(info.field_nodes, shape).beside
     document = await _read_with_related(context, id_, reading, besides)
@@ -107,12 +112,15 @@ async def _read_with_related(
     reading: Awaitable[list[Document | None]],
     besides: Sequence[IdOnlyField],
 ) -> Document | None:
-    """A document, once what its id alone tells is there, too: nearly always the document is there,
-    and nothing is waited for a second time."""
+    """Read a document and, at the same time, the fields that need only its id.
+
+    Both are in the context afterwards: the document nearly always exists, so the fields do not
+    wait for a second read.
+    """
     beside = [asyncio.ensure_future(each) for each in read_ahead(context, [{"_id": id_}], besides)]
     try:
         [document] = await reading
-        # Of one that is stored under another id it is read later.
+        # A document whose stored id has another type: its fields are read by its own id later.
         same = document is not None and identity(document["_id"]) == identity(id_)
         for each in beside if same else ():
             await each
@@ -125,7 +133,7 @@ async def _read_with_related(
 def compile_document(
     executor: PlannedExecution, shape: ObjectTypeInfo, details: Any
 ) -> _CompiledDocumentField | None:
-    """The same, compiled for one place of a query."""
+    """Compile a root field that returns one document; None if that is not possible."""
     rendering = rendering_of(executor, shape, details)
     if rendering is None:
         return None
@@ -133,13 +141,13 @@ def compile_document(
 
 
 _DocumentRead = tuple[list[Document], RelatedData]
-"""A document, and what was read beside it."""
+"""One document, and the related data that was read with it."""
 
 
 class _CompiledDocumentField:
-    """See `gql.engine.definitions.field.CompiledRootField`."""
+    """`CompiledRootField` for one current document."""
 
-    # It may be read for others as well.
+    # Unknown: one command may read the documents of several responses.
     growth = None
 
     def __init__(self, rendering: CompiledDocuments) -> None:
@@ -169,10 +177,11 @@ _Finder = Callable[[ResolveInfo, str], Awaitable[Any]]
 
 
 def node_field(shapes: Mapping[str, ObjectTypeInfo], name: str) -> StrawberryField:
-    """The field of Query that finds whatever a `nodeId` names.
+    """Return the field `Query.node`, which reads an object of any type by its global id.
 
     Args:
-        name: what a `nodeId` is called.
+        shapes: all object types, by name.
+        name: the name of the global id, `nodeId` by default.
     """
     finders: dict[str, _Finder] = {}
     for shape in shapes.values():

@@ -1,4 +1,4 @@
-"""Root fields that list drafts and comments: of one type, and of all."""
+"""Root fields that list drafts and comments, of one entity or of all."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ _PageReader: TypeAlias = Callable[
     [ResolveInfo, Mapping[str, ObjectTypeInfo], Mapping[str, Any], PageRequest],
     Awaitable[PageRecord],
 ]
-"""Reads a page of drafts or comments of entities, by a query over records."""
+"""Reader of a page of drafts or comments, by a query over records."""
 
 _DOCUMENT_ID = Argument("documentId", "ID", "Only those of one document.")
 
 
 def draft_list_field(model: Model, shape: ObjectTypeInfo) -> StrawberryField:
-    """The root field of an entity's drafts."""
+    """Return the root field of an entity's drafts."""
     item = f"{shape.name}Draft"
     return Resolve(
         f"{shape.entity.singular}Drafts",
@@ -49,7 +49,7 @@ def draft_list_field(model: Model, shape: ObjectTypeInfo) -> StrawberryField:
 
 
 def all_drafts_field(model: Model, shapes: Mapping[str, ObjectTypeInfo]) -> StrawberryField:
-    """The root field of the drafts of all entities, for moderators."""
+    """Return the root field of the drafts of all entities, for moderators."""
     return Resolve(
         "allDrafts",
         f"{connection_name('Draft')}!",
@@ -60,7 +60,7 @@ def all_drafts_field(model: Model, shapes: Mapping[str, ObjectTypeInfo]) -> Stra
 
 
 def comment_list_field(model: Model, shape: ObjectTypeInfo) -> StrawberryField:
-    """The root field of the comments on an entity's documents."""
+    """Return the root field of the comments on an entity's documents."""
     return Resolve(
         f"{shape.entity.singular}Comments",
         f"{connection_name('Comment')}!",
@@ -71,7 +71,7 @@ def comment_list_field(model: Model, shape: ObjectTypeInfo) -> StrawberryField:
 
 
 def all_comments_field(model: Model, shapes: Mapping[str, ObjectTypeInfo]) -> StrawberryField:
-    """The root field of the comments on all entities' documents, for moderators."""
+    """Return the root field of the comments on all entities' documents, for moderators."""
     return Resolve(
         "allComments",
         f"{connection_name('Comment')}!",
@@ -82,7 +82,7 @@ def all_comments_field(model: Model, shapes: Mapping[str, ObjectTypeInfo]) -> St
 
 
 def _draft_page_reader(item: str) -> _PageReader:
-    """Read drafts, of which the items of the connection have this type."""
+    """Return the reader of drafts for a connection whose items have this type."""
 
     async def read(
         info: ResolveInfo,

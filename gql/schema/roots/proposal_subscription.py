@@ -1,4 +1,4 @@
-"""Subscriptions to drafts and comments, and the types of their events."""
+"""Subscriptions to proposals (drafts and comments), and the types of their events."""
 
 from __future__ import annotations
 
@@ -50,7 +50,12 @@ _DOCUMENT_ID = Argument("documentId", "ID", "Only those of one document.")
 
 
 class ProposalChangeRecord:
-    """An event of a draft or a comment as the API shows it; `shape` is None of a checkpoint."""
+    """Source of `DraftChange`, `<Entity>DraftChange` and `CommentChange`.
+
+    Attributes:
+        shape: the object type of the document; None in a checkpoint event.
+        change: the event.
+    """
 
     __slots__ = ("change", "shape")
 
@@ -89,7 +94,7 @@ class ProposalChangeRecord:
 
 
 def define_proposal_changes(types: Types) -> None:
-    """Define the events of the drafts of all types, and of comments."""
+    """Define the events of drafts of all types, and of comments."""
     types.add_object(
         "DraftChange",
         _draft_fields("Draft"),
@@ -112,7 +117,7 @@ def define_proposal_changes(types: Types) -> None:
 
 
 def define_entity_draft_change(types: Types, shape: ObjectTypeInfo) -> None:
-    """Define the events of the drafts of an entity."""
+    """Define the events of an entity's drafts."""
     types.add_object(
         f"{shape.name}DraftChange",
         _draft_fields(f"{shape.name}Draft"),
@@ -223,7 +228,7 @@ def _changes_field(
     ) -> AsyncGenerator[ProposalChangeRecord]:
         context = info.context
         if context.place is not None and context.place.after is not None:
-            # What a client had begun with is behind it.
+            # The client resumes: its original starting point is before this token.
             after = context.place.after
         documents: Sequence[Any] = ()
         if document_id is not None:
@@ -238,17 +243,19 @@ def _changes_field(
             caller=context.owner,
         )
         context.subscription_filters.check(context.owner, where)
-        # Not a generator itself: what cannot be asked is refused before there is a stream.
+        # Not a generator itself, so that invalid arguments raise before the stream starts.
         return _stream_changes(shapes, info, request, where)
 
     return Resolve(name, type_, description, resolve, (*arguments, _AFTER), stream=True)
 
 
 def _readable_entities(info: ResolveInfo, shapes: Shapes, *, check: bool) -> Sequence[Entity]:
-    """Return the entities that are followed: those that the caller may read.
+    """Return the entities that the caller may read.
 
     Args:
-        check: refuse one that he may not read.
+        info: graphql-core's info of the field.
+        shapes: object types of the entities of the subscription, by name.
+        check: raise an error for an entity that the caller may not read.
     """
     scope = info.context.scope
     entities = [each.entity for each in shapes.values()]

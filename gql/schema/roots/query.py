@@ -1,4 +1,4 @@
-"""`Query`: the present, the past and the whereabouts, for every entity of the model."""
+"""Type `Query`: current documents, versions, drafts and comments of each entity, and status."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ from revstream.streams.core.lru_cache import LruCache
 
 __all__ = ["define_query"]
 
-# Of one field: about 1 KB each, beside the text of their arguments.
+# Bounds per root field: a page query takes about 1 KB, in addition to the text of its arguments.
 _CACHED_QUERIES = 1000
 _CACHED_QUERIES_BYTES = 500_000
 
@@ -58,7 +58,7 @@ _ID = Argument("id", "ID!", "Its id.")
 
 
 def define_query(types: Types, model: Model, shapes: Mapping[str, ObjectTypeInfo]) -> None:
-    """Define the type Query."""
+    """Define the type `Query`."""
     root = [node_field(shapes, types.naming.node), _resume_token_field(), _streams_field()]
     fields = [*root, _saved_cursors_field()]
     for entity in model.entities:
@@ -117,7 +117,7 @@ def _list_field(model: Model, shape: ObjectTypeInfo) -> StrawberryField:
             fields=selections.stored(selected.items, shape, shape.name),
             total=selected.total,
             token=selected.token,
-            # Nothing is compared with what it was where it is all generated.
+            # A compiled query only shows the documents: it compares no states.
             shown=context.trusting,
         )
         return await document_page_record(info, shape, found, selected.items)

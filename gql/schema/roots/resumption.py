@@ -1,4 +1,4 @@
-"""The token after which the client of a subscription goes on, and the end that tells it."""
+"""Resume token of a running subscription, and the error that sends it to the client."""
 
 from __future__ import annotations
 
@@ -11,17 +11,18 @@ from revstream.streams.core.errors import GatewayError
 __all__ = ["RESUMABLE_ERRORS", "Resumption"]
 
 RESUMABLE_ERRORS: tuple[type[GatewayError], ...] = (Unauthenticated, *PASSING)
-"""Errors that have the token to go on after."""
+"""Errors that end a subscription and carry a resume token."""
 
 
 class Resumption:
     """Progress of one subscription.
 
     Attributes:
-        token: after which its client goes on; None where it can not.
+        token: the resume token of the last event; None if the client cannot resume.
 
     Args:
-        target: which others may have written to.
+        context: the context of the subscription.
+        target: the broadcast target, to which a broadcast group may have sent later events.
     """
 
     def __init__(self, context: RequestContext, target: BroadcastTarget | None) -> None:
@@ -30,11 +31,15 @@ class Resumption:
         self.token: str | None = None
 
     def begin(self, token: str) -> None:
-        """Take note of the beginning."""
+        """Record the token at which the subscription starts."""
         self.token = token
 
     def reach(self, token: str | None) -> None:
-        """Take note of the next event, before it is sent; None where its token resumes nothing."""
+        """Record the token of the next event, before it is sent.
+
+        Args:
+            token: None for an event after which a client cannot resume.
+        """
         if token is not None:
             self.token = token
         if self._context.place is not None:
@@ -42,13 +47,13 @@ class Resumption:
             self._context.place.token = shown
 
     def end(self, error: GatewayError) -> GatewayError:
-        """Return the error that ends this subscription.
+        """Return a copy of the error with the resume token and the flag `resubscribe`.
 
-        Where `resubscribe` is set and there is a token, a checkpoint comes before it.
+        If both are set, the caller sends a checkpoint event before the error.
         """
-        # Others may be told the same one.
+        # A copy: other subscriptions may end with the same error object.
         end = error.again()
-        # What a client that kept no token of its own resumes after.
+        # A client that stored no token itself resumes after this one.
         last = max(self.token or "", "" if self._target is None else self._target.token)
         end.resubscribe = passes(error, begun=bool(last))
         if last:

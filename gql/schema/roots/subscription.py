@@ -1,5 +1,4 @@
-"""`Subscription`: every change to an entity's documents, from wherever a client left off, and the
-type of its events."""
+"""Type `Subscription`: changes of the documents of each entity, live or from a resume token."""
 
 from __future__ import annotations
 
@@ -47,12 +46,12 @@ from revstream.streams.core.operation import OPERATION
 
 __all__ = ["define_subscription"]
 
-# Events whose responses are made before the first of them is told.
+# Number of events that are serialized before the first of them is sent.
 _EVENTS_PER_BATCH = 20
 
 
 def define_subscription(types: Types, model: Model, shapes: Mapping[str, ObjectTypeInfo]) -> None:
-    """Define the type Subscription and the events of each entity."""
+    """Define the type `Subscription` and the event types of each entity."""
     fields = []
     for entity in model.entities:
         _define_change(types, model, shapes[entity.name])
@@ -141,7 +140,7 @@ def _changes_field(model: Model, shape: ObjectTypeInfo) -> StrawberryField:
         context = info.context
         selections = context.selections(info)
         if context.place is not None and context.place.after is not None:
-            # What a client had begun with is behind it.
+            # The client resumes: its original starting point is before this token.
             after, since, cursor = context.place.after, None, None
         asked = ChangeRequest(
             ids=() if id is None else ids_shown_as(shape.entity, stored_id(shape, id)),
@@ -159,7 +158,7 @@ def _changes_field(model: Model, shape: ObjectTypeInfo) -> StrawberryField:
         request = without_received_snapshot(asked)
         context.scope.check_shown(shape.entity)
         context.subscription_filters.check(context.owner, where)
-        # Not a generator itself: what cannot be asked is refused before there is a stream.
+        # Not a generator itself, so that invalid arguments raise before the stream starts.
         return _stream_changes(shape, info, request, where)
 
     name = shape.name
@@ -207,7 +206,7 @@ async def _stream_changes(
     request: ChangeRequest,
     where: Mapping[str, Any] | None,
 ) -> AsyncGenerator[ChangeRecord]:
-    """On its own, until it is told the same as others."""
+    """Yield the events of one subscription, until it joins a broadcast group."""
     context, target, entity = info.context, CURRENT_TARGET.get(), shape.entity
     OPERATION.set(SubscriptionOperation(context.owner))
     resumption = Resumption(context, target)
@@ -240,11 +239,15 @@ async def _stream_changes(
 
 
 class _GroupMembership:
-    """The audience of a subscription, as `resolvers.subscriptions.stream` knows it; held while
-    this is open.
+    """Membership of one subscription in a broadcast group, as a context manager.
+
+    `resolvers.subscriptions.stream` calls `join` after the replay.
 
     Args:
-        alike: whether those who catch up are told what is live to others in the same words.
+        group: the broadcast group.
+        target: the broadcast target of the subscription.
+        source: creates the events of the group, if this member is its leader.
+        alike: whether a replayed event has the same response as a live one.
     """
 
     def __init__(
@@ -272,7 +275,7 @@ class _GroupMembership:
 
 
 class _GroupEventSource:
-    """The responses that all of an audience are told."""
+    """`EventSource` that executes the subscription once for all members of a broadcast group."""
 
     def __init__(
         self,
@@ -281,12 +284,17 @@ class _GroupEventSource:
         request: ChangeRequest,
         selection: Hashable,
     ) -> None:
-        """Args:
-        selection: equal where responses to the same change, seen alike, are the same.
+        """Prepare the executor.
+
+        Args:
+            shape: the object type of the documents.
+            context: the context of the subscription that leads the group.
+            request: the arguments of that subscription.
+            selection: the cache key of responses, `response_cache_key`.
         """
         self._shape = shape
         self._context = context
-        # Others are told by it for as long as they like.
+        # Its own executor: the group may outlive the subscription that leads it.
         self._executor = None if context.executor is None else context.executor()
         self._request = request
         self._selection = selection

@@ -1,5 +1,9 @@
-"""Which subscriptions are told the same: those of one plan, with the same variables but for where
-they begin. Those whose filters differ as well are told the same of a change that concerns both."""
+"""Keys of broadcast groups and of cached event responses.
+
+Subscriptions form a group if they have the same query plan and the same variables, except those
+for their starting point. Subscriptions that also differ in their filters share the responses to
+events that match both.
+"""
 
 from __future__ import annotations
 
@@ -15,14 +19,18 @@ from revstream.gql.engine.request.plan import Plan
 __all__ = ["group_key", "response_cache_key"]
 
 _START_ARGUMENTS = frozenset({"after", "since", "cursor", "snapshot"})
-"""The arguments of a subscription that say where it begins."""
+"""Arguments that define the starting point of a subscription."""
 _FILTER_ARGUMENTS = frozenset({"id", "where", "operations"})
-"""Those that say which changes concern it."""
+"""Arguments that define which events match a subscription."""
 
 
 def group_key(info: ResolveInfo) -> Hashable:
-    """Equal for subscriptions that are told the same from where they have caught up on, to the same
-    caller: those of one plan, with the same variables but for where they begin."""
+    """Return the key of the subscription's broadcast group.
+
+    It is equal for subscriptions with the same plan and the same variables, except variables that
+    define only the starting point. Subscriptions of different callers are kept apart elsewhere:
+    the groups belong to one set of access rights.
+    """
     plan = info.context.plan
     assert plan is not None
     if plan.starts is None:
@@ -31,8 +39,12 @@ def group_key(info: ResolveInfo) -> Hashable:
 
 
 def response_cache_key(info: ResolveInfo) -> Hashable:
-    """Equal for subscriptions whose responses to one change are the same, with the same transition,
-    to the same caller: the variables that differ are only looked at to tell what concerns them."""
+    """Return the key under which responses to events are cached.
+
+    It is equal for subscriptions whose responses to an event with the same transition are equal:
+    they may differ in variables that define only the starting point or the filter. As with
+    `group_key`, it applies within one set of access rights.
+    """
     plan = info.context.plan
     assert plan is not None
     if plan.chooses is None:
@@ -43,12 +55,12 @@ def response_cache_key(info: ResolveInfo) -> Hashable:
 def _key_without(info: ResolveInfo, plan: Plan, names: frozenset[str]) -> Hashable:
     variables: Mapping[str, Any] = info.variable_values  # type: ignore[assignment]
     rest = {name: each for name, each in variables.items() if name not in names}
-    # The plan itself, so that its identity is nobody else's for as long as this is a key.
+    # The plan itself, not its `id()`: the key keeps it alive, so the id is not reused.
     return plan, repr(sorted(rest.items()))
 
 
 def _variables_only_in(info: ResolveInfo, arguments: frozenset[str]) -> frozenset[str]:
-    """The variables that nothing but these arguments names."""
+    """Return the variables that are used in these arguments and nowhere else."""
     named, used = _VariableCounter(), _VariableCounter()
     for each in info.field_nodes[0].arguments or ():
         if each.name.value in arguments:

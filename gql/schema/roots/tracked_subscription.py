@@ -1,5 +1,7 @@
-"""A subscription as something that somebody follows: it shows among the sessions, and it ends when
-its caller's sign-in does, whatever it is sent over."""
+"""Registration of a subscription in its session.
+
+The session lists it, and ends it when the caller's authentication ends, over any transport.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +14,14 @@ __all__ = ["TrackedSubscription"]
 
 
 class TrackedSubscription:
-    """One of them; a context manager, and it shows while that is open."""
+    """Context manager that lists a subscription in its session while it is open."""
 
     __slots__ = ("_name", "_opened", "_session")
 
     def __init__(self, context: RequestContext, name: str) -> None:
         self._name = name
         self._session = context.session
-        # Where the session is this subscription's own.
+        # Set if this subscription has a session of its own, as over HTTP.
         self._opened: Sessions | None = None
         if self._session is None and context.sessions is not None:
             shutdown = SubscriptionShutdown()
@@ -32,7 +34,7 @@ class TrackedSubscription:
 
     @property
     def shutdown(self) -> SubscriptionShutdown | None:
-        """What ends it once the sign-in has ended, or an administrator has ended it."""
+        """Return the shutdown that the end of the authentication or an administrator triggers."""
         return None if self._session is None else self._session.farewell
 
     def __enter__(self) -> TrackedSubscription:

@@ -1,6 +1,7 @@
-"""A field of Mutation that writes one document, and what it answers.
+"""Fields of `Mutation` that write one document.
 
-A mutation's comment is why; who is the request's. What stands in a write's way is its result.
+The author of a write comes from the request, its reason from the argument `comment`. A refused
+write is a result, not an error.
 """
 
 from __future__ import annotations
@@ -36,6 +37,8 @@ Write = Callable[[ResolveInfo, Author, Mapping[str, Any]], Awaitable[Written]]
 def write_field(
     name: str, shape: ObjectTypeInfo, description: str, write: Write, *definitions: Argument
 ) -> StrawberryField:
+    """Return a mutation that writes one document and returns `<Entity>Write`."""
+
     async def resolve(
         _root: None, info: ResolveInfo, **arguments: Any
     ) -> WrittenRecord | RefusedRecord:
@@ -45,7 +48,7 @@ def write_field(
         except WriteRefused as exc:
             return RefusedRecord(shape, exc)
         finally:
-            # What was read before this write is not so any more.
+            # Data that was read before this write may be out of date.
             info.context.forget()
         return await _written_record(info, shape, written)
 
@@ -73,6 +76,7 @@ def _is_number_selected(info: ResolveInfo, shape: ObjectTypeInfo) -> bool:
 
 
 def document_argument(shape: ObjectTypeInfo) -> list[Argument]:
+    """Return the argument `document`; nothing for an entity that has no input type."""
     if not has_input(shape):
         return []
     return [Argument("document", f"{shape.name}Input!", "Its content.")]

@@ -1,6 +1,6 @@
-"""What mutations answer: `ProductWritten` and what stands in a write's way, as a union.
+"""Results of mutations: unions of `ProductWritten` and the reasons for a refusal.
 
-A conflict is data, not an error of the request: a client that selects it can go on from it.
+A conflict is data, not an error of the request: a client can select it and continue with it.
 """
 
 from __future__ import annotations
@@ -39,7 +39,14 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class WrittenRecord:
-    """A write that was made; `document` as it left it. `version` where it was asked for."""
+    """Source of `<Entity>Written`.
+
+    Attributes:
+        shape: the object type of the document.
+        document: the document after the write; None after a deletion.
+        version: the version number; None if it is not selected.
+        token: the resume token of the write.
+    """
 
     shape: ObjectTypeInfo
     document: CurrentDocument | None
@@ -53,7 +60,7 @@ class WrittenRecord:
 
 @dataclass(frozen=True, slots=True)
 class RefusedRecord:
-    """What stood in the way of a write to a document of that shape."""
+    """Source of a type that implements `WriteError`."""
 
     shape: ObjectTypeInfo
     refusal: WriteRefused
@@ -65,6 +72,8 @@ class RefusedRecord:
 
 @dataclass(frozen=True, slots=True)
 class AppliedRecord:
+    """Source of the result of a batch of events."""
+
     applied: AppliedEvent
 
     @property
@@ -73,7 +82,7 @@ class AppliedRecord:
 
 
 def define_refusals(types: Types, shapes: Iterable[ObjectTypeInfo]) -> None:
-    """Define WriteError and what implements it: the same for every entity."""
+    """Define `WriteError` and the types that implement it."""
     types.add_interface(
         "WriteError",
         [_message_field(raise_unresolved)],
@@ -120,7 +129,7 @@ def define_refusals(types: Types, shapes: Iterable[ObjectTypeInfo]) -> None:
 
 
 def _typed_current_field(shape: ObjectTypeInfo) -> StrawberryField:
-    """The same as `current`, for clients that name the type."""
+    """Return a field with the value of `current` and the type of one entity."""
 
     async def current(source: RefusedRecord, info: ResolveInfo) -> CurrentDocument | None:
         if source.shape is not shape:
@@ -167,10 +176,11 @@ def define_written(types: Types, shape: ObjectTypeInfo) -> None:
 
 
 def define_applied(types: Types, name: str) -> None:
-    """Define what applying a batch of events answers.
+    """Define the result of applying a batch of events.
 
     Args:
-        name: of the type.
+        types: the registry of the schema.
+        name: the name of the type.
     """
     types.add_object(
         name,
