@@ -8,12 +8,12 @@ from typing import Any
 from revstream.model.definition import (
     EmbeddedType,
     Entity,
-    EnumType,
     Field,
     Model,
     ObjectType,
     Scalar,
 )
+from revstream.model.filter_operators import filter_operators
 from revstream.resolvers.errors import BadUserInput
 from revstream.resolvers.filters.expression import (
     EVERYTHING,
@@ -44,37 +44,9 @@ LONGEST_TEXT = 10_000
 
 
 def operators(field: Field) -> tuple[str, ...]:
-    """The operators of a field's filter, in the order of the API; none for what has no filter.
-
-    Of an embedded document only those beside its fields.
-    """
-    if isinstance(field.type, str):
-        return LIST_OF_EMBEDDED if field.is_list else EMBEDDED
-    if field.type is Scalar.JSON:
-        return ()
-    if field.is_list:
-        return LIST
-    return CHOICE if isinstance(field.type, EnumType) else OPERATORS[field.type]
-
-
-ORDER = ("lt", "lte", "gt", "gte")
-CHOICE = ("eq", "ne", "in", "notIn", "exists")
-ORDERED = ("eq", "ne", "in", "notIn", *ORDER, "exists")
-LIST = ("has", "hasEvery", "hasSome", "isEmpty", "exists")
-EMBEDDED = ("and", "or", "not", "exists")
-LIST_OF_EMBEDDED = ("some", "every", "none", "isEmpty", "exists")
-OPERATORS: Mapping[Scalar, tuple[str, ...]] = {
-    Scalar.ID: CHOICE,
-    Scalar.OBJECTID: CHOICE,
-    Scalar.UUID: CHOICE,
-    Scalar.STRING: ("eq", "ne", "in", "notIn", *ORDER, "startsWith", "contains", "exists"),
-    Scalar.INT: ORDERED,
-    Scalar.LONG: ORDERED,
-    Scalar.FLOAT: ORDERED,
-    Scalar.DECIMAL: ORDERED,
-    Scalar.DATETIME: ORDERED,
-    Scalar.BOOLEAN: ("eq", "ne", "exists"),
-}
+    """Return the operators of a field's filter; see `model.filter_operators`."""
+    kind = None if isinstance(field.type, str) else field.type
+    return filter_operators(kind, is_list=field.is_list)
 
 
 HOLDER = Field(name="", stored="", type=Scalar.JSON)

@@ -28,28 +28,16 @@ from graphql.language import (
 
 from revstream.model.compiler.parsing.declarations import (
     Declarations,
-    FieldDeclaration,
     Kind,
     TypeDeclaration,
 )
 from revstream.model.compiler.parsing.diagnostics import shortened, written
 from revstream.model.compiler.validation.references import named_ids
 from revstream.model.definition import EnumType, Scalar
+from revstream.model.filter_operators import BOOLEAN_OPERANDS, LIST_OPERANDS, filter_operators
 from revstream.model.naming import did_you_mean
 
 __all__ = ["check_rows"]
-
-_EQUALITY = ("eq", "ne", "in", "notIn")
-_ORDER = ("lt", "lte", "gt", "gte")
-_TEXT = ("startsWith", "contains")
-_LIST = ("has", "hasEvery", "hasSome", "isEmpty", "exists")
-_LIST_OF_EMBEDDED = ("some", "every", "none", "isEmpty", "exists")
-
-_ORDERED = (Scalar.STRING, Scalar.INT, Scalar.LONG, Scalar.FLOAT, Scalar.DECIMAL, Scalar.DATETIME)
-
-# Operators that take several values, and those that take true or false whatever the field is.
-_MANY = ("in", "notIn", "hasEvery", "hasSome")
-_YES_OR_NO = ("exists", "isEmpty")
 
 _LITERALS: dict[Scalar, tuple[type[ValueNode], ...]] = {
     Scalar.ID: (StringValueNode, IntValueNode),
@@ -118,7 +106,9 @@ class _Rule:
         elif name == "not":
             self.check(value, type_)
         elif collection and name == "version" and collection.text("version") is not None:
-            self._check_operators(name, value, (*_EQUALITY, *_ORDER, "exists"), Scalar.INT)
+            self._check_operators(
+                name, value, filter_operators(Scalar.INT, is_list=False), Scalar.INT
+            )
         elif not type_.is_entity and name == "exists":
             self._check_literal(f"{type_.name}.exists", value, Scalar.BOOLEAN)
         else:
@@ -151,7 +141,9 @@ class _Rule:
             if (type_.is_entity and name == "id") or (type_.name, name) in ids:
                 # The API shows ID, whatever the id is stored as.
                 kind = Scalar.ID
-            self._check_operators(name, value, _operators(field, kind), kind)
+            filtered = None if isinstance(kind, TypeDeclaration) else kind
+            operators = filter_operators(filtered, is_list=field.is_list)
+            self._check_operators(name, value, operators, kind)
 
     def _check_operators(
         self, name: str, value: ValueNode, operators: tuple[str, ...], kind: Kind
@@ -170,11 +162,11 @@ class _Rule:
                     f'has no operator "{operator}" for "{name}"',
                     did_you_mean(operator, operators, f"it has {', '.join(operators)}"),
                 )
-            elif isinstance(kind, TypeDeclaration) and operator not in _YES_OR_NO:
+            elif isinstance(kind, TypeDeclaration) and operator not in BOOLEAN_OPERANDS:
                 self.check(entry.value, kind)
-            elif operator in _YES_OR_NO:
+            elif operator in BOOLEAN_OPERANDS:
                 self._check_literal(path, entry.value, Scalar.BOOLEAN)
-            elif operator in _MANY and isinstance(entry.value, ListValueNode):
+            elif operator in LIST_OPERANDS and isinstance(entry.value, ListValueNode):
                 for each in entry.value.values:
                     self._check_literal(path, each, kind)
             elif not (operator in ("eq", "ne") and isinstance(entry.value, NullValueNode)):
@@ -195,16 +187,3 @@ class _Rule:
                 f'has {written(value)} for "{path}", where {expected} is expected',
                 f"write {expected}, or a variable",
             )
-
-
-def _operators(field: FieldDeclaration, kind: Kind) -> tuple[str, ...]:
-    """As in `resolvers.filters.parser`; a test holds the two together."""
-    if isinstance(kind, TypeDeclaration):
-        return _LIST_OF_EMBEDDED
-    if field.is_list:
-        return _LIST
-    if kind is Scalar.BOOLEAN:
-        return ("eq", "ne", "exists")
-    if kind not in _ORDERED:
-        return (*_EQUALITY, "exists")
-    return (*_EQUALITY, *_ORDER, *(_TEXT if kind is Scalar.STRING else ()), "exists")
