@@ -143,7 +143,11 @@ def _deployment(client: _Client) -> str:
 def _moments(past: Past, deployment: str) -> dict[str, dict[str, str]]:
     """By token, which is exact; one also by the clock, for which a place has to be found."""
     found = {
-        name: {"token": resume_tokens.encode(resume_tokens.moment(past.moment(share)), deployment)}
+        name: {
+            "token": resume_tokens.encode(
+                resume_tokens.token_from_time(past.moment(share)), deployment
+            )
+        }
         for name, share in _MOMENTS.items()
     }
     middle = past.moment(_MOMENTS["middle"]).as_datetime()

@@ -169,7 +169,7 @@ async def _measure(
 async def _ours(mongo: Mongo) -> FencedUpserts:
     """As a gateway makes it."""
     archives = {_READING.collection: Archive(mongo, _READING.collection)}
-    now = resume_tokens.moment(await mongo.operation_time())
+    now = resume_tokens.token_from_time(await mongo.operation_time())
     hub = Hub([_READING.collection], position=now)
     progress = ArchiveProgress(Checkpoints(mongo), hub)
     own_writes, repeats = OwnWrites(progress), IdempotencyStore(mongo)

@@ -29,7 +29,7 @@ from benchmarks.products import product
 from benchmarks.stage import Document, Stage, await_versions
 from revstream.model.compiler.loader import read_model
 from revstream.model.definition import HistoryKind
-from revstream.streams.layouts.factory import layout_of
+from revstream.streams.layouts.factory import create_layout
 from revstream.streams.layouts.self_versioned.deltas import WHOLE_EVERY
 from revstream.streams.mongo.database import Mongo
 
@@ -226,7 +226,7 @@ async def _recovered(
         return 0.0
     entity = read_model(model).entities[0]
     async with Mongo.connect(stage.uri, database.name) as mongo:
-        layout = layout_of(mongo, entity)
+        layout = create_layout(mongo, entity)
         started = time.perf_counter()
         # No pause to tell a crash from an update under way: only the work is measured.
         mended = await layout.recover(settle_s=0)

@@ -103,7 +103,7 @@ async def _prepare(uri: str, database: str, past: Past) -> None:
         # After the load: an index is made much faster than it is kept.
         await Archive(mongo, COLLECTION).prepare()
         checkpoint = Checkpoint(
-            token=resume_tokens.moment(await mongo.operation_time()),
+            token=resume_tokens.token_from_time(await mongo.operation_time()),
             start=resume_tokens.time_prefix(past.at(0, 0)),
             baseline=Baseline(done=True),
         )

@@ -22,7 +22,7 @@ import orjson
 
 from revstream.resolvers.errors import Unauthenticated
 from revstream.streams.core.errors import Unavailable
-from revstream.streams.listeners.webhooks.message import shown_url
+from revstream.streams.listeners.webhooks.message import redact_url
 
 __all__ = ["JsonWebKeySet"]
 
@@ -51,7 +51,7 @@ class JsonWebKeySet:
     ) -> None:
         self.changed: Callable[[], None] = lambda: None
         self._place = place
-        self._shown = shown_url(place) if _is_url(place) else place
+        self._shown = redact_url(place) if _is_url(place) else place
         self._fresh_s = fresh_s
         self._clock = clock
         self._trouble: str | None = None

@@ -23,13 +23,13 @@ from revstream.resolvers.values.dates import date_text
 from revstream.resolvers.values.json_value import json_value
 from revstream.streams.archive.store import Archive
 from revstream.streams.coordination.checkpoint import Checkpoints
-from revstream.streams.listeners.webhooks.message import shown_url
+from revstream.streams.listeners.webhooks.message import redact_url
 from revstream.streams.listeners.webhooks.parked_delivery import (
-    Drop,
-    Waiting,
-    pass_over,
-    try_again,
-    waiting_in,
+    DropRequest,
+    PendingDelivery,
+    find_deliveries,
+    request_drop,
+    request_retry,
 )
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.server_check import inspect_server
@@ -45,7 +45,7 @@ class ParkedDocument:
     """One document. `url`: None where the model has that sink no longer, so that nobody delivers
     it. `behind`: how many later versions of it there are."""
 
-    waiting: Waiting
+    waiting: PendingDelivery
     type: str
     id: str
     url: str | None
@@ -67,7 +67,7 @@ async def look(settings: Settings, model: Model, uri: str, database: str) -> Fou
     """Raises Unavailable, Unsuitable: MongoDB cannot be reached, or cannot serve."""
     async with _connected(settings, uri, database) as mongo:
         urls = urls_of(model)
-        everything = await waiting_in(mongo)
+        everything = await find_deliveries(mongo)
         # Those that somebody has to look at come first.
         everything.sort(key=lambda each: each.parked is None)
         stored = await Checkpoints(mongo).load_all(list(urls))
@@ -76,7 +76,7 @@ async def look(settings: Settings, model: Model, uri: str, database: str) -> Fou
             waiting=len(everything),
             parked=sum(each.parked is not None for each in everything),
             troubles={name: each.trouble for name, each in stored.items() if each.trouble},
-            urls={name: shown_url(url) for name, url in urls.items()},
+            urls={name: redact_url(url) for name, url in urls.items()},
         )
 
 
@@ -92,7 +92,7 @@ async def retry(
         query: dict[str, Any] = {}
         if type_ is not None and id_ is not None:
             query = _of(model, type_, id_)
-        count = await try_again(mongo, query, datetime.now(UTC))
+        count = await request_retry(mongo, query, datetime.now(UTC))
         if query and not count:
             raise _nothing(type_, id_)
         return count
@@ -101,14 +101,14 @@ async def retry(
 async def drop(
     settings: Settings, model: Model, uri: str, database: str, type_: str, id_: str,
     *, by: str, why: str,
-) -> list[Waiting]:  # fmt: skip
+) -> list[PendingDelivery]:  # fmt: skip
     """Have the event of a document that is not taken passed over, by each sink at which it waits.
 
     Raises:
         click.ClickException: none waits. BadUserInput: no id of one.
     """
     async with _connected(settings, uri, database) as mongo:
-        found = await waiting_in(mongo, _of(model, type_, id_))
+        found = await find_deliveries(mongo, _of(model, type_, id_))
         failing = [each for each in found if each.reason is not None]
         if not failing:
             raise _nothing(type_, id_)
@@ -116,7 +116,9 @@ async def drop(
         return [
             each
             for each in failing
-            if await pass_over(mongo, each, Drop(token=each.token, by=by, why=why, at=now))
+            if await request_drop(
+                mongo, each, DropRequest(token=each.token, by=by, why=why, at=now)
+            )
         ]
 
 
@@ -177,7 +179,7 @@ def report_of(found: Found) -> dict[str, Any]:
     }
 
 
-def _state(waiting: Waiting) -> str:
+def _state(waiting: PendingDelivery) -> str:
     if waiting.drop is not None:
         return "about to be passed over"
     if waiting.parked is not None:
@@ -190,7 +192,7 @@ def _date(value: datetime | None) -> str | None:
 
 
 async def _shown(
-    mongo: Mongo, model: Model, urls: Mapping[str, str], waiting: Waiting
+    mongo: Mongo, model: Model, urls: Mapping[str, str], waiting: PendingDelivery
 ) -> ParkedDocument:
     entity = model.entity_of_collection(waiting.collection)
     later = {"doc": {"$eq": waiting.document}, "v": {"$gt": waiting.number}}
@@ -199,7 +201,7 @@ async def _shown(
         waiting=waiting,
         type=waiting.collection if entity is None else entity.name,
         id=str(json_value(waiting.document)),
-        url=None if url is None else shown_url(url),
+        url=None if url is None else redact_url(url),
         behind=await mongo.count(Archive(mongo, waiting.collection).name, later),
     )
 

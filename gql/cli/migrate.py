@@ -16,10 +16,10 @@ from revstream.model.definition import Entity, HistoryKind, Model
 from revstream.streams.archive.store import Archive
 from revstream.streams.coordination.checkpoint import Checkpoints
 from revstream.streams.core.errors import GatewayError
-from revstream.streams.layouts.factory import layout_of
+from revstream.streams.layouts.factory import create_layout
 from revstream.streams.live.archive_progress import ArchiveProgress
 from revstream.streams.live.hub import Hub
-from revstream.streams.maintenance.migration import Migration, Moved
+from revstream.streams.maintenance.migration import Migration, MigrationResult
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.server_check import check_sharding, inspect_server
 
@@ -34,7 +34,7 @@ class Move:
     entity: Entity
     to: str
     copied: int
-    moved: Moved | None = None
+    moved: MigrationResult | None = None
     sealed: list[str] = field(default_factory=list)
     undo: list[str] = field(default_factory=list)
 
@@ -55,7 +55,7 @@ async def migrate(
         check_sharding(server, experimental=settings.experimental_sharded)
         # Nothing is followed here: the recorder's checkpoint tells how far it has come.
         progress = ArchiveProgress(Checkpoints(mongo), Hub([entity.collection], position=""))
-        archive = Archive(mongo, entity.collection, layout_of(mongo, entity))
+        archive = Archive(mongo, entity.collection, create_layout(mongo, entity))
         migration = Migration(mongo, archive, to, progress)
 
         def told(done: int, total: int) -> None:

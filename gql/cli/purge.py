@@ -17,10 +17,10 @@ from revstream.resolvers.values.input import id_from_api
 from revstream.resolvers.values.json_value import json_value
 from revstream.streams.archive.store import Archive
 from revstream.streams.coordination.checkpoint import Checkpoints
-from revstream.streams.layouts.factory import layout_of
+from revstream.streams.layouts.factory import create_layout
 from revstream.streams.live.archive_progress import ArchiveProgress
 from revstream.streams.live.hub import Hub
-from revstream.streams.maintenance.residual_data import remnants
+from revstream.streams.maintenance.residual_data import list_residual_data
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.server_check import inspect_server
 
@@ -73,14 +73,14 @@ async def purge(
         # Nothing is followed here: the recorder's checkpoint tells how far it has come.
         hub = Hub([entity.collection], position="")
         progress = ArchiveProgress(Checkpoints(mongo), hub)
-        archive = Archive(mongo, entity.collection, layout_of(mongo, entity))
+        archive = Archive(mongo, entity.collection, create_layout(mongo, entity))
         if not await archive.last_versions([key]):
             other = await find_other_id(mongo, archive, entity, key, ["versions"])
             key = key if other is None else other
         purging = Purging(mongo, archive, progress, entity)
         purged = await purging.purge(key, by=by, why=why)
         copies = await copied_histories(mongo, model, entity.collection, key)
-        return PurgeReport(entity, id_, purged, copies, await remnants(mongo))
+        return PurgeReport(entity, id_, purged, copies, await list_residual_data(mongo))
 
 
 def lines_of(done: PurgeReport) -> list[str]:

@@ -11,8 +11,8 @@ from revstream.model.definition import Model
 from revstream.resolvers.values.json_value import json_value
 from revstream.streams.archive.store import Archive
 from revstream.streams.coordination.checkpoint import Checkpoints, furthest_checkpoint
-from revstream.streams.layouts.factory import layout_of
-from revstream.streams.maintenance.verification import Verification, Verified
+from revstream.streams.layouts.factory import create_layout
+from revstream.streams.maintenance.verification import Verification, VerificationResult
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.server_check import inspect_server
 
@@ -27,7 +27,7 @@ async def verify(
     report: Report,
     *,
     mend: bool = False,
-) -> dict[str, Verified]:
+) -> dict[str, VerificationResult]:
     """By collection, what was found.
 
     Args:
@@ -41,7 +41,7 @@ async def verify(
         await inspect_server(mongo)
         for entity in model.entities:
             name = entity.collection
-            layout = layout_of(mongo, entity)
+            layout = create_layout(mongo, entity)
             total = await mongo.estimated_count(name)
             stored = await Checkpoints(mongo).load_collection(name)
 
@@ -61,7 +61,7 @@ async def verify(
     return found
 
 
-def lines_of(found: Mapping[str, Verified]) -> list[str]:
+def lines_of(found: Mapping[str, VerificationResult]) -> list[str]:
     """For people: a line for each finding, and one for each collection."""
     lines = []
     for name, verified in found.items():
@@ -89,7 +89,7 @@ def lines_of(found: Mapping[str, Verified]) -> list[str]:
     return lines
 
 
-def report_of(found: Mapping[str, Verified]) -> dict[str, Any]:
+def report_of(found: Mapping[str, VerificationResult]) -> dict[str, Any]:
     """For programs."""
     return {
         name: {

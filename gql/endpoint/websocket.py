@@ -47,7 +47,7 @@ from revstream.gql.observability.operation_metrics import Operations
 from revstream.gql.subscriptions.broadcast_message import CURRENT_TARGET
 from revstream.gql.subscriptions.interruption import interruption_of
 from revstream.resolvers.errors import LimitExceeded
-from revstream.streams.core.task_cleanup import seen
+from revstream.streams.core.task_cleanup import retrieve_exception
 
 __all__ = ["LegacySocket", "SocketMessages", "TransportSocket"]
 
@@ -159,7 +159,7 @@ class TransportSocket(BaseGraphQLTransportWSHandler[RequestContext, None]):
 
     def _task_done(self, task: asyncio.Task[Any]) -> None:
         # Strawberry cancels those that are unsubscribed, and asks no more of them.
-        seen(task)
+        retrieve_exception(task)
 
     async def cleanup_operation(self, operation_id: str) -> None:
         seat = self._seats.pop(operation_id, None)

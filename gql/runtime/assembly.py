@@ -35,7 +35,7 @@ from revstream.streams.coordination.leased_task import LeasedTask
 from revstream.streams.coordination.membership import Membership
 from revstream.streams.coordination.partition import model_partitions
 from revstream.streams.core import resume_tokens
-from revstream.streams.layouts.factory import layout_of
+from revstream.streams.layouts.factory import create_layout
 from revstream.streams.listeners.context import ListenerContext
 from revstream.streams.live.archive_progress import ArchiveProgress
 from revstream.streams.live.availability import Availability
@@ -47,8 +47,8 @@ from revstream.streams.mongo.read_statistics import ReadStatistics
 from revstream.streams.mongo.server_check import (
     check_sharding,
     check_stream,
+    explain_refusal,
     inspect_server,
-    permitted,
 )
 from revstream.streams.recording.bootstrap.collection_setup import CollectionSetup
 from revstream.streams.recording.health import unfit_since_recorded
@@ -84,10 +84,10 @@ async def assemble_gateway(
     setup = CollectionSetup(mongo, model, images=settings.images)
     await setup.begin(report)
     archives = {
-        each.collection: Archive(mongo, each.collection, layout_of(mongo, each))
+        each.collection: Archive(mongo, each.collection, create_layout(mongo, each))
         for each in model.entities
     }
-    async with permitted(mongo, _NEEDS, "readWrite"):
+    async with explain_refusal(mongo, _NEEDS, "readWrite"):
         read = [*collections, *(each.name for each in archives.values())]
         there = await mongo.existing(read)
         for archive in archives.values():
@@ -98,7 +98,7 @@ async def assemble_gateway(
                 await archive.layout.prepare(create=False)
     statistics = ReadStatistics(mongo, read)
     await statistics.refresh()
-    position = resume_tokens.moment(await mongo.operation_time())
+    position = resume_tokens.token_from_time(await mongo.operation_time())
     hub_options = HubOptions(
         ring_events=settings.ring_events,
         ring_bytes=settings.ring_bytes,
@@ -157,7 +157,7 @@ async def assemble_gateway(
     )
     own_writes = OwnWrites(progress, LastNumbers(hub))
     # Told now, and not when the first version is to be written.
-    async with permitted(mongo, _NEEDS, "readWrite"):
+    async with explain_refusal(mongo, _NEEDS, "readWrite"):
         editing = await prepare_editing(
             mongo,
             model,

@@ -22,7 +22,7 @@ from revstream.resolvers.subscriptions.stream import Changes
 from revstream.streams.changefeed.source import Source
 from revstream.streams.coordination.leased_task import LeasedTask
 from revstream.streams.coordination.membership import Membership
-from revstream.streams.core.errors import GatewayError, reason_of
+from revstream.streams.core.errors import GatewayError, reason_from_error
 from revstream.streams.layouts.core.interface import Layout
 from revstream.streams.listeners.consumer import Consumer
 from revstream.streams.live.archive_progress import ArchiveProgress
@@ -102,7 +102,7 @@ class Gateway:
             elif recorder.trouble is not None:
                 found[listener.name] = _not_open(recorder.trouble)
         for name, failure in self.failures.items():
-            found[name] = f"it has died: {reason_of(failure)}"
+            found[name] = f"it has died: {reason_from_error(failure)}"
         return found
 
     def troubles(self) -> dict[str, str]:

@@ -20,7 +20,7 @@ from revstream.gql.subscriptions.broadcast_group import forget_told
 from revstream.model.definition import Model
 from revstream.resolvers.admin.purge_watch import PurgeWatch
 from revstream.streams.core import resume_tokens
-from revstream.streams.core.errors import HistoryLost, Unsuitable, reason_of
+from revstream.streams.core.errors import HistoryLost, Unsuitable, reason_from_error
 from revstream.streams.live.hub import publish_source
 from revstream.streams.mongo.database import Mongo
 
@@ -93,7 +93,7 @@ def _background(gateway: Gateway) -> list[tuple[str, Callable[[], Awaitable[None
                 # archive.
                 log.error("the live stream begins anew", extra={"reason": exc.message})
                 now = await gateway.mongo.operation_time()
-                gateway.hub.restart(resume_tokens.moment(now))
+                gateway.hub.restart(resume_tokens.token_from_time(now))
 
     beside = [*gateway.retentions, *gateway.consumers]
     listeners = [*gateway.listeners, *(listener for _, listener in beside)]
@@ -128,7 +128,7 @@ async def _watched(name: str, work: Awaitable[None], gateway: Gateway, on_fatal:
         known = isinstance(exc, Unsuitable)
         log.error(
             "background task died",
-            extra={"task": name, "reason": reason_of(exc)},
+            extra={"task": name, "reason": reason_from_error(exc)},
             exc_info=None if known else exc,
         )
         gateway.failures[name] = exc

@@ -26,7 +26,7 @@ from revstream.gql.server.websocket_connection import Connections
 from revstream.streams.coordination.leased_task import LeasedTask
 from revstream.streams.coordination.partition import Partition, model_partitions
 from revstream.streams.listeners.consumer import Consumer
-from revstream.streams.listeners.copies.listeners import SourceSide, TargetSide
+from revstream.streams.listeners.copies.listeners import CopySourceListener, CopyTargetListener
 from revstream.streams.listeners.webhooks.sink import Sink
 
 __all__ = ["metrics_route"]
@@ -150,10 +150,10 @@ class _Process(Collector):
 
     def _of_copies(self, consumer: Consumer, held: bool) -> Iterator[_Sample]:
         side, of = consumer.handler, (consumer.name,)
-        if isinstance(side, SourceSide | TargetSide):
+        if isinstance(side, CopySourceListener | CopyTargetListener):
             yield "copies_written_total", of, side.setter.written
             yield "copies_refused_total", of, side.setter.refused
-        if isinstance(side, SourceSide) and held:
+        if isinstance(side, CopySourceListener) and held:
             yield "copies_left", of, side.left
 
     def _of_sink(self, consumer: Consumer, sink: Sink, listener: LeasedTask) -> Iterator[_Sample]:

@@ -32,7 +32,7 @@ from revstream.gql.subscriptions.broadcast_message import (
 )
 from revstream.streams.changefeed.ring_buffer import Ring
 from revstream.streams.core.errors import GatewayError, SlowConsumer, Unavailable
-from revstream.streams.core.task_cleanup import seen
+from revstream.streams.core.task_cleanup import retrieve_exception
 
 __all__ = ["BroadcastGroup", "BroadcastGroups", "EventSource", "forget_told"]
 
@@ -155,7 +155,7 @@ class BroadcastGroup:
         self._recent = _ring(position)
         self._awaiting = set()
         self._task = asyncio.create_task(self._lead(lead, position))
-        self._task.add_done_callback(seen)
+        self._task.add_done_callback(retrieve_exception)
 
     async def _reach_back(self, position: str, lead: EventSource) -> None:
         """Make what was told behind a position, before anybody was here, as far as it can be
@@ -276,7 +276,7 @@ class BroadcastGroup:
     def _end(self, error: GatewayError) -> None:
         for ended in self._members.values():
             if not ended.done():
-                ended.set_exception(error.again())
+                ended.set_exception(error.copy())
         # Not told by whoever leads next, before they have heard of it.
         self._members.clear()
 

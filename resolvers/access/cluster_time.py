@@ -15,8 +15,8 @@ from bson.timestamp import Timestamp
 from revstream.streams.core import resume_tokens
 from revstream.streams.core.errors import DatabaseError, ResumeTokenInvalid
 from revstream.streams.core.operation import execution_suspended
-from revstream.streams.core.task_cleanup import seen
-from revstream.streams.layouts.core.snapshot_scan import PAST_UNKNOWN
+from revstream.streams.core.task_cleanup import retrieve_exception
+from revstream.streams.layouts.core.snapshot_scan import SNAPSHOT_REFUSALS
 from revstream.streams.live.archive_progress import ArchiveProgress
 from revstream.streams.mongo.database import Mongo
 
@@ -68,7 +68,7 @@ async def at_one_time(mongo: Mongo, read: Callable[[Timestamp], Awaitable[T]]) -
         try:
             return await read(await mongo.operation_time())
         except DatabaseError as exc:
-            if exc.number not in PAST_UNKNOWN:
+            if exc.number not in SNAPSHOT_REFUSALS:
                 raise
     return await read(await mongo.operation_time())
 
@@ -84,7 +84,7 @@ class _SharedRead:
     async def read(self) -> Timestamp:
         if self._next is None:
             self._next = asyncio.ensure_future(self._reading())
-            self._next.add_done_callback(seen)
+            self._next.add_done_callback(retrieve_exception)
         # Shielded: others wait for it, too.
         return await asyncio.shield(self._next)
 

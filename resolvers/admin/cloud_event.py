@@ -20,7 +20,7 @@ from revstream.resolvers.values.dates import date_text
 from revstream.resolvers.values.field_diff import changed_fields
 from revstream.resolvers.values.output import ValueLocation, converter, id_to_api
 from revstream.streams.core import resume_tokens
-from revstream.streams.listeners.webhooks.document_queue import Lost
+from revstream.streams.listeners.webhooks.document_queue import LostVersions
 from revstream.streams.listeners.webhooks.message import Message
 from revstream.streams.mongo.driver.codecs import Document
 from revstream.streams.versioning.version import Version
@@ -81,7 +81,7 @@ class Events:
         }
         return self._message(event, data, fencing_token, {"Revstream-Resume-Token": token})
 
-    def lost(self, lost: Lost, fencing_token: int) -> Message:
+    def lost(self, lost: LostVersions, fencing_token: int) -> Message:
         """Of one document, it has the document as its subject."""
         said = f"{self._sink} {lost.document!r} {lost.reason}"
         event = {

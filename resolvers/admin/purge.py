@@ -21,10 +21,10 @@ from revstream.resolvers.values.json_value import json_value
 from revstream.streams.archive.store import Archive
 from revstream.streams.core import resume_tokens
 from revstream.streams.live.archive_progress import ArchiveProgress
-from revstream.streams.maintenance.truncate import Cutting
+from revstream.streams.maintenance.truncate import Truncation
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.codecs import Document
-from revstream.streams.mongo.transactions import Writing, write
+from revstream.streams.mongo.transactions import WriteSession, write
 from revstream.streams.recording.set_aside import COLLECTION as SET_ASIDE
 from revstream.streams.recording.versions import delete_attribution
 from revstream.streams.versioning.truncation_mark import PurgeMark, mark_with_purge
@@ -62,7 +62,7 @@ class Purging:
         self._archive = archive
         self._progress = progress
         self._entity = entity
-        self._cutting = Cutting(mongo, archive)
+        self._cutting = Truncation(mongo, archive)
 
     async def purge(self, key: Any, *, by: str, why: str, limit_s: float = 30.0) -> Purged:
         """Args:
@@ -80,7 +80,7 @@ class Purging:
             )
         wall, now = await self._mongo.clock()
         await self._progress.wait_complete(
-            self._entity.collection, resume_tokens.moment(now), limit_s=limit_s
+            self._entity.collection, resume_tokens.token_from_time(now), limit_s=limit_s
         )
         if not await self._versions(key):
             raise BadUserInput(
@@ -161,7 +161,7 @@ class Purging:
         await self._remove(SET_ASIDE, {"$or": [mine, {"of": {"$in": events}}]})
 
     async def _remove(self, collection: str, query: Mapping[str, Any]) -> int:
-        async def work(writing: Writing) -> int:
+        async def work(writing: WriteSession) -> int:
             return await writing.remove_all(collection, query)
 
         return (await write(self._mongo, work))[0]

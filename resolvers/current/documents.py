@@ -41,7 +41,7 @@ from revstream.streams.changefeed.event import PLAIN_KEY_TYPES, identity
 from revstream.streams.core import resume_tokens
 from revstream.streams.core.errors import ArchiveBehind
 from revstream.streams.layouts.core.interface import Layout
-from revstream.streams.layouts.factory import layout_of
+from revstream.streams.layouts.factory import create_layout
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.codecs import Document
 from revstream.streams.versioning.version import carried_number
@@ -211,7 +211,7 @@ class Current:
         window = Window(keyset, page)
         numbered = asks_for_number(entity, where, order)
         layout = self._layout(entity, numbered=numbered)
-        joined = layout.joined(stored_field)
+        joined = layout.lookup_stages(stored_field)
         if numbered:
             await self._numbers_settled(entity)
 
@@ -375,7 +375,7 @@ class Current:
     def _layout(self, entity: Entity, *, numbered: bool = False) -> Layout:
         archive = self._archives.get(entity.collection)
         if archive is None:
-            return layout_of(self._mongo, entity)
+            return create_layout(self._mongo, entity)
         return numbered_layout(self._mongo, archive, entity) if numbered else archive.layout
 
 

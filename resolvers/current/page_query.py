@@ -62,4 +62,4 @@ class PageQuery:
 
 def token_of(at: Timestamp | None) -> str | None:
     """A page's resume token, of the cluster time that it was read at."""
-    return None if at is None else resume_tokens.moment(at)
+    return None if at is None else resume_tokens.token_from_time(at)

@@ -57,7 +57,7 @@ class OwnWrites:
     def note(self, collection: str, key: Any, at: Timestamp) -> None:
         """A write was acknowledged."""
         self.numbers.forget(collection, key, at)
-        token = resume_tokens.moment(at)
+        token = resume_tokens.token_from_time(at)
         latest = max(token, self._latest.get(collection, ""))
         # Whoever has `seen` it keeps it as it was.
         self._latest = {**self._latest, collection: latest}
@@ -104,7 +104,7 @@ class OwnWrites:
         Raises:
             ArchiveBehind: not within the bound.
         """
-        await self._progress.wait_complete(collection, resume_tokens.moment(now))
+        await self._progress.wait_complete(collection, resume_tokens.token_from_time(now))
 
     async def deletions(self, collection: str, keys: Iterable[Any], now: Timestamp) -> None:
         """Return once the archive has all deletions of these documents by a moment.
@@ -112,7 +112,9 @@ class OwnWrites:
         Raises:
             ArchiveBehind: not within the bound.
         """
-        await self._progress.wait_deletions(collection, resume_tokens.moment(now), list(keys))
+        await self._progress.wait_deletions(
+            collection, resume_tokens.token_from_time(now), list(keys)
+        )
 
     def known(self, collection: str) -> str:
         """Return the place up to which the archive is known to have all; asks nobody."""

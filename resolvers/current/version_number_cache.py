@@ -71,7 +71,7 @@ class LastNumbers:
         """This process has written to a document."""
         known = self._of.get(collection)
         if known is not None:
-            known.change(identity(key), resume_tokens.moment(at), self._most)
+            known.change(identity(key), resume_tokens.token_from_time(at), self._most)
 
     def _changed(self, collection: str, event: ChangeEvent) -> None:
         if event.is_write:

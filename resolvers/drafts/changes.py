@@ -137,7 +137,7 @@ class ProposalChanges:
         )
         if request.after is not None:
             await self._cluster_time.check_reached(request.after)
-            resume_tokens.resumable(request.after)
+            resume_tokens.require_resumable(request.after)
         begun(self._hub.position if request.after is None else request.after)
         matches = request.predicate()
         followed = self._replay.follow(

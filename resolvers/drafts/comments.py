@@ -43,7 +43,7 @@ from revstream.streams.core.errors import HistoryLost
 from revstream.streams.live.archive_progress import ArchiveProgress
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.codecs import Document
-from revstream.streams.mongo.transactions import Writing
+from revstream.streams.mongo.transactions import WriteSession
 
 __all__ = ["Comment", "Comments", "Subject"]
 
@@ -268,7 +268,7 @@ class Comments:
             # Each time: somebody may have dropped the database.
             await self._indexes.create(_name(entity))
 
-            async def work(writing: Writing) -> Comment:
+            async def work(writing: WriteSession) -> Comment:
                 # As it is stored, so that a repetition is answered with the same.
                 stored = decoded(await writing.insert(_name(entity), record))
                 return Comment.from_record(entity, stored)
@@ -344,7 +344,7 @@ class Comments:
             return
         # It may have been written a moment ago.
         now = await self._mongo.operation_time()
-        await self._progress.wait_complete(entity.collection, resume_tokens.moment(now))
+        await self._progress.wait_complete(entity.collection, resume_tokens.token_from_time(now))
         if not await self._is_there(entity, key, version):
             assert version is not None
             if not self._scope.read_rows(entity).limits:

@@ -10,7 +10,7 @@ from typing import Any
 from revstream.streams.core.errors import DatabaseError, Unsuitable
 from revstream.streams.core.log_throttle import LogThrottle
 from revstream.streams.mongo.database import Mongo
-from revstream.streams.mongo.server_check import collection_uuids, keep_images
+from revstream.streams.mongo.server_check import collection_uuids, enable_collection_images
 
 __all__ = ["ProposalImages"]
 
@@ -49,7 +49,7 @@ class ProposalImages:
         uuid: of before; None where it was not there.
         """
         try:
-            await keep_images(self._mongo, collection)
+            await enable_collection_images(self._mongo, collection)
         except (DatabaseError, Unsuitable) as exc:
             # What cannot be told without them is little, and documented.
             self._refusals.note(collection=collection, reason=exc.message)

@@ -31,8 +31,8 @@ from revstream.resolvers.mutations.writes import Beside, Writes
 from revstream.resolvers.values.field_diff import hidden_fields
 from revstream.resolvers.values.json_value import json_value
 from revstream.streams.mongo.driver.codecs import Document
-from revstream.streams.mongo.transactions import Writing
-from revstream.streams.raw_bson.diff import Difference, Kind, differences
+from revstream.streams.mongo.transactions import WriteSession
+from revstream.streams.raw_bson.diff import Difference, DifferenceKind, find_differences
 from revstream.streams.versioning.version import CHANGE_FIELD, LastVersion
 
 __all__ = ["Publishing"]
@@ -101,7 +101,10 @@ class Publishing:
                         await self._chain(entity, key, number)
                         raise conflict(entity, key, base, last.number)
                 merge = merge_of_paths(
-                    [(e.path, REMOVED if e.kind is Kind.REMOVED else e.after) for e in wanted]
+                    [
+                        (e.path, REMOVED if e.kind is DifferenceKind.REMOVED else e.after)
+                        for e in wanted
+                    ]
                 )
                 try:
                     return await self._writes.alter(
@@ -227,7 +230,7 @@ class Publishing:
         return number, first.base if content is None else content
 
     def _marking(self, entity: Entity, chain: Sequence[Draft], author: Author) -> Beside:
-        async def mark(writing: Writing, version: int) -> None:
+        async def mark(writing: WriteSession, version: int) -> None:
             for each in chain:
                 published = {"status": PUBLISHED, "publishedAs": version}
                 key, number = each.document, each.number
@@ -243,7 +246,7 @@ def _changes(
     entity: Entity, before: Mapping[str, Any], after: Mapping[str, Any]
 ) -> Iterator[Difference]:
     hidden = hidden_fields(entity)
-    return (each for each in differences(before, after) if each.path[0] not in hidden)
+    return (each for each in find_differences(before, after) if each.path[0] not in hidden)
 
 
 def _overlap(one: Sequence[Difference], other: Sequence[Difference]) -> bool:

@@ -49,7 +49,7 @@ from revstream.streams.changefeed.event import identity
 from revstream.streams.core.errors import DuplicateKey, Unsuitable
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.codecs import Document
-from revstream.streams.mongo.transactions import Writing
+from revstream.streams.mongo.transactions import WriteSession
 from revstream.streams.versioning.version import HIGHEST_COUNTER
 
 __all__ = ["Drafts", "decide", "decided"]
@@ -254,7 +254,7 @@ class Drafts:
             if not may_publish and (draft.owner is None or draft.owner != author.owner):
                 self._scope.acting("publish").write_rows(entity)
 
-            async def work(writing: Writing) -> None:
+            async def work(writing: WriteSession) -> None:
                 values = {"status": REJECTED}
                 if not await decide(writing, entity, key, number, author, values):
                     raise decided(await self.one(entity, key, number))
@@ -327,7 +327,7 @@ class Drafts:
             number = max(newest[0]["number"] if newest else 0, number) + 1
             numbered = {"_id": ObjectId(), **record, "number": number}
 
-            async def work(writing: Writing, numbered: Document = numbered) -> None:
+            async def work(writing: WriteSession, numbered: Document = numbered) -> None:
                 await writing.insert(_name(entity), numbered)
 
             try:
@@ -365,7 +365,7 @@ def _name(entity: Entity) -> str:
 
 
 async def decide(
-    writing: Writing,
+    writing: WriteSession,
     entity: Entity,
     key: Any,
     number: int,

@@ -182,7 +182,7 @@ class ProposalWatch:
             self.lost = HistoryLost(
                 f"{event.collection}: the collection itself was changed ({event.operation}); "
                 "read the present, and subscribe after it",
-                oldestResumeToken=resume_tokens.behind(event.token),
+                oldestResumeToken=resume_tokens.token_after_event(event.token),
             )
             return events[:number]
         return events

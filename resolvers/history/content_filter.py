@@ -15,7 +15,7 @@ import bson
 from revstream.resolvers.pagination.keyset import Keys
 from revstream.resolvers.pagination.page import PLACED
 from revstream.streams.archive.store import Archive
-from revstream.streams.layouts.core.sort_key import places
+from revstream.streams.layouts.core.sort_key import sort_key_expressions
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.codecs import DECODED, Document
 
@@ -64,7 +64,7 @@ class ContentFilter:
                 {"$match": {"$and": [self._where, place]}},
                 {"$sort": dict(order)},
                 {"$limit": limit},
-                {"$project": {"n": 1, PLACED: places(order)}},
+                {"$project": {"n": 1, PLACED: sort_key_expressions(order)}},
             ]
             found = await self._asked(rows, stages)
             if portions:

@@ -88,7 +88,7 @@ class DocumentStates:
         read once holds for the moments up to there.
         """
         upto, known = self._known.get(collection, ("", UNLIMITED))
-        if resume_tokens.moment(at) > upto:
+        if resume_tokens.token_from_time(at) > upto:
             upto = self._own_writes.known(collection)
             known = await self._coverages.load(collection)
             if known.open_gap is None and self._own_writes.whole(collection):

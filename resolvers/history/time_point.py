@@ -104,7 +104,7 @@ class Moments:
             moment = TimePoint(
                 resume_tokens.cluster_time(resume_tokens.decode(token, self._deployment))
             )
-            place = resume_tokens.moment(moment.at)
+            place = resume_tokens.token_from_time(moment.at)
             if self._progress.known_position(entity.collection) < place:
                 await self._cluster_time.check_reached(place)
             await self.reached(entity, moment)
@@ -119,7 +119,7 @@ class Moments:
         Raises:
             ArchiveBehind: not within the bound; carries the lag.
         """
-        token = resume_tokens.moment(moment.at)
+        token = resume_tokens.token_from_time(moment.at)
         await self._progress.wait(entity.collection, token)
         if self._progress.is_complete(entity.collection):
             return
@@ -152,7 +152,7 @@ class Moments:
             return
         # On a quiet database nothing is written at `end` for long. But once the clock is past the
         # time, whatever bears it stands at or before the cluster time that it is then.
-        now = resume_tokens.moment(await self._once_past(entity, time))
+        now = resume_tokens.token_from_time(await self._once_past(entity, time))
         await asyncio.gather(*(self._progress.wait(name, min(now, end)) for name in behind))
 
     async def _once_past(self, entity: Entity, time: datetime | DatetimeMS) -> Timestamp:

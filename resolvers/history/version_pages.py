@@ -16,7 +16,7 @@ from revstream.resolvers.pagination.page import Page, PageRequest, Window
 from revstream.resolvers.pagination.pages_by_parent import pages_by_key
 from revstream.resolvers.pagination.projection import Fields, record_projection
 from revstream.streams.archive.store import Archive
-from revstream.streams.layouts.core.plain_collection import by_field
+from revstream.streams.layouts.core.plain_collection import lookup_by_field
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.codecs import Document
 from revstream.streams.versioning.version import Version
@@ -90,7 +90,7 @@ class VersionPages:
             return [window.page(found, make)]
         return await pages_by_key(
             self._mongo,
-            by_field(archive.name, "doc"),
+            lookup_by_field(archive.name, "doc"),
             ids,
             query=query,
             window=Window(keyset, page),

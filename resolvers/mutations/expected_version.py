@@ -30,7 +30,7 @@ from revstream.streams.core import resume_tokens
 from revstream.streams.live.archive_progress import ArchiveProgress
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.codecs import Document, decode
-from revstream.streams.raw_bson.diff import same
+from revstream.streams.raw_bson.diff import is_same
 from revstream.streams.versioning.attribution import COPIER
 from revstream.streams.versioning.version import (
     CHANGE_FIELD,
@@ -119,16 +119,18 @@ class ExpectedVersions:
             return at, await layout.find({"_id": key}, limit=1, at=at, raw=True)
 
         now, found = await at_one_time(self._mongo, read)
-        await self._progress.wait(entity.collection, resume_tokens.moment(now))
+        await self._progress.wait(entity.collection, resume_tokens.token_from_time(now))
         last = await self._last(entity, key)
         if last is None and found:
             # What was there before the archive may not be read yet.
-            await self._progress.wait_complete(entity.collection, resume_tokens.moment(now))
+            await self._progress.wait_complete(
+                entity.collection, resume_tokens.token_from_time(now)
+            )
             last = await self._last(entity, key)
         if last is None or last.full is None or not found:
             return last
         content, change = _divided(found[0])
-        if same(content, last.full):
+        if is_same(content, last.full):
             return LastVersion(
                 token=last.token,
                 number=last.number,

@@ -40,7 +40,7 @@ from revstream.streams.changefeed.event import identity
 from revstream.streams.core.errors import DatabaseError, DuplicateKey, GatewayError
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.codecs import Document
-from revstream.streams.mongo.transactions import Writing
+from revstream.streams.mongo.transactions import WriteSession
 from revstream.streams.versioning.version import CHANGE_FIELD
 
 __all__ = ["AppliedEvent", "FencedUpserts"]
@@ -123,7 +123,7 @@ class FencedUpserts:
         pipeline = fenced_pipeline(self._scope.writable(entity), document, change)
         query = _within(rows, {"_id": key})
 
-        async def work(writing: Writing) -> RawBSONDocument:
+        async def work(writing: WriteSession) -> RawBSONDocument:
             found = await writing.change(entity.collection, query, pipeline)
             if found is None:
                 if not writing.in_transaction:
@@ -190,11 +190,11 @@ class FencedUpserts:
             for key, document in newest
         ]
 
-        async def work(writing: Writing) -> int:
+        async def work(writing: WriteSession) -> int:
             if not writing.in_transaction:
                 pending = [(each.key, each.pipeline) for each in fenced]
                 result = await writing.change_each(entity.collection, pending, upsert=False)
-                if result.found < len(pending):
+                if result.matched < len(pending):
                     raise _Absent(result.changed)
                 return result.changed
             await self._check_found(writing, entity, rows, newest)
@@ -204,9 +204,9 @@ class FencedUpserts:
             if not pending:
                 return 0
             result = await writing.change_each(entity.collection, pending, upsert=True)
-            if result.again:
+            if result.conflicts:
                 # Which has ended the transaction.
-                raise KeysMet([pending[place][0] for place in result.again])
+                raise KeysMet([pending[place][0] for place in result.conflicts])
             await self._check_found(writing, entity, rows, newest)
             return result.changed
 
@@ -278,7 +278,7 @@ class FencedUpserts:
 
     async def _check_found(
         self,
-        writing: Writing,
+        writing: WriteSession,
         entity: Entity,
         rows: RowFilter,
         events: Sequence[tuple[Any, Document]],
@@ -292,7 +292,7 @@ class FencedUpserts:
             return
         keys = [key for key, _ in events]
         outside = {"$and": [{"_id": {"$in": keys}}, {"$nor": [rows.query]}]}
-        for found in await writing.found(entity.collection, outside, limit=1):
+        for found in await writing.find(entity.collection, outside, limit=1):
             raise out_of_rows(entity, found["_id"])
 
 

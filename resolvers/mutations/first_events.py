@@ -29,7 +29,7 @@ from revstream.streams.changefeed.event import identity
 from revstream.streams.core.errors import DatabaseError, DuplicateKey
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.codecs import Document
-from revstream.streams.mongo.transactions import EachChanged, Pipeline, Writing, write
+from revstream.streams.mongo.transactions import BulkChangeResult, Pipeline, WriteSession, write
 from revstream.streams.recording.versions.delete_attribution import DeleteAttributions
 
 __all__ = ["FencedEvent", "FirstEvents", "KeysMet", "is_stale"]
@@ -113,17 +113,17 @@ class FirstEvents:
         changed, left = 0, events
         sent: Sequence[FencedEvent] = ()
 
-        async def insert(writing: Writing) -> tuple[int, Sequence[FencedEvent]]:
+        async def insert(writing: WriteSession) -> tuple[int, Sequence[FencedEvent]]:
             nonlocal sent
             there, sent = await self.divided(writing, entity, left)
             if sent:
                 pending = [(each.key, each.pipeline) for each in sent]
                 result = await writing.change_each(entity.collection, pending, upsert=True)
-                if result.again:
-                    raise KeysMet([sent[place].key for place in result.again])
+                if result.conflicts:
+                    raise KeysMet([sent[place].key for place in result.conflicts])
             return len(sent), there
 
-        async def change(writing: Writing) -> EachChanged:
+        async def change(writing: WriteSession) -> BulkChangeResult:
             nonlocal sent
             sent = left
             pending = [(each.key, each.pipeline) for each in sent]
@@ -143,19 +143,19 @@ class FirstEvents:
                     raise
                 raise _Refused(keys, exc) from exc
             changed += result.changed
-            if result.found == len(left):
+            if result.matched == len(left):
                 return changed, at
         raise too_many_conflicts(entity, left[0].key)
 
     async def divided(
-        self, writing: Writing, entity: Entity, events: Sequence[FencedEvent]
+        self, writing: WriteSession, entity: Entity, events: Sequence[FencedEvent]
     ) -> tuple[Sequence[FencedEvent], Sequence[FencedEvent]]:
         """Within a transaction that has written nothing, divide events into those whose documents
         are there, and first ones that are not stale.
 
         Raises: as `buried`.
         """
-        found = await writing.found(
+        found = await writing.find(
             entity.collection, {"_id": {"$in": [each.key for each in events]}}, only=("_id",)
         )
         there = {identity(each["_id"]) for each in found}

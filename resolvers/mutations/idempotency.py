@@ -19,7 +19,7 @@ from revstream.resolvers.errors import BadUserInput
 from revstream.resolvers.mutations.result import Author, WriteRefused
 from revstream.streams.core.errors import DatabaseError, DuplicateKey
 from revstream.streams.mongo.database import Mongo
-from revstream.streams.mongo.transactions import Writing, write
+from revstream.streams.mongo.transactions import WriteSession, write
 
 __all__ = ["IdempotencyStore", "Repeated"]
 
@@ -100,7 +100,7 @@ class IdempotencyStore:
     async def once(
         self,
         author: Author,
-        work: Callable[[Writing], Awaitable[T]],
+        work: Callable[[WriteSession], Awaitable[T]],
         outcome: Mapping[str, Any] | Callable[[T], Mapping[str, Any]],
         *,
         transaction: bool = False,
@@ -118,11 +118,11 @@ class IdempotencyStore:
             return await write(self._mongo, work, transaction=transaction)
         key, fingerprint = author.repeat, author.fingerprint
 
-        async def store(writing: Writing, outcome: Mapping[str, Any]) -> None:
+        async def store(writing: WriteSession, outcome: Mapping[str, Any]) -> None:
             line = {"_id": key, "fingerprint": fingerprint, "outcome": outcome}
             await writing.insert(COLLECTION, {**line, "at": datetime.now(UTC)})
 
-        async def both(writing: Writing) -> T:
+        async def both(writing: WriteSession) -> T:
             if isinstance(outcome, Mapping):
                 # First, so that the document is held for as short as can be: of a gateway that is
                 # killed in between, until the server gives the transaction up.

@@ -26,10 +26,10 @@ from revstream.resolvers.values.json_value import json_value
 from revstream.streams.archive.store import Archive
 from revstream.streams.core.errors import DatabaseError, DuplicateKey, Unavailable
 from revstream.streams.layouts.core.interface import Layout
-from revstream.streams.layouts.core.stored_version import NoRoom, Overtaken
+from revstream.streams.layouts.core.stored_version import ConcurrentWrite, VersionTooLarge
 from revstream.streams.mongo.driver.codecs import Document
 from revstream.streams.mongo.driver.error_translation import OF_INDEX, TOO_LARGE
-from revstream.streams.mongo.transactions import Writing
+from revstream.streams.mongo.transactions import WriteSession
 from revstream.streams.versioning.version import LastVersion
 
 __all__ = [
@@ -42,7 +42,9 @@ __all__ = [
     "too_many_conflicts",
 ]
 
-Attempt = Callable[[Writing, LastVersion | None, int | None], Awaitable[RawBSONDocument | None]]
+Attempt = Callable[
+    [WriteSession, LastVersion | None, int | None], Awaitable[RawBSONDocument | None]
+]
 
 # Others may keep writing between the look at a document and the write that compares with it.
 ATTEMPTS = 20
@@ -97,7 +99,7 @@ class Commits:
         key: Any,
         change: Document,
         author: Author,
-        work: Callable[[Writing], Awaitable[RawBSONDocument | None]],
+        work: Callable[[WriteSession], Awaitable[RawBSONDocument | None]],
         number: int | None,
         *,
         transaction: bool = False,
@@ -113,7 +115,7 @@ class Commits:
             if problem is None:
                 raise
             raise InvalidDocument(f"{entity.name} {json_value(key)} {problem}", path="") from exc
-        except NoRoom as exc:
+        except VersionTooLarge as exc:
             raise InvalidDocument(f"{entity.name} {json_value(key)} {exc}", path="") from exc
         self._own_writes.note(entity.collection, key, at)
         written = Written(key=key, at=at, change=change["id"], document=document, number=number)
@@ -124,7 +126,7 @@ class Commits:
         """What a unique index has refused."""
         if exc.fields == ("_id",):
             return there_already(entity)
-        fields = [self.layout(entity).shown(each) for each in exc.fields]
+        fields = [self.layout(entity).document_path(each) for each in exc.fields]
         paths = changed_fields(entity, self._model, fields) or [", ".join(fields)]
         problem = f"another {entity.name} has this {' and '.join(paths)} already"
         return AlreadyExists(problem, path=paths[0])
@@ -145,7 +147,7 @@ class Commits:
         standing: LastVersion | None = None
         number: int | None = None
 
-        async def work(writing: Writing) -> RawBSONDocument | None:
+        async def work(writing: WriteSession) -> RawBSONDocument | None:
             return await attempt(writing, standing, number)
 
         async def commit() -> Written:
@@ -177,7 +179,7 @@ class Commits:
         for count in range(_MOST_OVERTAKEN):
             try:
                 return await write()
-            except Overtaken:
+            except ConcurrentWrite:
                 # Not all of them at the same moment again.
                 await asyncio.sleep(random.uniform(0, _STAND_BACK_S * min(count + 1, ATTEMPTS)))
         raise too_many_conflicts(entity, key, _MOST_OVERTAKEN)

@@ -30,13 +30,13 @@ from revstream.streams.archive.store import Archive
 from revstream.streams.live.archive_progress import ArchiveProgress
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.codecs import Document
-from revstream.streams.mongo.transactions import Writing, has_names_once
+from revstream.streams.mongo.transactions import WriteSession, has_names_once
 from revstream.streams.recording.versions.delete_attribution import DeleteAttributions
 from revstream.streams.versioning.version import CHANGE_FIELD, LastVersion
 
 __all__ = ["BeforeInsert", "Beside", "Writes", "nothing_to_do"]
 
-Beside = Callable[[Writing, int], Awaitable[None]]
+Beside = Callable[[WriteSession, int], Awaitable[None]]
 BeforeInsert = Callable[[str], Awaitable[None]]
 
 
@@ -129,7 +129,7 @@ class Writes:
             raise out_of_rows(entity, key)
         await self.before_insert(entity.collection)
 
-        async def insert(writing: Writing) -> RawBSONDocument:
+        async def insert(writing: WriteSession) -> RawBSONDocument:
             made = await self.commits.layout(entity).create(writing, key, whole)
             if made is None:
                 raise there_already(entity)
@@ -179,7 +179,7 @@ class Writes:
         demands = [*alteration.demands, _NAMES_ONCE]
 
         async def attempt(
-            writing: Writing, standing: LastVersion | None, number: int | None
+            writing: WriteSession, standing: LastVersion | None, number: int | None
         ) -> RawBSONDocument:
             # A counter that was copied goes on from where it is: it never goes back.
             counted = None if standing is not None and standing.offset else number
@@ -237,7 +237,7 @@ class Writes:
         )
 
         async def attempt(
-            writing: Writing, standing: LastVersion | None, _number: int | None
+            writing: WriteSession, standing: LastVersion | None, _number: int | None
         ) -> RawBSONDocument | None:
             fence = await _fence_of(writing, entity, key)
             if not await layout.remove(
@@ -266,11 +266,11 @@ class Writes:
         return await self._repeats.first(author, operation, again)
 
 
-async def _fence_of(writing: Writing, entity: Entity, key: Any) -> Any:
+async def _fence_of(writing: WriteSession, entity: Entity, key: Any) -> Any:
     """The fencing token that a document has, as a transaction sees it."""
     if entity.fence is None:
         return None
-    found = await writing.found(entity.collection, {"_id": key}, limit=1)
+    found = await writing.find(entity.collection, {"_id": key}, limit=1)
     return found[0].get(entity.fence.stored) if found else None
 
 

@@ -57,7 +57,7 @@ class WrittenVersions:
             return written.number
         carried = carried_number(written.document, entity.version)
         try:
-            await self._progress.wait(entity.collection, resume_tokens.moment(written.at))
+            await self._progress.wait(entity.collection, resume_tokens.token_from_time(written.at))
         except ArchiveBehind:
             if carried is None:
                 raise
@@ -86,7 +86,7 @@ class WrittenVersions:
         """
         key, change = outcome["doc"], outcome["change"]
         now = await self._mongo.operation_time()
-        await self._progress.wait(entity.collection, resume_tokens.moment(now))
+        await self._progress.wait(entity.collection, resume_tokens.token_from_time(now))
         found = await self._archives[entity.collection].find(
             {"doc": {"$eq": key}, "change.id": change},
             # Others after it may carry its `_change` along.

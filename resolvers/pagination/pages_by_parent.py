@@ -9,7 +9,7 @@ from bson.timestamp import Timestamp
 
 from revstream.resolvers.pagination.page import Page, Window
 from revstream.resolvers.pagination.projection import inside
-from revstream.streams.layouts.core.sort_key import places
+from revstream.streams.layouts.core.sort_key import sort_key_expressions
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.codecs import Document
 
@@ -40,7 +40,7 @@ async def pages_by_key(
 
     Args:
         keys: None, a key, or a list of keys that belong together.
-        joined: which ones do: see `Layout.joined`.
+        joined: which ones do: see `Layout.lookup_stages`.
         query, projection: of the documents, without the window's and the key's part.
         make: see `Window.page`.
         filled: puts into documents what they lack; given all of them at once, keeps their order.
@@ -99,7 +99,7 @@ def _pipeline(
     ]
     shown = window.projected(projection)
     if window.placing:
-        made = dict.fromkeys(window.placing, places(window.keys))
+        made = dict.fromkeys(window.placing, sort_key_expressions(window.keys))
         found.append({"$set": made if beginning else window.placing})
         shown = {**shown, **dict.fromkeys(window.placing, 1)}
     return [

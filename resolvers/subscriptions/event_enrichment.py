@@ -25,7 +25,7 @@ from revstream.streams.changefeed.event import ChangeEvent
 from revstream.streams.live.archive_progress import ArchiveProgress
 from revstream.streams.live.pending_versions import NumberedEvent, PendingVersions
 from revstream.streams.mongo.driver.codecs import Document
-from revstream.streams.raw_bson.diff import differences
+from revstream.streams.raw_bson.diff import find_differences
 from revstream.streams.versioning.attribution import claimed_change, declared_operation
 from revstream.streams.versioning.version import CHANGE_FIELD, archived_operation
 
@@ -81,7 +81,7 @@ class Change:
             return ()
         if self.before is None:
             return tuple(name for name in self.document if name not in hidden)
-        found = differences(self.before, self.document)
+        found = find_differences(self.before, self.document)
         return tuple(each.dotted for each in found if each.path[0] not in hidden)
 
     def moved(self, transition: str) -> Change:

@@ -36,7 +36,7 @@ class SavedCursors:
             LimitExceeded: the caller has too many others.
         """
         _check(owner, name)
-        await self._cluster_time.check_reached(resume_tokens.resumable(token))
+        await self._cluster_time.check_reached(resume_tokens.require_resumable(token))
         if not await self._cursors.save(owner, name, token, most=_MOST):
             raise LimitExceeded(
                 f"saved cursors: {_MOST}, maximum is {_MOST}; remove some with removeCursor"

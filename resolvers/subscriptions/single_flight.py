@@ -37,7 +37,7 @@ class SingleFlight(Generic[K, T]):
                 # Shielded: whoever is cancelled must not cancel what the others wait for.
                 made = found.result() if found.done() else await asyncio.shield(found)
             except GatewayError as exc:
-                raise exc.again() from None
+                raise exc.copy() from None
             if made is not _AGAIN:
                 return made
         return await self._make(key, make)
@@ -49,7 +49,7 @@ class SingleFlight(Generic[K, T]):
         except BaseException as exc:
             del self._made[key]
             if isinstance(exc, GatewayError):
-                flight.set_exception(exc.again())
+                flight.set_exception(exc.copy())
                 flight.exception()  # seen, even where nobody waits
             else:
                 flight.set_result(cast("T", _AGAIN))

@@ -25,7 +25,7 @@ from revstream.resolvers.subscriptions.start import ChangeRequest
 from revstream.streams.archive.store import Archive
 from revstream.streams.core import resume_tokens
 from revstream.streams.core.errors import ArchiveBehind, DatabaseError
-from revstream.streams.layouts.core.snapshot_scan import PAST_UNKNOWN
+from revstream.streams.layouts.core.snapshot_scan import SNAPSHOT_REFUSALS
 from revstream.streams.live.archive_progress import ArchiveProgress
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.codecs import Document
@@ -80,7 +80,7 @@ class Snapshot:
                     last = (documents[-1]["_id"],)
             return
         except DatabaseError as exc:
-            if exc.number not in PAST_UNKNOWN:
+            if exc.number not in SNAPSHOT_REFUSALS:
                 raise
         await self._archived()
         async with aclosing(self._standing(last)) as versions:
@@ -96,7 +96,7 @@ class Snapshot:
             layout = numbered_layout(self._mongo, self._archive, self._entity)
             # The numbers that it looks up are those of then.
             await self._progress.wait_complete(
-                self._entity.collection, resume_tokens.moment(self._at)
+                self._entity.collection, resume_tokens.token_from_time(self._at)
             )
         pages = layout.pages(to_query(self._where), size=self._size, at=self._at)
         async with aclosing(pages) as opened:
@@ -127,7 +127,7 @@ class Snapshot:
     async def _archived(self) -> None:
         await self._progress.wait_complete(
             self._entity.collection,
-            resume_tokens.moment(self._at),
+            resume_tokens.token_from_time(self._at),
             limit_s=self._progress.takeover_s,
         )
 
@@ -152,7 +152,7 @@ class Snapshot:
         return Change(
             entity=self._entity,
             kind="SNAPSHOT",
-            token=resume_tokens.unfinished(self._at),
+            token=resume_tokens.snapshot_token(self._at),
             transition="ENTER",
             document_id=document["_id"],
             version=number,

@@ -75,7 +75,7 @@ class SubscriptionStarts:
             return await self._cursors.load(request.owner, request.cursor)
         if request.after is not None:
             await self._cluster_time.check_reached(request.after)
-            return resume_tokens.resumable(request.after)
+            return resume_tokens.require_resumable(request.after)
         if request.since is not None:
             return await self._since(archive, request.since)
         return None
@@ -95,7 +95,9 @@ class SubscriptionStarts:
                 argument="since",
             )
         earlier = max(0, int(since.timestamp()) - _CLOCK_SLACK_S)
-        token = min(resume_tokens.time_prefix(Timestamp(earlier, 0)), resume_tokens.moment(now))
+        token = min(
+            resume_tokens.time_prefix(Timestamp(earlier, 0)), resume_tokens.token_from_time(now)
+        )
         checkpoint = await self._progress.checkpoint(archive.collection)
         return token if checkpoint is None else max(token, checkpoint.start)
 
@@ -106,7 +108,7 @@ def without_received_snapshot(request: ChangeRequest) -> ChangeRequest:
     """
     if not request.snapshot or request.after is None:
         return request
-    if resume_tokens.is_unfinished(request.after):
+    if resume_tokens.is_snapshot_token(request.after):
         return replace(request, after=None)
     return replace(request, snapshot=False)
 

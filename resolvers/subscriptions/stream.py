@@ -188,7 +188,7 @@ class Changes:
                 async with aclosing(snapshot.pages()) as pages:
                     async for taken in pages:
                         yield "snapshot", taken
-                after = resume_tokens.moment(at)
+                after = resume_tokens.token_from_time(at)
                 yield "snapshot", [Change(entity=entity, kind="CHECKPOINT", token=after)]
             if request.since is not None:
                 company = None

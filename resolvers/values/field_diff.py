@@ -16,7 +16,14 @@ from revstream.resolvers.errors import BadUserInput
 from revstream.resolvers.values.json_value import json_value
 from revstream.resolvers.values.output import any_id
 from revstream.streams.mongo.driver.codecs import Document
-from revstream.streams.raw_bson.diff import OBJECTS, PLAIN, Difference, Kind, differences, same
+from revstream.streams.raw_bson.diff import (
+    OBJECTS,
+    PLAIN,
+    Difference,
+    DifferenceKind,
+    find_differences,
+    is_same,
+)
 from revstream.streams.versioning.version import RESERVED
 
 __all__ = [
@@ -106,7 +113,7 @@ class FieldDiff:
                 found.append(make(name, _ADDED, show(None), show(new)))
             elif new is _GONE:
                 found.append(make(name, _REMOVED, show(old), show(None)))
-            elif not same(old, new):
+            elif not is_same(old, new):
                 found.append(make(name, _CHANGED, show(old), show(new)))
         return found
 
@@ -136,7 +143,7 @@ class FieldDiff:
     def _inside(
         self, stored: str, old: Any, new: Any, make: Callable[[str, str, Any, Any], Any]
     ) -> Iterator[Any]:
-        for each in differences({stored: old}, {stored: new}):
+        for each in find_differences({stored: old}, {stored: new}):
             change = _in_api_names(self.entity, self.model, each)
             if change is not None:
                 yield make(change.path, change.kind, change.before, change.after)
@@ -158,7 +165,7 @@ def latest_values(
         names = tuple(stored.split("."))
         for name in names:
             value = value.get(name, _GONE) if isinstance(value, Mapping) else _GONE
-        kind = Kind.REMOVED if value is _GONE else Kind.CHANGED
+        kind = DifferenceKind.REMOVED if value is _GONE else DifferenceKind.CHANGED
         each = Difference(names, kind, None, None if value is _GONE else value)
         change = None if names[0] in hidden_fields(entity) else _in_api_names(entity, model, each)
         if change is not None:
@@ -167,7 +174,11 @@ def latest_values(
 
 
 _GONE = object()
-_ADDED, _REMOVED, _CHANGED = Kind.ADDED.value, Kind.REMOVED.value, Kind.CHANGED.value
+_ADDED, _REMOVED, _CHANGED = (
+    DifferenceKind.ADDED.value,
+    DifferenceKind.REMOVED.value,
+    DifferenceKind.CHANGED.value,
+)
 
 
 def changed_fields(entity: Entity, model: Model, stored_paths: Iterable[str]) -> list[str]:

@@ -264,7 +264,7 @@ def history_lost_error(subject: str, mark: TimeMark, why: str) -> HistoryLost:
     return HistoryLost(
         f"the history of {subject}: the moment asked for {why}; "
         f"it is known from {_text(mark.wall)} on",
-        oldestResumeToken=resume_tokens.moment(mark.at),
+        oldestResumeToken=resume_tokens.token_from_time(mark.at),
         oldestTime=_text(mark.wall),
     )
 

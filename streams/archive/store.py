@@ -33,7 +33,7 @@ from revstream.streams.changefeed.event import identity, possible_ids
 from revstream.streams.core import resume_tokens
 from revstream.streams.core.errors import DamagedArchive, DuplicateKey, Unsuitable
 from revstream.streams.core.log_throttle import LogThrottle
-from revstream.streams.layouts.archive import Archived
+from revstream.streams.layouts.archive import ArchiveLayout
 from revstream.streams.layouts.core.interface import Layout
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.codecs import Document
@@ -64,7 +64,7 @@ class Archive:
     def __init__(self, mongo: Mongo, collection: str, layout: Layout | None = None) -> None:
         self._mongo = mongo
         self.collection = collection
-        self.layout = layout or Archived(mongo, collection)
+        self.layout = layout or ArchiveLayout(mongo, collection)
         self.name = f"{collection}.versions"
         self.parts = f"{collection}.overflow"
         self.contents = ContentReader(mongo, collection, self.layout)
@@ -336,16 +336,16 @@ class Archive:
         """Records in token order, after one token and up to another."""
         # Earlier versions stored tokens as MongoDB 7 makes them, which sort behind the canonical
         # ones of their cluster time.
-        first, last = resume_tokens.canonical(after), after
+        first, last = resume_tokens.canonical_token(after), after
         records: list[Document] = []
         while len(records) < limit:
             query: Document = {
-                "_id": {"$gt": last, "$lte": resume_tokens.ceiling(upto)},
+                "_id": {"$gt": last, "$lte": resume_tokens.upper_bound(upto)},
                 **(match or {}),
             }
             found = await self.find(query, sort=[("_id", 1)], limit=limit)
             records += [
-                each for each in found if first < resume_tokens.canonical(each["_id"]) <= upto
+                each for each in found if first < resume_tokens.canonical_token(each["_id"]) <= upto
             ]
             if len(found) < limit:
                 break

@@ -22,9 +22,14 @@ from bson.raw_bson import RawBSONDocument
 
 from revstream.streams.core import resume_tokens
 from revstream.streams.core.errors import InexactKey
-from revstream.streams.mongo.driver.codecs import DECODED, RAW, Document, decode, plain
-from revstream.streams.raw_bson.fields import document_of, elements_of, objects_of, value_element
-from revstream.streams.raw_bson.post_image import settled
+from revstream.streams.mongo.driver.codecs import DECODED, RAW, Document, decode, plain_value
+from revstream.streams.raw_bson.fields import (
+    document_from_elements,
+    find_element,
+    iterate_elements,
+    split_objects,
+)
+from revstream.streams.raw_bson.post_image import repair_post_image
 
 __all__ = [
     "INEXACT_KEY",
@@ -154,7 +159,7 @@ def decode_event(raw: RawBSONDocument) -> ChangeEvent:
 def _decode(raw: RawBSONDocument) -> ChangeEvent:
     # What stays raw is cut out, and all else decoded at once: as a raw document each object that
     # is looked into is several Python calls.
-    objects, rest = objects_of(bytes(raw.raw), _KEPT_RAW)
+    objects, rest = split_objects(bytes(raw.raw), _KEPT_RAW)
     fields = decode(rest)
     at = fields["clusterTime"]
     # Older servers send no wallTime; the cluster time's seconds come from the same clock.
@@ -164,13 +169,13 @@ def _decode(raw: RawBSONDocument) -> ChangeEvent:
     if document_key is not None and not _is_surely_exact(document_key["_id"]):
         _check_key(rest, document_key["_id"])
     return ChangeEvent(
-        token=resume_tokens.from_stream(fields["_id"]["_data"]),
+        token=resume_tokens.token_from_stream(fields["_id"]["_data"]),
         at=at,
         wall=wall,
         operation=fields["operationType"],
         collection="" if namespace is None else str(namespace.get("coll") or ""),
         key=None if document_key is None else document_key["_id"],
-        after=settled(_raw(objects.get(b"fullDocument")), update),
+        after=repair_post_image(_raw(objects.get(b"fullDocument")), update),
         before=_raw(objects.get(b"fullDocumentBeforeChange")),
         update=update,
         renamed_to=None if to is None else to.get("coll"),
@@ -192,8 +197,8 @@ def is_exact(document: RawBSONDocument) -> bool:
     key = document["_id"]
     if _is_surely_exact(key):
         return True
-    element = value_element(bytes(document.raw), b"_id")
-    return element is not None and holds_exactly(element, plain(key))
+    element = find_element(bytes(document.raw), b"_id")
+    return element is not None and holds_exactly(element, plain_value(key))
 
 
 def holds_exactly(element: bytes, key: Any) -> bool:
@@ -210,15 +215,15 @@ def holds_exactly(element: bytes, key: Any) -> bool:
         # Where it stands in a record, MongoDB puts the time of the write in its place.
         return False
     name = element[1 : element.index(0, 1)].decode(errors="replace")
-    return document_of([element]) == bson.encode({name: key}, codec_options=DECODED)
+    return document_from_elements([element]) == bson.encode({name: key}, codec_options=DECODED)
 
 
 def _check_key(event: bytes, key: Any) -> None:
     """Raises:
     InexactKey: the key is not what is stored.
     """
-    objects, _ = objects_of(event, {b"documentKey"})
-    element = value_element(objects[b"documentKey"], b"_id")
+    objects, _ = split_objects(event, {b"documentKey"})
+    element = find_element(objects[b"documentKey"], b"_id")
     if element is not None and not holds_exactly(element, key):
         raise InexactKey(INEXACT_KEY)
 
@@ -226,13 +231,13 @@ def _check_key(event: bytes, key: Any) -> None:
 def _with_fault(raw: bytes, fault: Exception) -> ChangeEvent:
     """Of an event that cannot be decoded, the fields that can."""
     fields: Document = {}
-    for _, element in elements_of(raw):
+    for _, element in iterate_elements(raw):
         # The rest of it is not needed to go on behind it.
         with contextlib.suppress(Exception):
-            fields |= decode(document_of([element]))
+            fields |= decode(document_from_elements([element]))
     at = fields["clusterTime"]
     return ChangeEvent(
-        token=resume_tokens.from_stream(fields["_id"]["_data"]),
+        token=resume_tokens.token_from_stream(fields["_id"]["_data"]),
         at=at,
         wall=datetime.fromtimestamp(at.time, UTC),
         operation=fields["operationType"],

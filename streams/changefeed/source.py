@@ -170,7 +170,7 @@ class Source:
                     # end again.
                     last = resume_tokens.cluster_time(position)
                     start = Timestamp(last.time, last.inc + 1)
-                    position = max(position, resume_tokens.moment(last))
+                    position = max(position, resume_tokens.token_from_time(last))
                     continue
                 except GatewayError as exc:
                     if isinstance(exc, ConnectionLost) and not self._at_end:
@@ -262,12 +262,12 @@ class Source:
                 # Where there is nothing more, no event is too large.
                 self._at_end = not reply["batch"]
                 if reply["batch"]:
-                    last_event = resume_tokens.from_stream(reply["batch"][-1]["_id"]["_data"])
+                    last_event = resume_tokens.token_from_stream(reply["batch"][-1]["_id"]["_data"])
                 fresh = len(reply["batch"] if level.single else events)
                 reached = max(position, last_event)
                 if events and events[-1].token == last_event and not events[-1].is_write:
                     # Of what befalls a whole collection the archive makes many records.
-                    reached = max(reached, resume_tokens.behind(last_event))
+                    reached = max(reached, resume_tokens.token_after_event(last_event))
                 if reply["token"] is not None:
                     data = reply["token"]["_data"]
                     more = last_event if reply["batch"] else ""
@@ -299,11 +299,11 @@ class Source:
             more: the token behind which more of the same time may follow: a batch's last event's.
             opening: the time that was asked for, until an event shows that it has come.
         """
-        token = resume_tokens.from_stream(data)
+        token = resume_tokens.token_from_stream(data)
         time = resume_tokens.cluster_time(token)
         if token == more or self._sharded or time <= opening:
             return token
-        return resume_tokens.moment(time)
+        return resume_tokens.token_from_time(time)
 
     def _pipeline(
         self, start: Timestamp, behind: ServerToken | None, level: DetailLevel
@@ -357,7 +357,7 @@ def _token_before_first(events: Sequence[RawBSONDocument]) -> str:
     if not events:
         return ""
     return resume_tokens.time_prefix(
-        resume_tokens.cluster_time(resume_tokens.from_stream(events[0]["_id"]["_data"]))
+        resume_tokens.cluster_time(resume_tokens.token_from_stream(events[0]["_id"]["_data"]))
     )
 
 

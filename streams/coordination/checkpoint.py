@@ -19,7 +19,7 @@ from revstream.streams.core import resume_tokens
 from revstream.streams.core.errors import DuplicateKey, LeaseLost
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.codecs import Document
-from revstream.streams.mongo.transactions import Writing
+from revstream.streams.mongo.transactions import WriteSession
 
 __all__ = ["Baseline", "Checkpoint", "Checkpoints", "complete_sets", "furthest_checkpoint"]
 
@@ -142,7 +142,7 @@ class Checkpoints:
         mine = {"_id": name, "fencingToken": {"$lte": fencing_token}}
         await self._mongo.find_one_and_update(COLLECTION, mine, {"$set": {"trouble": trouble}})
 
-    async def guard(self, writing: Writing, name: str, *, fencing_token: int) -> None:
+    async def guard(self, writing: WriteSession, name: str, *, fencing_token: int) -> None:
         """In a transaction: have all of it refused where a newer fencing token is stored, also one
         that is being stored meanwhile.
 
@@ -164,9 +164,9 @@ class Checkpoints:
 def _checkpoint_from_record(stored: Document) -> Checkpoint:
     baseline = Baseline(**stored["baseline"])
     return Checkpoint(
-        token=resume_tokens.canonical(stored["token"]),
-        start=resume_tokens.canonical(stored["start"]),
-        baseline=replace(baseline, doubt=resume_tokens.canonical(baseline.doubt)),
+        token=resume_tokens.canonical_token(stored["token"]),
+        start=resume_tokens.canonical_token(stored["start"]),
+        baseline=replace(baseline, doubt=resume_tokens.canonical_token(baseline.doubt)),
         fencing_token=stored["fencingToken"],
         saved_at=stored["savedAt"],
         trouble=stored.get("trouble"),

@@ -26,7 +26,7 @@ from revstream.streams.core import resume_tokens
 from revstream.streams.core.errors import DatabaseError, DuplicateKey, Unsuitable
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.codecs import Document
-from revstream.streams.mongo.server_check import permitted
+from revstream.streams.mongo.server_check import explain_refusal
 
 __all__ = ["COLLECTION", "deployment_tag"]
 
@@ -48,7 +48,7 @@ async def deployment_tag(mongo: Mongo) -> str:
         Unsuitable: not permitted; or a copy's versions are later than the database's time. Says how
             to mend it.
     """
-    async with permitted(mongo, "keeping history needs", "readWrite"):
+    async with explain_refusal(mongo, "keeping history needs", "readWrite"):
         stored = await _load_identity(mongo, _new_tag())
         marks = await _read_marks(mongo)
         known = {name: value for name, value in marks.items() if name in stored}

@@ -19,7 +19,7 @@ from typing import Literal
 from revstream.streams.coordination.lease import Lease, Leases
 from revstream.streams.coordination.membership import Membership
 from revstream.streams.core.errors import GatewayError, LeaseLost, TimeLimit, Unavailable
-from revstream.streams.core.task_cleanup import ended
+from revstream.streams.core.task_cleanup import cancel_and_wait
 
 __all__ = ["LeasedTask", "TaskState"]
 
@@ -146,7 +146,7 @@ class LeasedTask:
             self._note_trouble("work interrupted", exc.message)
         finally:
             given_up.cancel()
-            await ended(work)
+            await cancel_and_wait(work)
 
     def _note_trouble(self, event: str, reason: str) -> None:
         if self.trouble is None:

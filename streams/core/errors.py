@@ -47,7 +47,7 @@ __all__ = [
     "Unavailable",
     "Unsuitable",
     "is_fault_of_document",
-    "reason_of",
+    "reason_from_error",
 ]
 
 
@@ -63,7 +63,7 @@ class GatewayError(Exception):
         self.message = message
         self.facts = facts
 
-    def again(self) -> Self:
+    def copy(self) -> Self:
         """The same for another one: what is added to it only concerns whoever is told it."""
         made = type(self).__new__(type(self), *self.args)
         made.__dict__ |= self.__dict__ | {"facts": dict(self.facts)}
@@ -180,7 +180,7 @@ def is_fault_of_document(failure: Exception) -> bool:
     return not ours and not isinstance(failure, OSError | MemoryError)
 
 
-def reason_of(failure: BaseException) -> str:
+def reason_from_error(failure: BaseException) -> str:
     """For everybody to read: only our own messages are known to tell no secret."""
     if isinstance(failure, InexactKey):
         return str(failure)

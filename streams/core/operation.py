@@ -13,7 +13,7 @@ from typing import Protocol
 
 from revstream.streams.core.read_memory import LargeRead
 
-__all__ = ["MOST_TOGETHER", "OPERATION", "Operation", "count_made", "execution_suspended"]
+__all__ = ["MOST_TOGETHER", "OPERATION", "Operation", "count_computed", "execution_suspended"]
 
 
 class Operation(Protocol):
@@ -85,7 +85,7 @@ async def execution_suspended() -> AsyncIterator[None]:
         yield
 
 
-async def count_made(size: int, values: int) -> None:
+async def count_computed(size: int, values: int) -> None:
     """Count what the running operation has made of what it read; waits for memory if need be.
 
     Raises:

@@ -27,21 +27,21 @@ from revstream.streams.core.errors import ResumeTokenInvalid
 
 __all__ = [
     "BEGINNING",
-    "behind",
-    "canonical",
-    "ceiling",
+    "canonical_token",
     "cluster_time",
     "decode",
-    "divided",
+    "divided_event",
     "encode",
-    "from_stream",
-    "is_unfinished",
-    "just_before",
-    "moment",
-    "numbered",
-    "resumable",
+    "is_snapshot_token",
+    "numbered_token",
+    "require_resumable",
+    "snapshot_token",
     "time_prefix",
-    "unfinished",
+    "token_after_event",
+    "token_before_event",
+    "token_from_stream",
+    "token_from_time",
+    "upper_bound",
 ]
 
 _TIMESTAMP_TYPE = "82"
@@ -53,7 +53,7 @@ _LONGEST = server_token.LONGEST + len("-00000000")
 _LAST_NUMBER = 99_999_999
 
 
-def from_stream(data: str) -> str:
+def token_from_stream(data: str) -> str:
     """The token of MongoDB's own `_data`.
 
     Raises:
@@ -63,10 +63,10 @@ def from_stream(data: str) -> str:
     token = data[2:].upper()
     if not data.startswith(_TIMESTAMP_TYPE) or not _TOKEN.match(token):
         raise ValueError(f"resume token {data[:60]!r} does not begin with a cluster time")
-    return server_token.canonical(token)
+    return server_token.canonical_data(token)
 
 
-def canonical(token: str) -> str:
+def canonical_token(token: str) -> str:
     """The same token, as it is made today.
 
     Tokens that earlier versions stored or gave to clients are in the form of the server that made
@@ -75,60 +75,60 @@ def canonical(token: str) -> str:
     if not token.startswith("2B04", 16):
         return token
     event, dash, number = token.partition("-")
-    return server_token.canonical(event) + dash + number
+    return server_token.canonical_data(event) + dash + number
 
 
-def ceiling(token: str) -> str:
+def upper_bound(token: str) -> str:
     """Sorts behind all forms of a token and its records: of an event, behind all events of its
     cluster time, but before the moment."""
     return f"{token[:16]}2B05" if token.startswith("2B02", 16) else token
 
 
-def moment(time: Timestamp) -> str:
+def token_from_time(time: Timestamp) -> str:
     """After everything at or before this cluster time."""
     return time_prefix(time) + "~"
 
 
-def numbered(token: str, number: int) -> str:
+def numbered_token(token: str, number: int) -> str:
     """The token of the `number`-th record that stands at one place."""
     return f"{token}{number:08d}" if token.endswith("~") else f"{token}-{number:08d}"
 
 
-def behind(token: str) -> str:
+def token_after_event(token: str) -> str:
     """After all records that stand at one event."""
-    return numbered(token, _LAST_NUMBER)
+    return numbered_token(token, _LAST_NUMBER)
 
 
-def just_before(token: str) -> str:
+def token_before_event(token: str) -> str:
     """The token of a record that stands before an event, and behind all that come before that."""
     found = _PLACE.match(token)
-    return numbered(token[:16] if found is None else found[0], 1)
+    return numbered_token(token[:16] if found is None else found[0], 1)
 
 
-def divided(token: str) -> str | None:
+def divided_event(token: str) -> str | None:
     """The event at which this record stands with others that may follow; None where it does not."""
     event, _, number = token.partition("-")
     return event if number and int(number) < _LAST_NUMBER else None
 
 
-def unfinished(time: Timestamp) -> str:
+def snapshot_token(time: Timestamp) -> str:
     """Within a snapshot as of this cluster time: says when, but is refused as a place to resume
     from."""
-    return moment(time) + "!"
+    return token_from_time(time) + "!"
 
 
-def is_unfinished(token: str) -> bool:
+def is_snapshot_token(token: str) -> bool:
     """Return whether a token stands within a snapshot."""
     return token.endswith("!")
 
 
-def resumable(token: str) -> str:
+def require_resumable(token: str) -> str:
     """The same token.
 
     Raises:
         ResumeTokenInvalid: it stands within a snapshot.
     """
-    if is_unfinished(token):
+    if is_snapshot_token(token):
         raise ResumeTokenInvalid(
             "this token was sent within a snapshot that was not finished; "
             "subscribe again with snapshot: true, "
@@ -172,8 +172,8 @@ def decode(text: str, deployment: str) -> str:
             f"this resume token was made by deployment {tag!r}, and this is {deployment!r}; "
             "take a new one from here"
         )
-    return canonical(token)
+    return canonical_token(token)
 
 
-BEGINNING = moment(Timestamp(1, 0))
+BEGINNING = token_from_time(Timestamp(1, 0))
 """Before every version."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["INTEGER", "LONGEST", "canonical"]
+__all__ = ["INTEGER", "LONGEST", "canonical_data"]
 
 LONGEST = 2048
 """Digits of a canonical token: what is longer, since the document's key is, is cut. No order and no
@@ -42,7 +42,7 @@ _OF_DOCUMENT = re.compile(
 )
 
 
-def canonical(token: str) -> str:
+def canonical_data(token: str) -> str:
     """The same for all tokens of one event.
 
     Args:

@@ -6,10 +6,10 @@ import asyncio
 from contextlib import suppress
 from typing import Any
 
-__all__ = ["ended", "seen"]
+__all__ = ["cancel_and_wait", "retrieve_exception"]
 
 
-async def ended(*tasks: asyncio.Future[Any] | None) -> None:
+async def cancel_and_wait(*tasks: asyncio.Future[Any] | None) -> None:
     """Cancel them and wait until all have ended, whatever they raise. Who is cancelled while
     waiting is cancelled, once they have: awaiting a task itself, one could not tell whose
     cancellation it is that comes out."""
@@ -26,10 +26,10 @@ async def ended(*tasks: asyncio.Future[Any] | None) -> None:
     finally:
         for each in going:
             if each.done():
-                seen(each)
+                retrieve_exception(each)
 
 
-def seen(task: asyncio.Future[Any]) -> None:
+def retrieve_exception(task: asyncio.Future[Any]) -> None:
     """Of one that is done: nobody need be told what it has raised.
 
     One that was cancelled keeps where it was until it is asked for that, and with it all that was

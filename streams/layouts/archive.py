@@ -12,19 +12,19 @@ from bson import Timestamp
 from bson.raw_bson import RawBSONDocument
 
 from revstream.streams.changefeed.event import ChangeEvent, identity
-from revstream.streams.layouts.core.plain_collection import AsStored
-from revstream.streams.layouts.core.snapshot_scan import last_place, read_documents
+from revstream.streams.layouts.core.plain_collection import PlainCollectionLayout
+from revstream.streams.layouts.core.snapshot_scan import position_after_last, read_documents
 from revstream.streams.layouts.core.stored_version import StoredVersion
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.codecs import Document
-from revstream.streams.mongo.transactions import Pipeline, Writing
+from revstream.streams.mongo.transactions import Pipeline, WriteSession
 from revstream.streams.versioning.content_reader import ContentReader
 from revstream.streams.versioning.version import CHANGE_FIELD, RESERVED, LastVersion
 
-__all__ = ["Archived"]
+__all__ = ["ArchiveLayout"]
 
 
-class Archived(AsStored):
+class ArchiveLayout(PlainCollectionLayout):
     keeps = False
     removes = True
 
@@ -33,14 +33,14 @@ class Archived(AsStored):
         self._archive = f"{collection}.versions"
         self._contents = ContentReader(mongo, collection)
 
-    async def present(
+    async def scan_current(
         self, *, size: int, at: Timestamp
     ) -> AsyncGenerator[tuple[list[RawBSONDocument], bool]]:
         place, end = None, False
         while not end:
             found, end = await read_documents(self.mongo, self.collection, place, size=size, at=at)
             yield found, end
-            place = None if end else last_place(found)
+            place = None if end else position_after_last(found)
 
     async def versions(
         self, wanted: Sequence[tuple[Any, int]]
@@ -68,21 +68,21 @@ class Archived(AsStored):
             for record in await self._contents.fill(found, raw=True)
         ]
 
-    async def translated(
+    async def translate(
         self, events: Sequence[ChangeEvent], *, before: bool = False
     ) -> list[ChangeEvent]:
         """The same: they are writes of documents."""
         return list(events)
 
     async def create(
-        self, writing: Writing, key: Any, content: Mapping[str, Any]
+        self, writing: WriteSession, key: Any, content: Mapping[str, Any]
     ) -> RawBSONDocument | None:
         """What is there already, the driver's error says."""
         return await writing.insert(self.collection, {"_id": key, **content})
 
     async def alter(
         self,
-        writing: Writing,
+        writing: WriteSession,
         key: Any,
         pipeline: Pipeline,
         *,
@@ -93,7 +93,7 @@ class Archived(AsStored):
 
     async def remove(
         self,
-        writing: Writing,
+        writing: WriteSession,
         key: Any,
         change: Document,
         *,

@@ -3,36 +3,36 @@
 from __future__ import annotations
 
 from revstream.model.definition import Entity, HistoryKind
-from revstream.streams.layouts.archive import Archived
+from revstream.streams.layouts.archive import ArchiveLayout
 from revstream.streams.layouts.core.interface import Layout
-from revstream.streams.layouts.core.stored_version import Names
-from revstream.streams.layouts.self_versioned.current_flag import CurrentFlag
-from revstream.streams.layouts.self_versioned.deltas import Deltas
-from revstream.streams.layouts.self_versioned.document_per_version import DocumentPerVersion
+from revstream.streams.layouts.core.stored_version import LayoutFieldNames
+from revstream.streams.layouts.self_versioned.current_flag import CurrentFlagLayout
+from revstream.streams.layouts.self_versioned.deltas import DeltasLayout
+from revstream.streams.layouts.self_versioned.document_per_version import DocumentPerVersionLayout
 from revstream.streams.layouts.self_versioned.embedded import EmbeddedLayout
 from revstream.streams.layouts.self_versioned.engine import SelfVersionedLayout
-from revstream.streams.layouts.self_versioned.separate import Separate
+from revstream.streams.layouts.self_versioned.separate import SeparateLayout
 from revstream.streams.mongo.database import Mongo
 
-__all__ = ["layout_of"]
+__all__ = ["create_layout"]
 
 _LAYOUTS: dict[HistoryKind, type[SelfVersionedLayout]] = {
-    HistoryKind.DOCUMENT_PER_VERSION: DocumentPerVersion,
-    HistoryKind.CURRENT_FLAG: CurrentFlag,
+    HistoryKind.DOCUMENT_PER_VERSION: DocumentPerVersionLayout,
+    HistoryKind.CURRENT_FLAG: CurrentFlagLayout,
     HistoryKind.EMBEDDED: EmbeddedLayout,
-    HistoryKind.SEPARATE: Separate,
-    HistoryKind.DELTAS: Deltas,
+    HistoryKind.SEPARATE: SeparateLayout,
+    HistoryKind.DELTAS: DeltasLayout,
 }
 
 
-def layout_of(mongo: Mongo, entity: Entity) -> Layout:
+def create_layout(mongo: Mongo, entity: Entity) -> Layout:
     """The layout of an entity's collection, by the names that the model gives."""
     layout = entity.layout
     if layout is None:
-        return Archived(mongo, entity.collection)
+        return ArchiveLayout(mongo, entity.collection)
     # The model sees to it that there is one.
     assert entity.version is not None
-    names = Names(
+    names = LayoutFieldNames(
         document=layout.document,
         number=entity.version,
         current=layout.current,

@@ -13,8 +13,8 @@ from typing import Any
 
 from bson import Timestamp
 
-from revstream.streams.layouts.archive import Archived
-from revstream.streams.layouts.core.sort_key import places
+from revstream.streams.layouts.archive import ArchiveLayout
+from revstream.streams.layouts.core.sort_key import sort_key_expressions
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.codecs import Document
 
@@ -24,7 +24,7 @@ __all__ = ["NumberedReads"]
 _HIGHEST = 2**31 - 1
 
 
-class NumberedReads(Archived):
+class NumberedReads(ArchiveLayout):
     """Version numbers of a collection with the ARCHIVE layout.
 
     Args:
@@ -55,7 +55,9 @@ class NumberedReads(Archived):
         if projection:
             # Behind stages that make others of documents the server tells no sort key.
             placed = {
-                name: places(sort) if isinstance(shown, Mapping) and "$meta" in shown else shown
+                name: sort_key_expressions(sort)
+                if isinstance(shown, Mapping) and "$meta" in shown
+                else shown
                 for name, shown in projection.items()
             }
             stages.append({"$project": placed})
@@ -72,8 +74,8 @@ class NumberedReads(Archived):
         stages = [*self._matched(query), {"$sort": {"_id": 1}}]
         return self.mongo.aggregate_pages(self.collection, stages, size=size, at=at)
 
-    def joined(self, field: str) -> tuple[Document, list[Document]]:
-        lookup, beginning = super().joined(field)
+    def lookup_stages(self, field: str) -> tuple[Document, list[Document]]:
+        lookup, beginning = super().lookup_stages(field)
         return lookup, [*beginning, *self._numbers()]
 
     def _matched(self, query: Mapping[str, Any]) -> list[Mapping[str, Any]]:

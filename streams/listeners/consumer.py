@@ -32,7 +32,7 @@ from revstream.streams.core.errors import (
     LeaseLost,
     SlowConsumer,
     Unavailable,
-    reason_of,
+    reason_from_error,
 )
 from revstream.streams.core.log_throttle import LogThrottle
 from revstream.streams.live.archive_progress import ArchiveProgress
@@ -230,7 +230,7 @@ class Consumer:
                 raise
             except Exception as exc:
                 self.failures += 1
-                reason = reason_of(exc)
+                reason = reason_from_error(exc)
                 first, self.trouble = self.trouble is None, reason
                 if first:
                     # What says of itself what is wrong is no fault of the program.
@@ -271,7 +271,7 @@ class Consumer:
     async def _first(self) -> Checkpoint:
         """Where it begins that has never run."""
         if self.handler.start == "now":
-            token = resume_tokens.moment(await self._mongo.operation_time())
+            token = resume_tokens.token_from_time(await self._mongo.operation_time())
         else:
             # What was dropped before is no loss to who never ran.
             self._horizon = await self._horizons.load(self.collection)

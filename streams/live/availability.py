@@ -14,7 +14,7 @@ from typing import Any
 
 from revstream.streams.changefeed.source import Source
 from revstream.streams.core.errors import GatewayError, TimeLimit, Unavailable
-from revstream.streams.core.task_cleanup import seen
+from revstream.streams.core.task_cleanup import retrieve_exception
 from revstream.streams.live.hub import Hub
 from revstream.streams.mongo.database import Mongo
 
@@ -58,7 +58,7 @@ class Availability:
 
     async def _ping(self) -> None:
         ping = asyncio.ensure_future(self._mongo.command({"ping": 1}))
-        ping.add_done_callback(seen)
+        ping.add_done_callback(retrieve_exception)
         began = time.monotonic()
         try:
             while not ping.done():

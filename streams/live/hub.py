@@ -24,11 +24,11 @@ from revstream.streams.core.errors import (
     SlowConsumer,
     TimeLimit,
     Unavailable,
-    reason_of,
+    reason_from_error,
 )
 from revstream.streams.core.log_throttle import LogThrottle
 from revstream.streams.layouts.core.interface import Layout
-from revstream.streams.layouts.core.translation import translated_apart
+from revstream.streams.layouts.core.translation import translate_events
 
 __all__ = ["EVENTS_PER_READ", "Hub", "HubOptions", "Subscriber", "publish_source"]
 
@@ -350,7 +350,7 @@ async def _translate_events(
     told = False
     while True:
         try:
-            found, untranslated = await translated_apart(layout, events, before=True)
+            found, untranslated = await translate_events(layout, events, before=True)
         except (Unavailable, TimeLimit) as exc:
             # As long as an outage lasts; the stream itself waits as well.
             if not told:
@@ -362,5 +362,5 @@ async def _translate_events(
         for event, fault in untranslated:
             # Its recorder sets it aside.
             facts = {"collection": layout.collection, "key": str(event.key)}
-            left_out.note(**facts, reason=reason_of(fault))
+            left_out.note(**facts, reason=reason_from_error(fault))
         return found

@@ -120,10 +120,10 @@ class Replay:
         start, owed = position, ""
         match = {"doc": {"$in": list(interest.keys)}} if interest.keys else None
         while True:
-            if (drop := resume_tokens.divided(position)) is not None:
+            if (drop := resume_tokens.divided_event(position)) is not None:
                 async for records in self._records_of_drop(drop, position, match):
                     yield ReplayedRecords(records)
-                position = resume_tokens.behind(drop)
+                position = resume_tokens.token_after_event(drop)
             if archived:
                 owed = await self._required_position(start, owed)
             # No await from here to `attach`: the ring and the live stream join without a seam.
@@ -145,7 +145,7 @@ class Replay:
             if records:
                 yield ReplayedRecords(records)
             full = len(records) == self._page
-            position = resume_tokens.canonical(records[-1]["_id"]) if full else upto
+            position = resume_tokens.canonical_token(records[-1]["_id"]) if full else upto
         position = max(position, reached)
         parts = hand_over(self._hub, subscriber, caught, position, quiet_s=self._quiet_s)
         async with aclosing(parts):
@@ -157,10 +157,10 @@ class Replay:
     ) -> AsyncGenerator[list[Document]]:
         """The records behind a position within a drop, which is a single event in the ring."""
         await self._wait(drop)
-        end = resume_tokens.behind(drop)
+        end = resume_tokens.token_after_event(drop)
         while records := await self._scan(position, end, match):
             yield records
-            position = resume_tokens.canonical(records[-1]["_id"])
+            position = resume_tokens.canonical_token(records[-1]["_id"])
 
     async def _wait(self, token: str) -> None:
         limit_s = self._progress.takeover_s

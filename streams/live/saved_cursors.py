@@ -50,7 +50,7 @@ class CursorStore:
         found = await self._mongo.find_one_and_update(
             COLLECTION, _key(owner, name), {"$currentDate": {"at": True}}
         )
-        return None if found is None else resume_tokens.canonical(found["token"])
+        return None if found is None else resume_tokens.canonical_token(found["token"])
 
     async def save(self, owner: str, name: str, token: str, *, most: int) -> bool:
         """Save a place.
@@ -72,7 +72,9 @@ class CursorStore:
         """Return an owner's places by name."""
         found = await self._mongo.find(COLLECTION, _owner_query(owner), sort=[("_id", 1)])
         return [
-            SavedCursor(each["_id"]["name"], resume_tokens.canonical(each["token"]), each["at"])
+            SavedCursor(
+                each["_id"]["name"], resume_tokens.canonical_token(each["token"]), each["at"]
+            )
             for each in found
         ]
 

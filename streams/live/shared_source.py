@@ -103,7 +103,9 @@ class SharedSource:
                 events = events[:_MOST_EVENTS]
                 last = events[-1]
                 # Of what befalls a whole collection the archive makes many records.
-                position = last.token if last.is_write else resume_tokens.behind(last.token)
+                position = (
+                    last.token if last.is_write else resume_tokens.token_after_event(last.token)
+                )
             else:
                 position = max(position, self._hub.position)
             yield EventBatch(tuple(filter(self._partition.concerns, events)), position)

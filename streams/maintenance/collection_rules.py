@@ -18,7 +18,7 @@ from revstream.streams.layouts.self_versioned.engine import SelfVersionedLayout
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.codecs import Document
 
-__all__ = ["CollectionRules", "Rules", "carry_over", "rules_of"]
+__all__ = ["CarriedRules", "CollectionRules", "carry_over", "read_rules"]
 
 _VALIDATION = ("validator", "validationLevel", "validationAction")
 # What `listIndexes` says of an index that is no option of it.
@@ -43,14 +43,14 @@ class CollectionRules:
 
 
 @dataclass
-class Rules:
+class CarriedRules:
     """A report: the rules that were carried over, and the others, each with the reason."""
 
     carried: list[str] = field(default_factory=list)
     left: list[str] = field(default_factory=list)
 
 
-async def rules_of(mongo: Mongo, collection: str) -> CollectionRules:
+async def read_rules(mongo: Mongo, collection: str) -> CollectionRules:
     """Read the rules of a collection."""
     listed = await mongo.command(
         {"listCollections": 1, "filter": {"name": collection}, "cursor": {}}
@@ -68,14 +68,14 @@ async def rules_of(mongo: Mongo, collection: str) -> CollectionRules:
 
 async def carry_over(
     mongo: Mongo, rules: CollectionRules, layout: SelfVersionedLayout, to: str
-) -> Rules:
+) -> CarriedRules:
     """Give a new collection the rules of the old one.
 
     Args:
         rules: of the old collection, before it was sealed.
         layout: of the old collection.
     """
-    done = Rules()
+    done = CarriedRules()
     for index in rules.indexes:
         await _carry_index(mongo, index, layout, to, done)
     if rules.validation.get("validator"):
@@ -84,7 +84,7 @@ async def carry_over(
 
 
 async def _carry_index(
-    mongo: Mongo, index: Document, layout: SelfVersionedLayout, to: str, done: Rules
+    mongo: Mongo, index: Document, layout: SelfVersionedLayout, to: str, done: CarriedRules
 ) -> None:
     name = f"index {index['name']}"
     if "expireAfterSeconds" in index:
@@ -117,7 +117,7 @@ async def _carry_index(
 
 
 async def _carry_validator(
-    mongo: Mongo, validation: Document, layout: SelfVersionedLayout, to: str, done: Rules
+    mongo: Mongo, validation: Document, layout: SelfVersionedLayout, to: str, done: CarriedRules
 ) -> None:
     validator = _renamed(validation["validator"], layout)
     if not validator:
@@ -154,12 +154,12 @@ def _shown(path: str, layout: SelfVersionedLayout) -> str:
     first, dot, rest = path.partition(".")
     if first == layout.names.document:
         return f"_id{dot}{rest}"
-    return layout.shown(path)
+    return layout.document_path(path)
 
 
 def _lie_within(layout: SelfVersionedLayout) -> bool:
     """Return whether current documents lie within a field of stored ones."""
-    return layout.shown(f"{layout.names.current}.x") == "x"
+    return layout.document_path(f"{layout.names.current}.x") == "x"
 
 
 def _is_the_layouts(index: Document, layout: SelfVersionedLayout) -> bool:
@@ -184,7 +184,7 @@ def _renamed(query: Mapping[str, Any], layout: SelfVersionedLayout) -> Document:
                 made[name] = schema
         elif name.startswith("$"):
             made[name] = value
-        elif name.partition(".")[0] not in own or layout.shown(name) != name:
+        elif name.partition(".")[0] not in own or layout.document_path(name) != name:
             made[_shown(name, layout)] = value
     return made
 

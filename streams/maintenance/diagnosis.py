@@ -27,9 +27,9 @@ from revstream.streams.mongo.server_check import (
     SHARDED,
     check_collections,
     check_stream,
+    find_unsupported_collections,
+    grant_command,
     inspect_server,
-    remedy,
-    unfit_collections,
 )
 from revstream.streams.recording.bootstrap.index_creation import wanted_indexes
 from revstream.streams.recording.layout_repair import count_unfinished_updates
@@ -281,7 +281,7 @@ class Diagnosis:
             wanted[Archive(self._mongo, name).name] = [keys for keys, _ in INDEXES]
         lacking = 0
         # They are made with a collection; a view has none, and is named before.
-        unfit = await unfit_collections(self._mongo, list(wanted))
+        unfit = await find_unsupported_collections(self._mongo, list(wanted))
         for name in sorted(await self._mongo.existing(wanted) - unfit.keys()):
             there = await self._keys(name)
             # Another one that begins with these serves as well.
@@ -380,7 +380,7 @@ class Diagnosis:
 
     async def _remedy(self, role: str, database: str) -> str | None:
         try:
-            return await remedy(self._mongo, role, database=database)
+            return await grant_command(self._mongo, role, database=database)
         except GatewayError:
             return None
 

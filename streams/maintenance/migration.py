@@ -26,13 +26,13 @@ from revstream.streams.core import resume_tokens
 from revstream.streams.core.errors import Unsuitable
 from revstream.streams.layouts.self_versioned.engine import SelfVersionedLayout
 from revstream.streams.live.archive_progress import ArchiveProgress
-from revstream.streams.maintenance.collection_rules import Rules, carry_over, rules_of
+from revstream.streams.maintenance.collection_rules import CarriedRules, carry_over, read_rules
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.codecs import DECODED, Document
-from revstream.streams.mongo.transactions import Writing, write
+from revstream.streams.mongo.transactions import WriteSession, write
 from revstream.streams.versioning.version import CHANGE_FIELD
 
-__all__ = ["Migration", "Moved"]
+__all__ = ["Migration", "MigrationResult"]
 
 _PAGE = 500
 _MOST_FINDINGS = 100
@@ -49,14 +49,14 @@ Report = Callable[[int, int], None]
 
 
 @dataclass
-class Moved:
+class MigrationResult:
     """What there is in the new place. `findings`: where it differs from the old one; the search
     ends with the hundredth. `rules`: the old collection's validator and indexes."""
 
     versions: int = 0
     documents: int = 0
     findings: list[str] = field(default_factory=list)
-    rules: Rules = field(default_factory=Rules)
+    rules: CarriedRules = field(default_factory=CarriedRules)
 
 
 class Migration:
@@ -109,7 +109,7 @@ class Migration:
         Raises:
             ArchiveBehind: it has not within `limit_s`.
         """
-        now = resume_tokens.moment(await self._mongo.operation_time())
+        now = resume_tokens.token_from_time(await self._mongo.operation_time())
         await self._progress.wait(self._old.collection, now, limit_s=limit_s)
 
     @property
@@ -125,7 +125,7 @@ class Migration:
         What was to be passed before is noted first, with the move: see `opened_by`."""
         names = self.sealable
         for name in names:
-            validation = (await rules_of(self._mongo, name)).validation
+            validation = (await read_rules(self._mongo, name)).validation
             if validation.get("validator") != _SEAL:
                 await self._mongo.find_one_and_update(
                     _SEALED, {"_id": name}, {"$set": {"validation": validation}}, upsert=True
@@ -148,7 +148,7 @@ class Migration:
         free = {"validator": {}, "validationLevel": "strict", "validationAction": "error"}
         return [{"collMod": name, **free, **noted.get(name, {})} for name in names]
 
-    async def finish(self, report: Report = lambda done, total: None) -> Moved:
+    async def finish(self, report: Report = lambda done, total: None) -> MigrationResult:
         """Copy the rest of a collection that is written to no more, compare, and say where the
         recorder of the new one begins.
 
@@ -165,16 +165,16 @@ class Migration:
             assert start is not None
             moved.rules = await self._carry_over()
             # Behind our own writes, which are no versions.
-            reached = resume_tokens.moment(await self._mongo.operation_time())
+            reached = resume_tokens.token_from_time(await self._mongo.operation_time())
             begins = Checkpoint(reached, start.start, Baseline(done=True))
             await self._checkpoints.save(Partition(self._to).name, begins, fencing_token=0)
             await self._mongo.remove_all(_BEGUN, {"_id": self._to})
         return moved
 
-    async def _carry_over(self) -> Rules:
+    async def _carry_over(self) -> CarriedRules:
         """Give the new collection the rules that the old one had before it was sealed."""
         name, layout = self._old.collection, self._old.layout
-        rules = await rules_of(self._mongo, name)
+        rules = await read_rules(self._mongo, name)
         (opened,) = await self.opened_by([name])
         validation = {each: opened[each] for each in opened if each != "collMod"}
         assert isinstance(layout, SelfVersionedLayout)
@@ -182,9 +182,9 @@ class Migration:
             self._mongo, replace(rules, validation=validation), layout, self._to
         )
 
-    async def verify(self) -> Moved:
+    async def verify(self) -> MigrationResult:
         """Compare every version and every current document, both ways."""
-        moved = Moved()
+        moved = MigrationResult()
         async for old, new in self._pairs():
             one, other = {each["_id"]: each for each in old}, {each["_id"]: each for each in new}
             moved.versions += len(other)
@@ -238,7 +238,7 @@ class Migration:
         present = [each for each in newest.values() if each.get("full") is not None]
         gone = [each["doc"] for each in newest.values() if each.get("full") is None]
 
-        async def work(writing: Writing) -> None:
+        async def work(writing: WriteSession) -> None:
             if present:
                 changes = [_replaced(each) for each in present]
                 await writing.change_each(self._to, changes, upsert=True)
@@ -265,7 +265,7 @@ class Migration:
             async for documents in opened:
                 changes = [(each["_id"], [_to_be(each)]) for each in documents]
 
-                async def work(writing: Writing, changes: Any = changes) -> None:
+                async def work(writing: WriteSession, changes: Any = changes) -> None:
                     await writing.change_each(new, changes, upsert=True)
 
                 await write(self._mongo, work)
@@ -283,7 +283,7 @@ class Migration:
                 return
             position = end
 
-    async def _compare_present(self, moved: Moved) -> None:
+    async def _compare_present(self, moved: MigrationResult) -> None:
         now = await self._mongo.operation_time()
         pages = self._old.layout.pages({}, size=_PAGE, at=now)
         async with aclosing(pages) as opened:

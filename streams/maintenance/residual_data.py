@@ -6,10 +6,10 @@ from __future__ import annotations
 from revstream.streams.core.errors import GatewayError
 from revstream.streams.mongo.database import Mongo
 
-__all__ = ["remnants"]
+__all__ = ["list_residual_data"]
 
 
-async def remnants(mongo: Mongo) -> list[str]:
+async def list_residual_data(mongo: Mongo) -> list[str]:
     """A sentence for each place."""
     return [
         await _oplog(mongo),

@@ -22,7 +22,7 @@ from revstream.streams.changefeed.event import identity
 from revstream.streams.core import resume_tokens
 from revstream.streams.core.errors import GatewayError, LeaseLost, Unavailable
 from revstream.streams.live.archive_progress import ArchiveProgress
-from revstream.streams.maintenance.truncate import Cutting
+from revstream.streams.maintenance.truncate import Truncation
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.codecs import Document
 
@@ -59,7 +59,7 @@ class Retention:
         self._progress = progress
         self._keep = keep
         self._every_s = every_s
-        self._cutting = Cutting(mongo, archive)
+        self._cutting = Truncation(mongo, archive)
         self._horizons = Horizons(mongo)
         self._versions = self._failures = 0
 
@@ -119,7 +119,7 @@ class Retention:
             wanted = [{"key": key, "at": horizon} for key in keys]
             return await self._archive.newest(wanted, limit=1, projection=_NUMBER)
 
-        await self._look_through(resume_tokens.moment(horizon), stood)
+        await self._look_through(resume_tokens.token_from_time(horizon), stood)
 
     async def _drop_more_than(self, count: int) -> None:
         async def last_to_stay(keys: Sequence[Any]) -> list[Document]:

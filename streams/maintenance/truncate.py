@@ -23,11 +23,11 @@ from revstream.streams.archive.store import Archive
 from revstream.streams.changefeed.event import identity
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.codecs import Document
-from revstream.streams.mongo.transactions import Writing, write
+from revstream.streams.mongo.transactions import WriteSession, write
 from revstream.streams.versioning.content_encoding import part_ids
 from revstream.streams.versioning.truncation_mark import PurgeMark, mark_after_removal
 
-__all__ = ["Cutting"]
+__all__ = ["Truncation"]
 
 _PORTION = 500
 """Documents that are looked at together."""
@@ -55,7 +55,7 @@ class _Step:
     kept: Document
 
 
-class Cutting:
+class Truncation:
     """Of one archive."""
 
     def __init__(self, mongo: Mongo, archive: Archive) -> None:
@@ -127,7 +127,7 @@ class Cutting:
             update = {**whole, "$set": {**mark, **whole.get("$set", {})}}
             updates.append(({"_id": step.kept["_id"]}, update))
 
-        async def work(writing: Writing) -> None:
+        async def work(writing: WriteSession) -> None:
             kept = await writing.update_each(self._archive.name, updates)
             removed = await writing.remove_all(self._archive.name, {"_id": {"$in": tokens}})
             if parts:

@@ -25,20 +25,20 @@ from revstream.streams.changefeed.event import INEXACT_KEY, identity, is_exact
 from revstream.streams.coordination.checkpoint import Checkpoint
 from revstream.streams.core import resume_tokens
 from revstream.streams.core.errors import DamagedArchive, DatabaseError, HistoryLost
-from revstream.streams.layouts.core.snapshot_scan import PAST_UNKNOWN
+from revstream.streams.layouts.core.snapshot_scan import SNAPSHOT_REFUSALS
 from revstream.streams.maintenance.version_chain import (
     Flaw,
-    flaws_of_chain,
-    flaws_of_links,
+    find_chain_flaws,
+    find_link_flaws,
     is_first,
 )
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.codecs import DECODED, Document
-from revstream.streams.raw_bson.diff import differences, same
+from revstream.streams.raw_bson.diff import find_differences, is_same
 from revstream.streams.versioning.checksum import checksum_flaws
 from revstream.streams.versioning.version import without_reserved
 
-__all__ = ["Verification", "VerificationFinding", "Verified"]
+__all__ = ["Verification", "VerificationFinding", "VerificationResult"]
 
 Report = Callable[[int], None]
 
@@ -62,7 +62,7 @@ class VerificationFinding:
 
 
 @dataclass(slots=True)
-class Verified:
+class VerificationResult:
     """What was looked at; `unsealed`: versions without a checksum; `mended`: documents in which
     updates that were left half done are mended."""
 
@@ -98,15 +98,15 @@ class Verification:
         self._checkpoint = checkpoint
         self._version_field = version_field
         self._partitioned = partitioned
-        self._verified = Verified()
+        self._verified = VerificationResult()
         self._position = ""
 
-    async def run(self, report: Report = lambda documents: None) -> Verified:
+    async def run(self, report: Report = lambda documents: None) -> VerificationResult:
         """Args:
         report: given the number of documents that were looked at, now and then.
         """
         if self._checkpoint is None:
-            self._tell("BEHIND", "no recorder has ever run for it; start `revstream serve`")
+            self._add_finding("BEHIND", "no recorder has ever run for it; start `revstream serve`")
             return self._verified
         self._position = self._checkpoint.token
         if not self._partitioned:
@@ -118,13 +118,13 @@ class Verification:
             self._position = max([self._position, *(each["_id"] for each in newest)])
         at = resume_tokens.cluster_time(self._position)
         after: tuple[Any] | None = None
-        async with aclosing(self._archive.layout.present(size=_CHUNK, at=at)) as pages:
-            while (present := await self._next_of(pages, at)) is not None:
+        async with aclosing(self._archive.layout.scan_current(size=_CHUNK, at=at)) as pages:
+            while (present := await self._next_page(pages, at)) is not None:
                 documents, end = present
                 exact = [each for each in documents if is_exact(each)]
                 for each in documents:
                     if not is_exact(each):
-                        self._tell("MISSING", f"has no versions: {INEXACT_KEY}", each["_id"])
+                        self._add_finding("MISSING", f"has no versions: {INEXACT_KEY}", each["_id"])
                 if end or exact:
                     last = None if end else (exact[-1]["_id"],)
                     await self._check_range(after, last, at, exact)
@@ -135,7 +135,7 @@ class Verification:
         await self._check_range(after, None, at, None)
         return self._verified
 
-    async def _next_of(
+    async def _next_page(
         self, pages: AsyncGenerator[tuple[list[RawBSONDocument], bool]], at: Timestamp
     ) -> tuple[list[RawBSONDocument], bool] | None:
         """The next documents, and whether they are the last; None where they cannot be read as of
@@ -143,9 +143,9 @@ class Verification:
         try:
             return await anext(pages)
         except DatabaseError as exc:
-            if exc.number not in PAST_UNKNOWN:
+            if exc.number not in SNAPSHOT_REFUSALS:
                 raise
-        self._tell(
+        self._add_finding(
             "BEHIND",
             f"its recorder has reached {at.as_datetime():%F %T}Z, which is too long ago to read "
             "the present as of then; the versions alone were checked",
@@ -168,8 +168,8 @@ class Verification:
             try:
                 versions = await self._archive.contents.fill(packed, whole=True, raw=True)
             except DamagedArchive as exc:
-                self._about(packed[0], "CONTENT", exc.message)
-                self._note(flaws_of_links(packed))
+                self._add_record_finding(packed[0], "CONTENT", exc.message)
+                self._add_flaws(find_link_flaws(packed))
                 if not is_first(packed[-1]):
                     beheaded.append(packed[-1])
                 there.pop(identity(packed[0]["doc"]), None)
@@ -178,9 +178,9 @@ class Verification:
                 # Cut while it was read.
                 there.pop(identity(packed[0]["doc"]), None)
                 continue
-            self._note(flaws_of_chain(versions, version_field=self._version_field))
+            self._add_flaws(find_chain_flaws(versions, version_field=self._version_field))
             for record, reason in checksum_flaws(versions, kept=self._archive.layout.keeps):
-                self._about(record, "CHECKSUM", reason)
+                self._add_record_finding(record, "CHECKSUM", reason)
             newest = versions[0]
             if not is_first(versions[-1]):
                 beheaded.append(versions[-1])
@@ -197,10 +197,10 @@ class Verification:
         for newest, problem in differing:
             key = identity(newest["doc"])
             if newest["at"] == at or key not in before or _difference(newest, before[key]):
-                self._about(newest, "PRESENT", problem)
+                self._add_record_finding(newest, "PRESENT", problem)
         for document in unknown:
             if before.get(identity(document["_id"]), document) is not None:
-                self._tell("MISSING", "is there, and has no version", document["_id"])
+                self._add_finding("MISSING", "is there, and has no version", document["_id"])
 
     async def _just_before(
         self,
@@ -277,22 +277,22 @@ class Verification:
         for each in oldest:
             record = now.get(each["_id"])
             if record is not None and not is_first(record):
-                self._about(each, "MISSING", "the versions before it are not there")
+                self._add_record_finding(each, "MISSING", "the versions before it are not there")
 
     @property
     def _first_reading_done(self) -> bool:
         return self._checkpoint is not None and self._checkpoint.baseline.done
 
-    def _note(self, flaws: Iterable[Flaw]) -> None:
+    def _add_flaws(self, flaws: Iterable[Flaw]) -> None:
         for each in flaws:
-            self._about(each.record, each.kind, each.problem)
+            self._add_record_finding(each.record, each.kind, each.problem)
 
-    def _about(self, record: Mapping[str, Any], kind: str, problem: str) -> None:
+    def _add_record_finding(self, record: Mapping[str, Any], kind: str, problem: str) -> None:
         key = record["doc"]
         plain = bson.decode(key.raw, DECODED) if isinstance(key, RawBSONDocument) else key
-        self._tell(kind, problem, plain, record["v"])
+        self._add_finding(kind, problem, plain, record["v"])
 
-    def _tell(
+    def _add_finding(
         self, kind: str, problem: str, document: Any = None, version: int | None = None
     ) -> None:
         self._verified.findings.append(
@@ -314,7 +314,7 @@ def _difference(newest: Document, document: RawBSONDocument | None) -> str | Non
     if full is None:
         return "is a deletion, and the document is there"
     content = without_reserved(document)
-    if same(full, content):
+    if is_same(full, content):
         return None
-    paths = [each.dotted for each in differences(full, content)]
+    paths = [each.dotted for each in find_differences(full, content)]
     return f"differs from the document in {', '.join(paths)}"

@@ -12,7 +12,7 @@ from revstream.streams.mongo.driver.codecs import Document
 from revstream.streams.versioning.content_encoding import KEYFRAME_EVERY
 from revstream.streams.versioning.version import changed_paths, next_number
 
-__all__ = ["Flaw", "flaws_of_chain", "flaws_of_links", "is_first"]
+__all__ = ["Flaw", "find_chain_flaws", "find_link_flaws", "is_first"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,20 +24,20 @@ class Flaw:
     problem: str
 
 
-def flaws_of_chain(versions: Sequence[Document], *, version_field: str | None) -> Iterator[Flaw]:
+def find_chain_flaws(versions: Sequence[Document], *, version_field: str | None) -> Iterator[Flaw]:
     """Args:
     versions: of one document, the newest first, with their contents.
     """
-    yield from flaws_of_links(versions)
-    yield from _of_keyframes(versions)
+    yield from find_link_flaws(versions)
+    yield from _find_keyframe_flaws(versions)
     for newer, older in pairwise(versions):
         if newer["prev"] == older["_id"]:
-            yield from _of_pair(older, newer, version_field)
+            yield from _find_pair_flaws(older, newer, version_field)
     if is_first(versions[-1]):
-        yield from _of_content(None, versions[-1], version_field)
+        yield from _find_content_flaws(None, versions[-1], version_field)
 
 
-def flaws_of_links(versions: Sequence[Document]) -> Iterator[Flaw]:
+def find_link_flaws(versions: Sequence[Document]) -> Iterator[Flaw]:
     """The same of what their records say without contents."""
     for newer, older in pairwise(versions):
         if newer.get("first"):
@@ -51,7 +51,7 @@ def is_first(record: Mapping[str, Any]) -> bool:
     return record["prev"] is None and bool(record.get("first"))
 
 
-def _of_keyframes(versions: Sequence[Document]) -> Iterator[Flaw]:
+def _find_keyframe_flaws(versions: Sequence[Document]) -> Iterator[Flaw]:
     """Whether readers, who read from the number of the keyframe on, come upon it."""
     base = 0
     for each in reversed(versions):
@@ -66,7 +66,7 @@ def _of_keyframes(versions: Sequence[Document]) -> Iterator[Flaw]:
             )
 
 
-def _of_pair(older: Document, newer: Document, version_field: str | None) -> Iterator[Flaw]:
+def _find_pair_flaws(older: Document, newer: Document, version_field: str | None) -> Iterator[Flaw]:
     if newer["_id"] <= older["_id"] or newer["at"] < older["at"]:
         yield Flaw(
             older,
@@ -84,10 +84,10 @@ def _of_pair(older: Document, newer: Document, version_field: str | None) -> Ite
     )
     if newer["v"] != number:
         yield Flaw(newer, "NUMBER", f"should be version {number}")
-    yield from _of_content(older, newer, version_field)
+    yield from _find_content_flaws(older, newer, version_field)
 
 
-def _of_content(
+def _find_content_flaws(
     older: Document | None, newer: Document, version_field: str | None
 ) -> Iterator[Flaw]:
     """What a version says it has changed is what differs from the one before."""

@@ -24,7 +24,7 @@ from revstream.streams.mongo.driver.client import MongoOptions, open_client
 from revstream.streams.mongo.driver.codecs import DECODED, RAW, REPLY, Document
 from revstream.streams.mongo.driver.cursor_batches import cursor_batches
 from revstream.streams.mongo.driver.error_translation import STANDALONE, translate_driver_errors
-from revstream.streams.mongo.reads import COLLATION, Reads, awaited
+from revstream.streams.mongo.reads import COLLATION, Reads, await_result
 from revstream.streams.mongo.wire.pool import WirePool
 
 __all__ = ["COLLATION", "Mongo"]
@@ -68,7 +68,7 @@ class Mongo(Reads):
             with pymongo.timeout(_PARTING_S), suppress(pymongo.errors.PyMongoError):
                 await wires.close()
                 await mongo._sessions.close()
-                await awaited(client.close())
+                await await_result(client.close())
 
     async def insert_in_order(
         self, collection: str, documents: Sequence[Mapping[str, Any]]

@@ -24,10 +24,10 @@ from revstream.streams.mongo.driver.codecs import DECODED, RAW, Document, decode
 from revstream.streams.mongo.driver.cursor_batches import cursor_batches
 from revstream.streams.mongo.driver.error_translation import translate_driver_errors
 from revstream.streams.mongo.driver.session_pool import SessionPool
-from revstream.streams.mongo.single_batch import Finder
+from revstream.streams.mongo.single_batch import SingleBatchReader
 from revstream.streams.mongo.wire.pool import WirePool
 
-__all__ = ["COLLATION", "Reads", "awaited"]
+__all__ = ["COLLATION", "Reads", "await_result"]
 
 # Documents per round trip; the server also ends a batch at 16 MB.
 _BATCH = 10_000
@@ -48,7 +48,7 @@ class Reads:
         self._raw = client.get_database(name, codec_options=RAW)
         self._sessions = SessionPool(client)
         self.wires = wires
-        self._finder = None if wires is None else Finder(wires, self._database)
+        self._finder = None if wires is None else SingleBatchReader(wires, self._database)
         # Made anew by each look at a driver's database, with all its options.
         self._collections: dict[str, Any] = {}
         self.limiter = ReadLimiter()
@@ -156,7 +156,7 @@ class Reads:
                 async with self._driver_read(read_class) as session:
                     target = self._raw if collection is None else self._collection(collection)
                     # Motor hands out the cursor at once, PyMongo after a round trip.
-                    cursor = await awaited(
+                    cursor = await await_result(
                         target.aggregate(
                             list(pipeline),
                             batchSize=_BATCH,
@@ -188,7 +188,7 @@ class Reads:
                     if most_bytes < 0 and len(found) > 1:
                         return found, False
             finally:
-                await awaited(cursor.close())
+                await await_result(cursor.close())
         return found, True
 
     async def read_now(self, command: Document) -> tuple[list[RawBSONDocument], bool, Timestamp]:
@@ -196,11 +196,11 @@ class Reads:
         the cluster time of which it is: the last that a majority has."""
         command = {**command, "readConcern": {"level": "snapshot"}, "maxTimeMS": self._limit_ms}
         with translate_driver_errors():
-            reply = await awaited(self._raw.command(command, codec_options=RAW))
+            reply = await await_result(self._raw.command(command, codec_options=RAW))
             cursor = reply["cursor"]
             if cursor["id"]:
                 kill = {"killCursors": command["find"], "cursors": [cursor["id"]]}
-                await awaited(self._database.command(kill))
+                await await_result(self._database.command(kill))
         return list(cursor["firstBatch"]), not cursor["id"], cursor["atClusterTime"]
 
     async def count(
@@ -347,7 +347,9 @@ class Reads:
         command["readConcern"] = {"level": "snapshot", **moment}
         command.setdefault("maxTimeMS", self._limit_ms)
         # The argument is for the first batch, the database's own for those that follow.
-        return await awaited(self._raw.cursor_command(command, codec_options=RAW, session=session))
+        return await await_result(
+            self._raw.cursor_command(command, codec_options=RAW, session=session)
+        )
 
     @asynccontextmanager
     async def _driver_read(self, read_class: ReadClass) -> AsyncIterator[Any]:
@@ -361,7 +363,7 @@ class Reads:
     @asynccontextmanager
     async def _killable_session(self) -> AsyncIterator[Any]:
         """A session in which the server ends what runs once that is given up here."""
-        session = await awaited(self._client.start_session(causal_consistency=False))
+        session = await await_result(self._client.start_session(causal_consistency=False))
         try:
             yield session
         except asyncio.CancelledError:
@@ -393,9 +395,9 @@ async def _all_of(cursor: Any, *, raw: bool) -> list[Any]:
         # Else it would stay open until it is collected as garbage. A read that is cancelled ends
         # with its session, and does not wait for a MongoDB that is away.
         with suppress(pymongo.errors.PyMongoError):
-            await awaited(cursor.close())
+            await await_result(cursor.close())
         raise
 
 
-async def awaited(value: Any) -> Any:
+async def await_result(value: Any) -> Any:
     return await value if inspect.isawaitable(value) else value

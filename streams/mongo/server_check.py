@@ -24,12 +24,12 @@ __all__ = [
     "check_stream",
     "collection_uuids",
     "create_collection",
+    "enable_collection_images",
     "enable_images",
+    "explain_refusal",
+    "find_unsupported_collections",
+    "grant_command",
     "inspect_server",
-    "keep_images",
-    "permitted",
-    "remedy",
-    "unfit_collections",
 ]
 
 log = logging.getLogger(__name__)
@@ -151,7 +151,7 @@ async def check_stream(mongo: Mongo, server: Server) -> None:
     needs = "following the stream needs the actions changeStream and find, which are in"
     try:
         async with (
-            permitted(mongo, needs, "read"),
+            explain_refusal(mongo, needs, "read"),
             mongo.change_batches([{"$changeStream": {}}], size=1, wait_ms=1) as replies,
         ):
             reply = await anext(replies)
@@ -160,7 +160,7 @@ async def check_stream(mongo: Mongo, server: Server) -> None:
             raise
         raise _not_mongodb(server.product, exc.message) from exc
     try:
-        resume_tokens.from_stream(reply["token"]["_data"])
+        resume_tokens.token_from_stream(reply["token"]["_data"])
     except (TypeError, KeyError, AttributeError, ValueError) as exc:
         raise _not_mongodb(
             server.product or "another database",
@@ -175,12 +175,12 @@ async def check_collections(mongo: Mongo, names: Sequence[str]) -> None:
         Unsuitable: one is of a kind whose history cannot be kept; says of each why, and the way
             out.
     """
-    unfit = await unfit_collections(mongo, names)
+    unfit = await find_unsupported_collections(mongo, names)
     if unfit:
         raise Unsuitable("; ".join(unfit.values()))
 
 
-async def unfit_collections(mongo: Mongo, names: Sequence[str]) -> dict[str, str]:
+async def find_unsupported_collections(mongo: Mongo, names: Sequence[str]) -> dict[str, str]:
     """By name, those of a kind whose history cannot be kept: why, and the way out."""
     reply = await mongo.command(
         {
@@ -207,13 +207,13 @@ async def enable_images(mongo: Mongo, collections: Sequence[str]) -> None:
     refused: dict[str, GatewayError] = {}
     for name in collections:
         try:
-            await keep_images(mongo, name, create=False)
+            await enable_collection_images(mongo, name, create=False)
         except (DatabaseError, Unsuitable) as exc:
             refused[name] = exc
     # One line for all that one grant mends.
     forbidden = [name for name, exc in refused.items() if isinstance(exc, Unsuitable)]
     if forbidden:
-        grant = await remedy(mongo, "dbAdmin")
+        grant = await grant_command(mongo, "dbAdmin")
         _log_refusal(forbidden, refused[forbidden[0]], remedy=grant)
     for name, reason in refused.items():
         if name not in forbidden:
@@ -228,7 +228,7 @@ async def collection_uuids(mongo: Mongo, names: Sequence[str]) -> dict[str, Any]
     return {each["name"]: each["info"].get("uuid") for each in reply["cursor"]["firstBatch"]}
 
 
-async def keep_images(mongo: Mongo, name: str, *, create: bool = True) -> None:
+async def enable_collection_images(mongo: Mongo, name: str, *, create: bool = True) -> None:
     """Have the server keep the images of one collection.
 
     Args:
@@ -244,7 +244,7 @@ async def keep_images(mongo: Mongo, name: str, *, create: bool = True) -> None:
         if exc.number != _NAMESPACE_NOT_FOUND:
             raise
         if create and not await create_collection(mongo, name, images=True):
-            await keep_images(mongo, name)
+            await enable_collection_images(mongo, name)
 
 
 async def create_collection(mongo: Mongo, name: str, *, images: bool) -> bool:
@@ -271,7 +271,7 @@ def _log_refusal(names: Sequence[str], exc: GatewayError, **more: str) -> None:
 
 
 @contextlib.asynccontextmanager
-async def permitted(mongo: Mongo, needs: str, role: str) -> AsyncIterator[None]:
+async def explain_refusal(mongo: Mongo, needs: str, role: str) -> AsyncIterator[None]:
     """Add to a refusal what is needed, the role that has it, and the command that grants that."""
     try:
         yield
@@ -280,11 +280,11 @@ async def permitted(mongo: Mongo, needs: str, role: str) -> AsyncIterator[None]:
             raise
         raise Unsuitable(
             f"{exc.message}; {needs} the role {role} on the database {mongo.name}; "
-            f"{await remedy(mongo, role)}"
+            f"{await grant_command(mongo, role)}"
         ) from exc
 
 
-async def remedy(mongo: Mongo, role: str, *, database: str | None = None) -> str:
+async def grant_command(mongo: Mongo, role: str, *, database: str | None = None) -> str:
     """What somebody who may has to run in mongosh for us to have that role."""
     status = await mongo.command({"connectionStatus": 1}, database="admin")
     users = status["authInfo"]["authenticatedUsers"]

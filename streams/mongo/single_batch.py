@@ -22,10 +22,10 @@ from revstream.streams.mongo.driver.codecs import DECODED, RAW, SHOWN, Document,
 from revstream.streams.mongo.driver.error_translation import error_from_reply
 from revstream.streams.mongo.wire.pool import WirePool
 
-__all__ = ["Finder"]
+__all__ = ["SingleBatchReader"]
 
 
-class Finder:
+class SingleBatchReader:
     """Args:
     database: the driver's.
     """

@@ -32,11 +32,11 @@ from revstream.streams.mongo.driver.error_translation import (
 )
 
 __all__ = [
-    "EachChanged",
-    "FoundChanged",
+    "BulkChangeResult",
+    "MatchedChangeResult",
     "Pipeline",
-    "Writing",
-    "change_found",
+    "WriteSession",
+    "change_matching",
     "has_names_once",
     "write",
 ]
@@ -49,7 +49,7 @@ Pipeline = Sequence[Mapping[str, Any]]
 
 
 async def write(
-    mongo: Mongo, work: Callable[[Writing], Awaitable[T]], *, transaction: bool = False
+    mongo: Mongo, work: Callable[[WriteSession], Awaitable[T]], *, transaction: bool = False
 ) -> tuple[T, Timestamp]:
     """What `work` returns, and the cluster time of the last write that it made.
 
@@ -62,12 +62,12 @@ async def write(
     """
     with translate_driver_errors():
         async with mongo.session() as session:
-            writing = Writing(mongo, session)
+            writing = WriteSession(mongo, session)
             if transaction:
                 result = await _transaction(session, lambda _session: work(writing))
                 return result, session.operation_time
             result = await work(writing)
-            return result, writing.made_at or session.operation_time
+            return result, writing.main_write_time or session.operation_time
 
 
 async def _transaction(session: Any, work: Callable[[Any], Awaitable[T]]) -> T:
@@ -98,30 +98,31 @@ def _cancelled() -> Iterator[None]:
 
 
 @dataclass(frozen=True, slots=True)
-class EachChanged:
+class BulkChangeResult:
     """What became of a write of many.
 
     Attributes:
-        found: how many documents were there. changed: how many differ now.
-        again: the places in the list of those to be tried again.
+        matched: how many documents were there. changed: how many differ now.
+        conflicts: the places in the list of those to be tried again.
     """
 
-    found: int
+    matched: int
     changed: int
-    again: Sequence[int]
+    conflicts: Sequence[int]
 
 
-class Writing:
+class WriteSession:
     """What may be written within one `write`; documents come back raw.
 
     Attributes:
-        made_at: when the write was made that the others only go with; None for the last one.
+        main_write_time: when the write was made that the others only go with; None for the
+            last one.
     """
 
     def __init__(self, mongo: Mongo, session: Any) -> None:
         self._mongo = mongo
         self._session = session
-        self.made_at: Timestamp | None = None
+        self.main_write_time: Timestamp | None = None
 
     @property
     def in_transaction(self) -> bool:
@@ -134,7 +135,7 @@ class Writing:
         return found
 
     @property
-    def at(self) -> Timestamp:
+    def cluster_time(self) -> Timestamp:
         """The cluster time that the last reply told."""
         found: Timestamp = self._session.operation_time
         return found
@@ -183,7 +184,7 @@ class Writing:
         )
         return _detached(found)
 
-    async def found(
+    async def find(
         self,
         collection: str,
         query: Mapping[str, Any],
@@ -232,7 +233,7 @@ class Writing:
 
     async def change_each(
         self, collection: str, changes: Sequence[tuple[Any, Pipeline]], *, upsert: bool
-    ) -> EachChanged:
+    ) -> BulkChangeResult:
         """Change documents by `_id`; in one command and no order.
 
         Args:
@@ -255,13 +256,13 @@ class Writing:
                 raise
             changed = details["nModified"] + details["nUpserted"]
             again = [each["index"] for each in errors]
-            return EachChanged(details["nMatched"], changed, again)
+            return BulkChangeResult(details["nMatched"], changed, again)
         changed = result.modified_count + result.upserted_count
-        return EachChanged(result.matched_count, changed, ())
+        return BulkChangeResult(result.matched_count, changed, ())
 
 
 @dataclass(frozen=True, slots=True)
-class FoundChanged:
+class MatchedChangeResult:
     """How many documents differ now, and why a change was refused, by its place in the list."""
 
     changed: int
@@ -278,9 +279,9 @@ def has_names_once(document: Any) -> dict[str, Any]:
     return {"$eq": [{"$bsonSize": [document]}, {"$bsonSize": [once]}]}
 
 
-async def change_found(
+async def change_matching(
     mongo: Mongo, collection: str, changes: Sequence[tuple[Mapping[str, Any], Pipeline]]
-) -> FoundChanged:
+) -> MatchedChangeResult:
     """Change all documents that each query finds; in one command and no order. What is refused for
     the sake of a document (by a validator, a unique index, its size) does not keep the others from
     being made, but ends its own change.
@@ -301,8 +302,8 @@ async def change_found(
             if not confirmed or not errors or not all(e.get("code") in OF_DOCUMENT for e in errors):
                 raise
             refused = {each["index"]: str(each.get("errmsg")) for each in errors}
-            return FoundChanged(details["nModified"], refused)
-    return FoundChanged(result.modified_count, {})
+            return MatchedChangeResult(details["nModified"], refused)
+    return MatchedChangeResult(result.modified_count, {})
 
 
 def _met_another(error: Mapping[str, Any]) -> bool:

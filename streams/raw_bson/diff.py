@@ -19,14 +19,22 @@ from bson import Code, ObjectId
 from bson.raw_bson import RawBSONDocument
 
 from revstream.streams.mongo.driver.codecs import RAW
-from revstream.streams.raw_bson.fields import document_of, unlike
+from revstream.streams.raw_bson.fields import document_from_elements, find_changed_elements
 
-__all__ = ["OBJECTS", "PLAIN", "Difference", "Kind", "differences", "differing_paths", "same"]
+__all__ = [
+    "OBJECTS",
+    "PLAIN",
+    "Difference",
+    "DifferenceKind",
+    "find_differences",
+    "find_differing_paths",
+    "is_same",
+]
 
 Path = tuple[str, ...]
 
 
-class Kind(Enum):
+class DifferenceKind(Enum):
     ADDED = "ADDED"
     REMOVED = "REMOVED"
     CHANGED = "CHANGED"
@@ -37,7 +45,7 @@ class Difference:
     """`path`: stored field names from the top, each as it is (a name may contain dots)."""
 
     path: Path
-    kind: Kind
+    kind: DifferenceKind
     before: Any
     after: Any
 
@@ -46,7 +54,7 @@ class Difference:
         return ".".join(self.path)
 
 
-def differences(
+def find_differences(
     before: Mapping[str, Any] | None, after: Mapping[str, Any] | None
 ) -> Iterator[Difference]:
     """In the order of `after`, then what was removed; a subtree that appears or goes is one."""
@@ -54,12 +62,12 @@ def differences(
         yield Difference(*each)
 
 
-def differing_paths(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Path]:
+def find_differing_paths(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Path]:
     """Those of the differences, and nothing made of them: the recorder asks with each version."""
     fields = None
     if isinstance(before, RawBSONDocument) and isinstance(after, RawBSONDocument):
         # An update leaves most fields as they are, and where they are: none of those is decoded.
-        fields = unlike(bytes(before.raw), bytes(after.raw))
+        fields = find_changed_elements(bytes(before.raw), bytes(after.raw))
     if fields is None:
         for path, _, _, _ in _between(before, after, ()):
             yield path
@@ -83,18 +91,18 @@ def _read(name: bytes, element: bytes) -> float | str:
 
 
 def _only(element: bytes) -> RawBSONDocument:
-    return RawBSONDocument(document_of([element]), RAW)
+    return RawBSONDocument(document_from_elements([element]), RAW)
 
 
 def _between(
     before: Mapping[str, Any], after: Mapping[str, Any], path: Path
-) -> Iterator[tuple[Path, Kind, Any, Any]]:
+) -> Iterator[tuple[Path, DifferenceKind, Any, Any]]:
     # Plain dicts: each look into a raw document costs several Python calls.
     old_fields = dict(before.items())
     new_fields = dict(after.items())
     for name, new in new_fields.items():
         if name not in old_fields:
-            yield (*path, name), Kind.ADDED, None, new
+            yield (*path, name), DifferenceKind.ADDED, None, new
             continue
         old = old_fields[name]
         # Nearly all fields, nearly always; lists and dicts call 1 and true equal.
@@ -104,32 +112,32 @@ def _between(
         if kind not in PLAIN and isinstance(old, OBJECTS) and isinstance(new, OBJECTS):
             if not _same_bytes(old, new):
                 yield from _between(old, new, (*path, name))
-        elif not same(old, new):
-            yield (*path, name), Kind.CHANGED, old, new
+        elif not is_same(old, new):
+            yield (*path, name), DifferenceKind.CHANGED, old, new
     if not old_fields.keys() <= new_fields.keys():
         for name, old in old_fields.items():
             if name not in new_fields:
-                yield (*path, name), Kind.REMOVED, old, None
+                yield (*path, name), DifferenceKind.REMOVED, old, None
 
 
-def same(one: Any, other: Any) -> bool:
+def is_same(one: Any, other: Any) -> bool:
     """Equal in type and content; an integer's width and the order of fields do not count."""
     if one.__class__ in PLAIN:
         return _same_plain(one, other)
     if isinstance(one, OBJECTS) and isinstance(other, OBJECTS):
         return _same_bytes(one, other) or (
             len(one) == len(other)
-            and all(name in other and same(value, other[name]) for name, value in one.items())
+            and all(name in other and is_same(value, other[name]) for name, value in one.items())
         )
     if isinstance(one, list) and isinstance(other, list):
         kinds = list(map(type, one))
         if one == other and PLAIN.issuperset(kinds) and kinds == list(map(type, other)):
             # Nearly always, in half the time.
             return True
-        return len(one) == len(other) and all(map(same, one, other))
+        return len(one) == len(other) and all(map(is_same, one, other))
     if isinstance(one, Code) and isinstance(other, Code):
         # The scope is a document, decoded or raw as what it lies in.
-        return str(one) == str(other) and same(one.scope, other.scope)
+        return str(one) == str(other) and is_same(one.scope, other.scope)
     return _same_plain(one, other)
 
 

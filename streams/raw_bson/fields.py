@@ -12,13 +12,13 @@ from collections.abc import Collection, Iterable, Iterator
 
 __all__ = [
     "Element",
-    "document_of",
-    "elements_of",
-    "objects_of",
-    "renamed",
-    "unlike",
-    "value_element",
-    "without_field",
+    "document_from_elements",
+    "find_changed_elements",
+    "find_element",
+    "iterate_elements",
+    "remove_field",
+    "rename_element",
+    "split_objects",
 ]
 
 Element = tuple[bytes, bytes]
@@ -54,7 +54,7 @@ _OBJECT = 0x03
 _length = struct.Struct("<i")
 
 
-def elements_of(raw: bytes) -> Iterator[Element]:
+def iterate_elements(raw: bytes) -> Iterator[Element]:
     """The top-level fields of a document, in their order.
 
     Raises:
@@ -68,7 +68,7 @@ def elements_of(raw: bytes) -> Iterator[Element]:
         start = after
 
 
-def objects_of(raw: bytes, names: Collection[bytes]) -> tuple[dict[bytes, bytes], bytes]:
+def split_objects(raw: bytes, names: Collection[bytes]) -> tuple[dict[bytes, bytes], bytes]:
     """Of a document's top-level objects those with these names, as documents, and a document of all
     else.
 
@@ -79,7 +79,7 @@ def objects_of(raw: bytes, names: Collection[bytes]) -> tuple[dict[bytes, bytes]
     others: list[bytes] = []
     start, end = 4, len(raw) - 1
     other = start
-    # As `elements_of`, at half its price: each event of the stream is taken apart so.
+    # As `iterate_elements`, at half its price: each event of the stream is taken apart so.
     while start < end:
         value = raw.index(0, start + 1) + 1
         kind = raw[start]
@@ -92,10 +92,10 @@ def objects_of(raw: bytes, names: Collection[bytes]) -> tuple[dict[bytes, bytes]
                 other = after
         start = after
     others.append(raw[other:end])
-    return found, document_of(others)
+    return found, document_from_elements(others)
 
 
-def unlike(before: bytes, after: bytes) -> list[tuple[Element, Element]] | None:
+def find_changed_elements(before: bytes, after: bytes) -> list[tuple[Element, Element]] | None:
     """Of two documents with the same fields in the same order, those that are not the same byte for
     byte, as they were and as they are; None of others.
 
@@ -126,30 +126,32 @@ def unlike(before: bytes, after: bytes) -> list[tuple[Element, Element]] | None:
     return found if there == len(before) - 1 else None
 
 
-def document_of(elements: Iterable[bytes]) -> bytes:
+def document_from_elements(elements: Iterable[bytes]) -> bytes:
     """The document that has these fields."""
     body = b"".join(elements)
     return _length.pack(len(body) + 5) + body + b"\0"
 
 
-def value_element(raw: bytes, name: bytes) -> bytes | None:
+def find_element(raw: bytes, name: bytes) -> bytes | None:
     """The first top-level field of that name."""
-    return next((element for found, element in elements_of(raw) if found == name), None)
+    return next((element for found, element in iterate_elements(raw) if found == name), None)
 
 
-def renamed(element: bytes, name: str) -> bytes:
+def rename_element(element: bytes, name: str) -> bytes:
     """The same value under another name."""
     return element[:1] + name.encode() + element[element.index(0, 1) :]
 
 
-def without_field(raw: bytes, name: str) -> bytes:
+def remove_field(raw: bytes, name: str) -> bytes:
     """The document without its top-level fields of that name.
 
     Raises:
         ValueError: an element of a type that BSON does not have.
     """
     wanted = name.encode()
-    return document_of(element for found, element in elements_of(raw) if found != wanted)
+    return document_from_elements(
+        element for found, element in iterate_elements(raw) if found != wanted
+    )
 
 
 def _end(raw: bytes, kind: int, value: int) -> int:

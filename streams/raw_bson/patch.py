@@ -19,10 +19,10 @@ from bson.raw_bson import RawBSONDocument
 
 from revstream.streams.mongo.driver.codecs import DECODED, RAW, Document
 
-__all__ = ["patch_between", "patched"]
+__all__ = ["apply_patch", "create_patch"]
 
 
-def patch_between(before: Mapping[str, Any], after: Mapping[str, Any]) -> Document:
+def create_patch(before: Mapping[str, Any], after: Mapping[str, Any]) -> Document:
     """Args:
     before, after: raw.
     """
@@ -34,7 +34,7 @@ def patch_between(before: Mapping[str, Any], after: Mapping[str, Any]) -> Docume
             patch["set"][name] = value
         elif isinstance(value, RawBSONDocument) and isinstance(earlier, RawBSONDocument):
             if value.raw != earlier.raw:
-                patch["inside"][name] = patch_between(earlier, value)
+                patch["inside"][name] = create_patch(earlier, value)
         elif not _equal(earlier, value):
             if isinstance(value, list) and isinstance(earlier, list):
                 patch["splice"][name] = _splice(earlier, value)
@@ -47,21 +47,21 @@ def patch_between(before: Mapping[str, Any], after: Mapping[str, Any]) -> Docume
     return made
 
 
-def patched(before: RawBSONDocument, patch: Mapping[str, Any]) -> RawBSONDocument:
+def apply_patch(before: RawBSONDocument, patch: Mapping[str, Any]) -> RawBSONDocument:
     """The next state.
 
     Raises:
         KeyError, TypeError: the patch is of another state.
     """
-    return RawBSONDocument(bson.encode(_patched(before, patch), codec_options=DECODED), RAW)
+    return RawBSONDocument(bson.encode(_apply(before, patch), codec_options=DECODED), RAW)
 
 
-def _patched(before: Mapping[str, Any], patch: Mapping[str, Any]) -> Document:
+def _apply(before: Mapping[str, Any], patch: Mapping[str, Any]) -> Document:
     made = dict(before.items())
     for name in patch.get("unset", ()):
         del made[name]
     for name, inner in patch.get("inside", {}).items():
-        made[name] = _patched(made[name], inner)
+        made[name] = _apply(made[name], inner)
     for name, (beginning, end, items) in patch.get("splice", {}).items():
         old = made[name]
         made[name] = [*old[:beginning], *items, *old[len(old) - end :]]

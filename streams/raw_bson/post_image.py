@@ -15,16 +15,20 @@ from collections.abc import Iterable, Sequence
 from bson.raw_bson import RawBSONDocument
 
 from revstream.streams.mongo.driver.codecs import RAW
-from revstream.streams.raw_bson.fields import document_of, elements_of, objects_of
+from revstream.streams.raw_bson.fields import (
+    document_from_elements,
+    iterate_elements,
+    split_objects,
+)
 
-__all__ = ["settled"]
+__all__ = ["repair_post_image"]
 
 _UPDATED = frozenset({b"updatedFields"})
 # BSON's types of documents and arrays.
 _CONTAINERS = frozenset({0x03, 0x04})
 
 
-def settled(
+def repair_post_image(
     after: RawBSONDocument | None, update: RawBSONDocument | None
 ) -> RawBSONDocument | None:
     """The document after an update that is so described, each field that it has written once."""
@@ -42,9 +46,9 @@ def settled(
 
 def _changed(update: bytes) -> list[bytes]:
     """The paths of the fields that it gives a value to."""
-    objects, _ = objects_of(update, _UPDATED)
+    objects, _ = split_objects(update, _UPDATED)
     updated = objects.get(b"updatedFields")
-    return [] if updated is None else [name for name, _ in elements_of(updated)]
+    return [] if updated is None else [name for name, _ in iterate_elements(updated)]
 
 
 def _stand_once(raw: bytes, names: Iterable[bytes]) -> bool:
@@ -62,7 +66,7 @@ def _each_once(raw: bytes, paths: Sequence[bytes]) -> bytes:
     written: dict[bytes, list[bytes]] = {}
     for path in paths:
         written.setdefault(path.partition(b".")[0], []).append(path)
-    elements = list(elements_of(raw))
+    elements = list(iterate_elements(raw))
     last = {name: place for place, (name, _) in enumerate(elements)}
     kept: list[bytes] = []
     for place, (name, element) in enumerate(elements):
@@ -75,4 +79,4 @@ def _each_once(raw: bytes, paths: Sequence[bytes]) -> bytes:
             value = element.index(0, 1) + 1
             element = element[:value] + _each_once(element[value:], deeper)
         kept.append(element)
-    return document_of(kept)
+    return document_from_elements(kept)

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from revstream.streams.archive.store import Archive
 from revstream.streams.coordination.checkpoint import Checkpoint
 from revstream.streams.core.errors import GatewayError, LeaseLost
-from revstream.streams.core.task_cleanup import ended
+from revstream.streams.core.task_cleanup import cancel_and_wait
 from revstream.streams.recording.versions.version_batch import VersionBatch
 
 __all__ = ["CommitPipeline"]
@@ -157,7 +157,7 @@ class CommitPipeline:
     async def abort(self) -> None:
         """Give up what is on its way, and forget it."""
         try:
-            await ended(self._inserting, self._saving)
+            await cancel_and_wait(self._inserting, self._saving)
         finally:
             self._inserting = self._saving = None
             self._waiting = self._unsaved = None

@@ -63,7 +63,7 @@ class CoverageWriter:
             if lost is not None:
                 await self._open(lost.start, lost.why)
             else:
-                position = doubt if last is None else resume_tokens.moment(last.at)
+                position = doubt if last is None else resume_tokens.token_from_time(last.at)
                 await self.open_gap(position, RESTORED)
 
     async def begin_again(self, event: ChangeEvent) -> None:
@@ -104,7 +104,7 @@ class CoverageWriter:
         """Store that nothing is known from behind a position on."""
         last = resume_tokens.cluster_time(position)
         wall = last.as_datetime()
-        version = await self._version_at(resume_tokens.moment(last), -1)
+        version = await self._version_at(resume_tokens.token_from_time(last), -1)
         if version is not None:
             wall = max(wall, version.wall + timedelta(milliseconds=1))
         await self._open(TimeMark(Timestamp(last.time, last.inc + 1), wall), why)

@@ -20,10 +20,10 @@ from revstream.streams.core.errors import (
     TimeLimit,
     Unavailable,
     Unsuitable,
-    reason_of,
+    reason_from_error,
 )
 from revstream.streams.mongo.database import Mongo
-from revstream.streams.mongo.server_check import unfit_collections
+from revstream.streams.mongo.server_check import find_unsupported_collections
 from revstream.streams.recording.set_aside import SetAsideEvents
 
 __all__ = ["CollectionStuck", "RecorderHealth", "unfit_since_recorded"]
@@ -81,7 +81,7 @@ class RecorderHealth:
             return
         self._check_at = time.monotonic() + _CHECK_S
         await self.count_set_aside()
-        unfit = await unfit_collections(self._mongo, [self._partition.collection])
+        unfit = await find_unsupported_collections(self._mongo, [self._partition.collection])
         if unfit:
             raise CollectionStuck(*unfit.values())
 
@@ -97,12 +97,12 @@ class RecorderHealth:
         """
         if isinstance(failure, LeaseLost | Unavailable | TimeLimit | HistoryLost | CollectionStuck):
             raise failure
-        unfit = await unfit_collections(self._mongo, [self._partition.collection])
+        unfit = await find_unsupported_collections(self._mongo, [self._partition.collection])
         if unfit:
             return CollectionStuck(*unfit.values())
         if isinstance(failure, Unsuitable):
             raise failure
-        return CollectionStuck(reason_of(failure))
+        return CollectionStuck(reason_from_error(failure))
 
     async def note(self, stuck: CollectionStuck, upto: str, *, fencing_token: int) -> None:
         """Tell that it is stuck.
@@ -144,7 +144,7 @@ async def unfit_since_recorded(mongo: Mongo, names: Sequence[str]) -> Mapping[st
     Raises:
         Unsuitable: there are others, which the model names by mistake.
     """
-    unfit = await unfit_collections(mongo, names)
+    unfit = await find_unsupported_collections(mongo, names)
     checkpoints = Checkpoints(mongo)
     fresh = [
         reason for name, reason in unfit.items() if not await checkpoints.load_collection(name)

@@ -11,9 +11,9 @@ import logging
 import time
 
 from revstream.model.definition import Model
-from revstream.streams.core.errors import GatewayError, reason_of
+from revstream.streams.core.errors import GatewayError, reason_from_error
 from revstream.streams.layouts.core.interface import SETTLE_S, Layout
-from revstream.streams.layouts.factory import layout_of
+from revstream.streams.layouts.factory import create_layout
 from revstream.streams.mongo.database import Mongo
 
 __all__ = ["count_unfinished_updates", "repair_layout"]
@@ -36,13 +36,13 @@ async def repair_layout(layout: Layout, *, every_s: float = SETTLE_S) -> None:
             mended = await layout.recover()
         except Exception as exc:
             # It is told once, and recording goes on.
-            if reason_of(exc) != reason:
+            if reason_from_error(exc) != reason:
                 log.warning(
                     "layout not recovered: tried again",
-                    extra={"collection": layout.collection, "reason": reason_of(exc)},
+                    extra={"collection": layout.collection, "reason": reason_from_error(exc)},
                     exc_info=None if isinstance(exc, GatewayError) else exc,
                 )
-            reason = reason_of(exc)
+            reason = reason_from_error(exc)
         else:
             reason = ""
         if mended:
@@ -59,13 +59,13 @@ async def repair_layout(layout: Layout, *, every_s: float = SETTLE_S) -> None:
 async def count_unfinished_updates(mongo: Mongo, model: Model) -> dict[str, int]:
     """By collection that keeps versions itself, how many documents have what crashes have left
     between two writes of an update."""
-    layouts = [layout_of(mongo, each) for each in model.entities]
+    layouts = [create_layout(mongo, each) for each in model.entities]
     return {each.collection: await _count_left_over(each) for each in layouts if each.keeps}
 
 
 async def _count_left_over(layout: Layout) -> int:
-    count = await layout.left_over()
+    count = await layout.count_unfinished()
     if count:
         await asyncio.sleep(_UPDATE_S)
-        count = min(count, await layout.left_over())
+        count = min(count, await layout.count_unfinished())
     return count

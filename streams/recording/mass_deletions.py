@@ -62,7 +62,7 @@ class MassDeletions:
             # No document of the archive stands there.
             return
         await self._drain()
-        place = resume_tokens.moment(chunk.at)
+        place = resume_tokens.token_from_time(chunk.at)
         present = set(map(identity, chunk.keys))
         first = chunk.after
         end = None if chunk.end else (chunk.keys[-1],)
@@ -86,7 +86,9 @@ class MassDeletions:
                         self._add(
                             batch,
                             self._lasts.get(key),
-                            token=resume_tokens.numbered(place, self._partition.own_number(number)),
+                            token=resume_tokens.numbered_token(
+                                place, self._partition.own_number(number)
+                            ),
                             at=chunk.at,
                             wall=chunk.wall,
                             key=key,
@@ -145,7 +147,7 @@ class MassDeletions:
                 self._add(
                     batch,
                     self._lasts.get(key),
-                    token=resume_tokens.numbered(place, self._partition.own_number(number)),
+                    token=resume_tokens.numbered_token(place, self._partition.own_number(number)),
                     at=event.at,
                     wall=event.wall,
                     key=key,

@@ -23,8 +23,8 @@ from revstream.streams.coordination.checkpoint import Baseline, Checkpoint, Chec
 from revstream.streams.coordination.partition import Partition
 from revstream.streams.core import resume_tokens
 from revstream.streams.core.errors import HistoryLost
-from revstream.streams.core.task_cleanup import ended
-from revstream.streams.layouts.core.translation import translated_apart
+from revstream.streams.core.task_cleanup import cancel_and_wait
+from revstream.streams.layouts.core.translation import translate_events
 from revstream.streams.layouts.self_versioned.engine import SelfVersionedLayout
 from revstream.streams.live.archive_progress import ArchiveProgress
 from revstream.streams.live.shared_source import SharedSource
@@ -172,7 +172,7 @@ class Recorder:
         await self._coverage.drop_open_gaps(
             await remove_former_checkpoints(self._checkpoints, self.partition)
         )
-        self._caught_up_at = resume_tokens.moment(await self._mongo.operation_time())
+        self._caught_up_at = resume_tokens.token_from_time(await self._mongo.operation_time())
         repairs = self._layout.keeps and self.partition.index == 0
         recovering = asyncio.ensure_future(repair_layout(self._layout)) if repairs else None
         try:
@@ -187,7 +187,7 @@ class Recorder:
             raise
         finally:
             try:
-                await ended(recovering)
+                await cancel_and_wait(recovering)
             finally:
                 try:
                     await self._pipeline.abort()
@@ -240,7 +240,7 @@ class Recorder:
                     raise await self._health.stuck_from(exc) from exc
         finally:
             try:
-                await ended(upcoming)
+                await cancel_and_wait(upcoming)
             finally:
                 await batches.aclose()
 
@@ -252,7 +252,9 @@ class Recorder:
         await self._preparation.after_batch(written=any(each.is_write for each in events))
         if batch.passed_over or (self._layout.keeps and any(each.bare for each in events)):
             await self._restart_after_unread(batch.position)
-        if self._chunk is not None and batch.position >= resume_tokens.moment(self._chunk.at):
+        if self._chunk is not None and batch.position >= resume_tokens.token_from_time(
+            self._chunk.at
+        ):
             before = [each for each in events if each.at <= self._chunk.at]
             await self._pipeline.write(await self._build(before))
             # None where another collection has arrived under the name since the chunk was read.
@@ -316,7 +318,7 @@ class Recorder:
         """The writes of this partition's documents."""
         if not self._layout.keeps:
             return events
-        writes_of_documents, untranslated = await translated_apart(self._layout, events)
+        writes_of_documents, untranslated = await translate_events(self._layout, events)
         for event, fault in untranslated:
             # Of several partitions one does; whose document it is, nobody can tell.
             if self.partition.index == 0:
@@ -364,7 +366,7 @@ class Recorder:
         self._report(self.partition.label, read.read, read.total)
         if read.done:
             await self._coverage.mark_complete(chunk, lost=bool(read.doubt))
-        place = resume_tokens.behind(resume_tokens.moment(chunk.at))
+        place = resume_tokens.token_after_event(resume_tokens.token_from_time(chunk.at))
         self._checkpoint = replace(self._checkpoint, token=place, baseline=read)
         self._progress.note_baseline(self.partition, read)
 
@@ -396,6 +398,6 @@ class Recorder:
         start = resume_tokens.time_prefix(now)
         self._checkpoint = replace(self._checkpoint, token=start, baseline=Baseline(doubt=start))
         self._progress.note_baseline(self.partition, self._checkpoint.baseline)
-        self._caught_up_at = resume_tokens.moment(now)
+        self._caught_up_at = resume_tokens.token_from_time(now)
         self._chunk = None
         await self._pipeline.save(self._checkpoint)

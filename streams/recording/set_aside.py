@@ -18,10 +18,10 @@ import bson
 from bson.raw_bson import RawBSONDocument
 
 from revstream.streams.changefeed.event import ChangeEvent
-from revstream.streams.core.errors import InexactKey, reason_of
+from revstream.streams.core.errors import InexactKey, reason_from_error
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.codecs import DECODED, Document
-from revstream.streams.raw_bson.fields import objects_of, value_element
+from revstream.streams.raw_bson.fields import find_element, split_objects
 
 __all__ = ["COLLECTION", "SetAsideEvents"]
 
@@ -60,7 +60,7 @@ class SetAsideEvents:
             name = f"{collection}/{hashlib.sha256(_key_of(event)).hexdigest()}"
             if self._is_known(name):
                 return False
-        reason = reason_of(fault)
+        reason = reason_from_error(fault)
         log.error(
             "event set aside",
             extra={"collection": collection, "key": _short(event.key), "reason": reason},
@@ -137,12 +137,12 @@ def _short(key: Any) -> str:
 def _key_of(event: ChangeEvent) -> bytes:
     """The element with the document's `_id`, as it is stored."""
     if event.undecoded is not None:
-        objects, _ = objects_of(event.undecoded, {b"documentKey"})
+        objects, _ = split_objects(event.undecoded, {b"documentKey"})
         raw = objects[b"documentKey"]
     else:
         assert event.after is not None
         raw = bytes(event.after.raw)
-    return value_element(raw, b"_id") or b""
+    return find_element(raw, b"_id") or b""
 
 
 def _bytes_of(event: ChangeEvent) -> bytes:

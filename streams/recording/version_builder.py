@@ -26,12 +26,12 @@ from revstream.streams.core.errors import InexactKey, is_fault_of_document
 from revstream.streams.layouts.core.stored_version import StoredVersion
 from revstream.streams.layouts.self_versioned.recording_rules import (
     NotRecorded,
-    found_there,
-    write_of,
+    version_from_scan,
+    version_from_write,
 )
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.codecs import Document
-from revstream.streams.raw_bson.diff import same
+from revstream.streams.raw_bson.diff import is_same
 from revstream.streams.recording.mass_deletions import MassDeletions, is_read_later
 from revstream.streams.recording.set_aside import SetAsideEvents
 from revstream.streams.recording.versions.bare_version import event_from_chunk, make_bare_version
@@ -193,7 +193,7 @@ class VersionBuilder:
             full = None if last is None else last.full
             if last is not None and is_read_later(last, chunk):
                 continue
-            if full is not None and same(full, without_reserved(document)):
+            if full is not None and is_same(full, without_reserved(document)):
                 batch.note_spanning(last, doubt)
                 continue
             token = self._partition_token(place, number + len(batch.records))
@@ -248,7 +248,7 @@ class VersionBuilder:
             last = self._lasts.get(version.key)
             token = self._partition_token(place, number + len(batch.records))
             try:
-                write = found_there(version, last, token=token, at=at, wall=wall)
+                write = version_from_scan(version, last, token=token, at=at, wall=wall)
                 if write is not None:
                     self._add(batch, last, born=chunk.arrival is not None, **write)
                 else:
@@ -260,7 +260,7 @@ class VersionBuilder:
 
     def _partition_token(self, place: str, number: int) -> str:
         """Other partitions have records at the same place."""
-        return resume_tokens.numbered(place, self._partition.own_number(number))
+        return resume_tokens.numbered_token(place, self._partition.own_number(number))
 
     async def _load(self, keys: Iterable[Any]) -> None:
         if self._lasts.crowded:
@@ -285,7 +285,7 @@ class VersionBuilder:
             self._build_baseline(event, event.before, batch)
             last, unrecorded = self._lasts.get(event.key), False
         if last is not None and (
-            resume_tokens.canonical(last.token) >= event.token
+            resume_tokens.canonical_token(last.token) >= event.token
             or (last.read_at is not None and event.at <= last.read_at)
         ):
             self.duplicates += 1
@@ -296,7 +296,7 @@ class VersionBuilder:
             and event.after is not None
             and last is not None
             and last.full is not None
-            and same(last.full, without_reserved(event.after))
+            and is_same(last.full, without_reserved(event.after))
         ):
             # A restore writes what the archive has copied already.
             self.duplicates += 1
@@ -343,7 +343,7 @@ class VersionBuilder:
         self._add(
             batch,
             None,
-            token=resume_tokens.just_before(event.token),
+            token=resume_tokens.token_before_event(event.token),
             at=event.at,
             wall=event.wall,
             key=event.key,
@@ -361,7 +361,7 @@ class VersionBuilder:
     ) -> None:
         """Of a collection that keeps its versions itself."""
         last = self._lasts.get(event.key)
-        write = write_of(event, last, all_known=all_known)
+        write = version_from_write(event, last, all_known=all_known)
         if isinstance(write, NotRecorded):
             self.duplicates += write is NotRecorded.KNOWN
             self.skipped += write is NotRecorded.SKIPPED

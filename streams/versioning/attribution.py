@@ -23,8 +23,8 @@ from bson.raw_bson import RawBSONDocument
 
 from revstream.model.compiler.validation.fields import CHANGE_FIELD
 from revstream.streams.changefeed.event import ChangeEvent, identity
-from revstream.streams.mongo.driver.codecs import plain
-from revstream.streams.raw_bson.diff import same
+from revstream.streams.mongo.driver.codecs import plain_value
+from revstream.streams.raw_bson.diff import is_same
 
 __all__ = [
     "COPIER",
@@ -176,7 +176,7 @@ def _carried_along(earlier: Any, carried: Mapping[str, Any]) -> bool:
     if not isinstance(earlier, Mapping):
         return False
     one, other = earlier.get("id"), carried.get("id")
-    return same(earlier, carried) if one is None or other is None else same(one, other)
+    return is_same(earlier, carried) if one is None or other is None else is_same(one, other)
 
 
 def _text(value: Any) -> str | None:
@@ -195,4 +195,4 @@ def _text(value: Any) -> str | None:
         return date
     if isinstance(value, ObjectId | Decimal128 | UUID):
         return str(value)
-    return json_util.dumps(plain(value), json_options=json_util.RELAXED_JSON_OPTIONS)
+    return json_util.dumps(plain_value(value), json_options=json_util.RELAXED_JSON_OPTIONS)

@@ -21,7 +21,7 @@ import bson
 from bson.raw_bson import RawBSONDocument
 
 from revstream.streams.mongo.driver.codecs import DECODED, Document
-from revstream.streams.raw_bson.fields import elements_of
+from revstream.streams.raw_bson.fields import iterate_elements
 
 __all__ = ["ChecksumFlaw", "add_checksums", "checksum_flaws"]
 
@@ -74,7 +74,7 @@ def _content_checksum(content: RawBSONDocument | None, *, kept: bool) -> bytes:
         return b"\0" * _BYTES
     if not kept:
         return blake2b(content.raw, digest_size=_BYTES).digest()
-    fields = sorted(element for _, element in elements_of(bytes(content.raw)))
+    fields = sorted(element for _, element in iterate_elements(bytes(content.raw)))
     return blake2b(b"".join(fields), digest_size=_BYTES).digest()
 
 

@@ -25,7 +25,7 @@ import bson
 from bson.raw_bson import RawBSONDocument
 
 from revstream.streams.mongo.driver.codecs import DECODED, Document
-from revstream.streams.raw_bson.patch import patch_between, patched
+from revstream.streams.raw_bson.patch import apply_patch, create_patch
 from revstream.streams.versioning.version import LastVersion
 
 __all__ = [
@@ -62,10 +62,10 @@ def encode_as_patch(record: Document, last: LastVersion | None, made: LastVersio
         return made
     if last.depth + 1 >= KEYFRAME_EVERY:
         return made
-    patch = patch_between(last.full, made.full)
+    patch = create_patch(last.full, made.full)
     size = len(bson.encode(patch, codec_options=DECODED))
     # Types that Python has no class for come out of a patch as others, text that is not UTF-8 too.
-    if size * _WORTH_IT > len(made.full.raw) or patched(last.full, patch).raw != made.full.raw:
+    if size * _WORTH_IT > len(made.full.raw) or apply_patch(last.full, patch).raw != made.full.raw:
         return made
     del record["full"]
     start = last.number if last.keyframe is None else last.keyframe

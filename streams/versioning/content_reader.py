@@ -14,11 +14,11 @@ from bson.raw_bson import RawBSONDocument
 
 from revstream.streams.changefeed.event import identity
 from revstream.streams.core.errors import DamagedArchive, HistoryLost
-from revstream.streams.core.operation import count_made
+from revstream.streams.core.operation import count_computed
 from revstream.streams.core.read_memory import count_values
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.codecs import DECODED, RAW, Document, decode
-from revstream.streams.raw_bson.patch import patched
+from revstream.streams.raw_bson.patch import apply_patch
 from revstream.streams.versioning.content_encoding import PACKED, part_ids
 from revstream.streams.versioning.version import without_reserved
 
@@ -210,7 +210,7 @@ def _content(
         try:
             if content is None:
                 raise KeyError(place["prev"])
-            content = patched(content, place["patch"])
+            content = apply_patch(content, place["patch"])
         except (KeyError, TypeError, ValueError) as exc:
             raise DamagedArchive(
                 f"version {place['v']} of {place['doc']!r} cannot be read: it does not fit what it "
@@ -237,5 +237,5 @@ async def _decode_and_count(content: RawBSONDocument | None, states: int, *, raw
         return None
     size = len(content.raw)
     shown = content if raw else decode(content.raw)
-    await count_made(size * states, 0 if raw else count_values(shown, size))
+    await count_computed(size * states, 0 if raw else count_values(shown, size))
     return shown

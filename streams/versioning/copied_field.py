@@ -16,7 +16,7 @@ from typing import Any, Final
 from revstream.model.definition import Model, ObjectType
 from revstream.streams.changefeed.event import identity
 from revstream.streams.mongo.driver.codecs import Document
-from revstream.streams.raw_bson.diff import same
+from revstream.streams.raw_bson.diff import is_same
 from revstream.streams.versioning.version import Version
 
 __all__ = ["CopiedField", "SourceState", "copied_fields"]
@@ -98,7 +98,7 @@ class CopiedField:
             state, number = known[source], entries.get(source, {}).get("v")
             if not isinstance(number, int | float) or not number >= state.since:
                 return False
-            if not same(holder.get(self.field, _MISSING), state.value):
+            if not is_same(holder.get(self.field, _MISSING), state.value):
                 return False
         return True
 

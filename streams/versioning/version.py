@@ -21,8 +21,8 @@ from bson.raw_bson import RawBSONDocument
 from revstream.model.compiler.validation.fields import CHANGE_FIELD, COPIES_FIELD, KEPT_BESIDE
 from revstream.streams.changefeed.event import ChangeEvent
 from revstream.streams.mongo.driver.codecs import RAW, Document
-from revstream.streams.raw_bson.diff import differing_paths
-from revstream.streams.raw_bson.fields import without_field
+from revstream.streams.raw_bson.diff import find_differing_paths
+from revstream.streams.raw_bson.fields import remove_field
 from revstream.streams.versioning.attribution import (
     claimed_change,
     declared_operation,
@@ -344,7 +344,7 @@ def archived_operation(event: ChangeEvent) -> str:
 def without_reserved(document: RawBSONDocument) -> RawBSONDocument:
     for name in RESERVED:
         if name in document:
-            document = RawBSONDocument(without_field(bytes(document.raw), name), RAW)
+            document = RawBSONDocument(remove_field(bytes(document.raw), name), RAW)
     return document
 
 
@@ -360,7 +360,9 @@ def changed_paths(
     if before is None:
         return [name for name in after if name not in ("_id", version_field)]
     found = [
-        path for path in differing_paths(before, after) if path[0] not in ("_id", version_field)
+        path
+        for path in find_differing_paths(before, after)
+        if path[0] not in ("_id", version_field)
     ]
     if len(found) > _MOST_PATHS:
         return list(dict.fromkeys(path[0] for path in found))

@@ -275,10 +275,10 @@ async def test_tokens_of_records_are_in_one_order_with_moments(archive: Archive)
     places = [
         resume_tokens.time_prefix(Timestamp(5, 1)),
         event_token,
-        resume_tokens.numbered(event_token, 1),
-        resume_tokens.numbered(event_token, 2),
-        resume_tokens.moment(Timestamp(5, 1)),
-        resume_tokens.numbered(resume_tokens.moment(Timestamp(5, 1)), 0),
+        resume_tokens.numbered_token(event_token, 1),
+        resume_tokens.numbered_token(event_token, 2),
+        resume_tokens.token_from_time(Timestamp(5, 1)),
+        resume_tokens.numbered_token(resume_tokens.token_from_time(Timestamp(5, 1)), 0),
         resume_tokens.time_prefix(Timestamp(5, 2)),
     ]
     records = [

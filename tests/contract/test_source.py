@@ -30,7 +30,7 @@ def source_of(mongo: Mongo, *collections: str, **options: Any) -> Source:
 
 
 async def now(mongo: Mongo) -> str:
-    return resume_tokens.moment(await mongo.operation_time())
+    return resume_tokens.token_from_time(await mongo.operation_time())
 
 
 async def read(

@@ -11,10 +11,10 @@ import pytest
 
 from revstream.streams.coordination.checkpoint import Checkpoints
 from revstream.streams.core.errors import Unavailable
-from revstream.streams.listeners.webhooks.parked_delivery import try_again
+from revstream.streams.listeners.webhooks.parked_delivery import request_retry
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.client import MongoOptions
-from revstream.streams.mongo.transactions import Writing, write
+from revstream.streams.mongo.transactions import WriteSession, write
 from tests.support.bare_mongod import BareMongod, failing, short_lived_replica_set
 
 DRIVERS = ["motor", "pymongo"]
@@ -40,7 +40,7 @@ def unconfirmed(
     return failing(server, command, times, writeConcernError=error, errorLabels=labels)
 
 
-async def count(writing: Writing) -> Any:
+async def count(writing: WriteSession) -> Any:
     """Change a document in a way that shows how often."""
     return await writing.change("things", {"_id": 1}, {"$inc": {"n": 1}}, upsert=True)
 
@@ -81,4 +81,4 @@ async def test_writes_of_many_that_stay_unconfirmed_are_unavailable(
         with unconfirmed(server, 1, "delete"), pytest.raises(Unavailable, match="not confirmed"):
             await checkpoints.remove(["a"])
         with unconfirmed(server, 1, "update"), pytest.raises(Unavailable, match="not confirmed"):
-            await try_again(mongo, {}, datetime.now(UTC))
+            await request_retry(mongo, {}, datetime.now(UTC))

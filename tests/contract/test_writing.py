@@ -17,11 +17,11 @@ from pymongo.errors import InvalidOperation
 
 from revstream.streams.core.errors import DatabaseError, DuplicateKey
 from revstream.streams.mongo.database import Mongo
-from revstream.streams.mongo.transactions import Writing, write
+from revstream.streams.mongo.transactions import WriteSession, write
 from tests.support.eventually import eventually
 
 Client = MongoClient[dict[str, Any]]
-Work = Callable[[Writing], Awaitable[Any]]
+Work = Callable[[WriteSession], Awaitable[Any]]
 
 COUNT = [
     {"$replaceWith": {"$mergeObjects": ["$$ROOT", {"n": {"$add": [{"$ifNull": ["$n", 0]}, 1]}}]}}
@@ -42,27 +42,27 @@ def times(stream: DatabaseChangeStream[Any], count: int) -> dict[Any, Timestamp]
     return {each["documentKey"]["_id"]: each["clusterTime"] for each in found}
 
 
-async def insert(writing: Writing) -> None:
+async def insert(writing: WriteSession) -> None:
     await writing.insert("things", {"_id": "new"})
 
 
-async def change(writing: Writing) -> None:
+async def change(writing: WriteSession) -> None:
     assert await writing.change("things", {"_id": 1}, {"$set": {"a": 1}}) is not None
 
 
-async def compute(writing: Writing) -> None:
+async def compute(writing: WriteSession) -> None:
     assert await writing.change("things", {"_id": 1}, COUNT) is not None
 
 
-async def upsert(writing: Writing) -> None:
+async def upsert(writing: WriteSession) -> None:
     assert await writing.change("things", {"_id": "new"}, COUNT, upsert=True) is not None
 
 
-async def remove(writing: Writing) -> None:
+async def remove(writing: WriteSession) -> None:
     assert await writing.remove("things", {"_id": 1}) is not None
 
 
-async def several(writing: Writing) -> None:
+async def several(writing: WriteSession) -> None:
     await writing.insert("things", {"_id": "new"})
     assert await writing.remove("things", {"_id": 0}) is not None
     assert await writing.change("others", {"_id": 1}, COUNT, upsert=True) is not None
@@ -89,7 +89,7 @@ async def test_a_write_of_many_tells_the_time_of_the_last_one(mongo: Mongo, clie
             mongo, lambda writing: writing.change_each("things", changes, upsert=True)
         )
         found = times(stream, len(keys))
-    assert (result.changed, list(result.again)) == (len(keys), [])
+    assert (result.changed, list(result.conflicts)) == (len(keys), [])
     assert set(found) == set(keys)
     assert at == max(found.values())
 
@@ -123,7 +123,7 @@ async def test_thirty_at_once_tell_each_its_own_time(
 async def test_documents_come_back_raw_and_as_the_write_left_them(mongo: Mongo) -> None:
     """With bytes of their own; None where nothing matched. A removed one as it was."""
 
-    async def work(writing: Writing) -> list[Any]:
+    async def work(writing: WriteSession) -> list[Any]:
         return [
             await writing.change("things", {"_id": 1, "n": 1}, COUNT),
             await writing.change("things", {"_id": 1}, COUNT, upsert=True),
@@ -158,7 +158,7 @@ async def test_a_duplicate_key_says_of_which_fields(
         things.create_index([(each, 1) for each in fields], unique=True)
     things.insert_many([{"_id": 1, **document}, {"_id": 2}])
 
-    async def inserting(writing: Writing) -> None:
+    async def inserting(writing: WriteSession) -> None:
         await writing.insert("things", {"_id": 3, **document})
 
     with pytest.raises(DuplicateKey) as inserted:
@@ -167,7 +167,7 @@ async def test_a_duplicate_key_says_of_which_fields(
     if fields == ("_id",):
         return
 
-    async def changing(writing: Writing) -> None:
+    async def changing(writing: WriteSession) -> None:
         await writing.change("things", {"_id": 2}, {"$set": document})
 
     with pytest.raises(DuplicateKey) as changed:
@@ -187,7 +187,7 @@ async def test_a_first_insert_that_met_another_is_to_be_tried_again(
     result, _ = await write(
         mongo, lambda writing: writing.change_each("things", changes, upsert=True)
     )
-    assert (result.changed, list(result.again)) == (2, [1])
+    assert (result.changed, list(result.conflicts)) == (2, [1])
     assert things.count_documents({}) == 3
 
 
@@ -195,12 +195,12 @@ async def test_first_inserts_at_once_lose_none(mongo: Mongo, client: Client) -> 
     """Eight writers meet at each of forty ids: what is to be tried again is all that is missing."""
     keys = [f"key-{n}" for n in range(40)]
 
-    async def each_once(writing: Writing) -> int:
+    async def each_once(writing: WriteSession) -> int:
         changed, waiting = 0, [(key, COUNT) for key in keys]
         while waiting:
             result = await writing.change_each("things", waiting, upsert=True)
             changed += result.changed
-            waiting = [waiting[place] for place in result.again]
+            waiting = [waiting[place] for place in result.conflicts]
         return changed
 
     async def writer() -> int:
@@ -232,7 +232,7 @@ async def test_what_is_raised_undoes_a_transaction(mongo: Mongo, client: Client)
     class Thought(Exception):
         pass
 
-    async def work(writing: Writing) -> None:
+    async def work(writing: WriteSession) -> None:
         await several(writing)
         raise Thought
 
@@ -251,8 +251,8 @@ async def test_a_transaction_that_met_another_one_is_run_again(
     things.insert_one({"_id": 1, "n": 0})
     runs = []
 
-    async def work(writing: Writing) -> int:
-        runs.append(writing.at)
+    async def work(writing: WriteSession) -> int:
+        runs.append(writing.cluster_time)
         changed = await writing.change("things", {"_id": 1}, COUNT)
         assert changed is not None
         return int(changed["n"])
@@ -276,7 +276,7 @@ async def test_a_transaction_that_is_cancelled_tells_of_nothing_else(
     things.insert_one({"_id": 0})
     written = asyncio.Event()
 
-    async def work(writing: Writing) -> None:
+    async def work(writing: WriteSession) -> None:
         await several(writing)
         written.set()
         try:
@@ -291,7 +291,7 @@ async def test_a_transaction_that_is_cancelled_tells_of_nothing_else(
         await writing
     assert [each["_id"] for each in things.find()] == [0]
 
-    async def wrong(writing: Writing) -> None:
+    async def wrong(writing: WriteSession) -> None:
         raise InvalidOperation("not to be done")
 
     with pytest.raises(DatabaseError, match="not to be done"):

@@ -18,7 +18,7 @@ from pymongo import MongoClient
 
 from revstream.model.compiler.loader import read_model
 from revstream.streams.archive.store import Archive
-from revstream.streams.layouts.factory import layout_of
+from revstream.streams.layouts.factory import create_layout
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.codecs import RAW
 from tests.fuzzing.checker import (
@@ -260,7 +260,7 @@ class _Round:
         model = read_model(self._model_text)
         async with Mongo.connect(self._uri, self._database) as mongo:
             for each in COLLECTIONS:
-                archive = Archive(mongo, each.name, layout_of(mongo, model.entity(each.type)))
+                archive = Archive(mongo, each.name, create_layout(mongo, model.entity(each.type)))
                 records = await archive.find({}, sort=[("_id", 1)], raw=True)
                 await self._compare(each, records)
 

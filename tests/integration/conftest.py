@@ -17,7 +17,7 @@ from pymongo import MongoClient, monitoring
 
 from revstream.gql.runtime.listeners import recorders
 from revstream.streams.layouts.core.interface import Layout
-from revstream.streams.layouts.factory import layout_of
+from revstream.streams.layouts.factory import create_layout
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver import client as client_module
 from revstream.streams.mongo.wire.connection import WireConnection
@@ -140,7 +140,7 @@ class KeptShop:
     @property
     def layout(self) -> Layout:
         """What reads and writes them."""
-        return layout_of(self.shop.gateway.mongo, self.shop.gateway.model.entity("Product"))
+        return create_layout(self.shop.gateway.mongo, self.shop.gateway.model.entity("Product"))
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module", params=LAYOUTS)

@@ -101,7 +101,7 @@ async def told(
     settings = Settings(quiet_s=0.2)
     async with open_shop(client, mongo_uri, name, settings, model=model) as shop:
         deployment = shop.gateway.deployment
-        now = resume_tokens.moment(await shop.gateway.mongo.operation_time())
+        now = resume_tokens.token_from_time(await shop.gateway.mongo.operation_time())
         following = [asyncio.ensure_future(followed(shop, each)) for each in CALLERS]
         await eventually(lambda: shop.gateway.live.following["notes"] == len(CALLERS))
         others = program(request.param, shop.database, "notes")

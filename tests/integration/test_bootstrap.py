@@ -15,7 +15,7 @@ from revstream.streams.core import resume_tokens
 from revstream.streams.core.errors import DatabaseError, Unavailable
 from revstream.streams.maintenance.verification import Verification
 from revstream.streams.mongo.database import Mongo
-from revstream.streams.mongo.server_check import keep_images
+from revstream.streams.mongo.server_check import enable_collection_images
 from revstream.streams.recording.bootstrap.initial_snapshot import oldest_start, read_chunk
 from revstream.streams.recording.recorder import RecorderOptions
 from revstream.streams.recording.versions.snapshot_chunk import SnapshotChunk
@@ -147,7 +147,7 @@ async def test_documents_from_before_history_get_a_baseline_at_a_known_time(
     assert len({each["at"] for each in records}) == 4  # chunks of three
     for record in records:
         assert record["at"] == record["readAt"] == resume_tokens.cluster_time(record["_id"])
-        assert record["_id"].startswith(resume_tokens.moment(record["at"]))
+        assert record["_id"].startswith(resume_tokens.token_from_time(record["at"]))
         assert abs(record["wall"].timestamp() - record["at"].time) <= 2
         assert (record["by"], record["full"]["version"]) == (None, 4)
         assert "_change" not in record["full"]
@@ -230,7 +230,7 @@ async def test_a_first_reading_goes_on_where_an_earlier_process_left_it(
     await recording.checkpoints.save(
         recording.name,
         Checkpoint(
-            resume_tokens.moment(await mongo.operation_time()),
+            resume_tokens.token_from_time(await mongo.operation_time()),
             resume_tokens.time_prefix(Timestamp(1, 1)),
             Baseline(started=True, after={"a": 1}, documents=3),
         ),
@@ -298,7 +298,7 @@ async def test_documents_that_are_written_before_the_reading_begin_with_what_the
 ) -> None:
     """A BASELINE of the image before the write, and then the write with what it has changed;
     nothing of it is a gap. In a transaction, too, where several have one time."""
-    await keep_images(mongo, "things")
+    await enable_collection_images(mongo, "things")
     things = client[mongo.name].things
     text = "x" * 300
     things.insert_many([{"_id": n, "n": 0, "text": text, "version": 7} for n in range(6)])

@@ -12,7 +12,7 @@ from pymongo import MongoClient
 
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.codecs import RAW, Document
-from revstream.streams.mongo.server_check import keep_images
+from revstream.streams.mongo.server_check import enable_collection_images
 from tests.support.streams import Recording, told
 
 Client = MongoClient[dict[str, Any]]
@@ -116,7 +116,7 @@ async def test_every_type_is_kept_byte_by_byte(mongo: Mongo, client: Client, ima
     """Inserted, updated beside it and inside of what holds it, replaced; with `_change` and
     without."""
     if images:
-        await keep_images(mongo, "things")
+        await enable_collection_images(mongo, "things")
     await Recording(mongo).begin(baseline_done=True)
     things = client.get_database(mongo.name, codec_options=RAW).things
     expected: list[bytes] = []

@@ -345,7 +345,7 @@ async def test_it_is_woken_by_the_stream_and_never_ended_by_it(
     """It need not look often; and however far it is behind, nobody calls it too slow."""
     recording = Recording(mongo)
     await recording.begin()
-    now = resume_tokens.moment(await mongo.operation_time())
+    now = resume_tokens.token_from_time(await mongo.operation_time())
     hub = Hub(["things"], position=now, options=HubOptions(backlog_events=2))
     source = Source(mongo, ["things"], before_images=False)
     handler = FromTheStart()
@@ -361,7 +361,7 @@ async def test_it_is_woken_by_the_stream_and_never_ended_by_it(
                 change = {"$inc": {"version": 1}, "$set": {"n": n}}
                 client[mongo.name].things.update_one({"_id": "a"}, change, upsert=True)
             await eventually(lambda: len(handler.seen) == 20, within_s=30)
-            hub.restart(resume_tokens.moment(await mongo.operation_time()))
+            hub.restart(resume_tokens.token_from_time(await mongo.operation_time()))
             client[mongo.name].things.insert_one({"_id": "b", "version": 1})
             await eventually(lambda: ("b", 1) in handler.seen, within_s=30)
     finally:

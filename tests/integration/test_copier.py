@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from revstream.streams.listeners.copies.propagation_job import COLLECTION
-from revstream.streams.listeners.copies.update_pipeline import setting
+from revstream.streams.listeners.copies.update_pipeline import copy_pipeline
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.versioning.copied_field import SourceState, copied_fields
 from tests.support.copying import BASKETS, SHOP, Side, World
@@ -497,7 +497,9 @@ async def test_a_late_source_writes_nothing_into_a_target_that_has_left_it(world
     await shop(world)
     await world.change("products", "p", {"$set": {"supplierId": "bob"}})
     [copy] = copied_fields(SHOP)
-    late = setting(copy, [SourceState(source="ann", number=2, value="Anna", since=2)], "secret")
+    late = copy_pipeline(
+        copy, [SourceState(source="ann", number=2, value="Anna", since=2)], "secret"
+    )
     made = await world.mongo.command({"update": "products", "updates": [{"q": {}, "u": late}]})
     assert (made["n"], made["nModified"]) == (1, 0)
     await world.settle()

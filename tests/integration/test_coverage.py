@@ -81,7 +81,7 @@ async def shop(mongo_uri: str, client: Client) -> AsyncIterator[Shop]:
 
 async def read(shop: Shop) -> None:
     """Wait until the recorders have read what was there before them."""
-    now = resume_tokens.moment(await shop.gateway.mongo.operation_time())
+    now = resume_tokens.token_from_time(await shop.gateway.mongo.operation_time())
     for entity in shop.gateway.model.entities:
         await shop.gateway.progress.wait_complete(entity.collection, now)
 
@@ -239,7 +239,7 @@ async def test_a_lost_window_is_kept_and_moments_in_it_are_refused(
     states = await history.as_of(THING, [(key, lost.within) for key in (1, 2, 3)], None)
     for state in states:
         assert isinstance(state, HistoryLost)
-        assert state.facts["oldestResumeToken"] == resume_tokens.moment(gap.end.at)
+        assert state.facts["oldestResumeToken"] == resume_tokens.token_from_time(gap.end.at)
     for at in (lost.before, gap.end.at):
         found = await history.as_of(THING, [(1, at), (2, at), (3, at)], None)
         there = at != lost.before

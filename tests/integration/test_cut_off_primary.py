@@ -20,7 +20,7 @@ from tests.support.shop import PRODUCT
 
 
 def changes(mongo: Mongo) -> Changes:
-    hub = Hub(["products"], position=resume_tokens.moment(Timestamp(1, 1)))
+    hub = Hub(["products"], position=resume_tokens.token_from_time(Timestamp(1, 1)))
     progress = ArchiveProgress(Checkpoints(mongo), hub)
     return Changes(mongo, {"products": Archive(mongo, "products")}, hub, progress, quiet_s=0.01)
 
@@ -38,12 +38,12 @@ async def test_a_good_token_is_not_refused_by_what_it_says(
         return Timestamp(now.time - 5, 1) if len(asked) == 1 else now
 
     monkeypatch.setattr(mongo, "operation_time", cut_off)
-    request = ChangeRequest(after=resume_tokens.moment(now))
+    request = ChangeRequest(after=resume_tokens.token_from_time(now))
     async with aclosing(changes(mongo).changes(PRODUCT, request)) as opened:
         assert (await anext(opened)).kind == "CHECKPOINT"
     assert len(asked) == 2
 
-    later = ChangeRequest(after=resume_tokens.moment(Timestamp(now.time + 1000, 1)))
+    later = ChangeRequest(after=resume_tokens.token_from_time(Timestamp(now.time + 1000, 1)))
     async with aclosing(changes(mongo).changes(PRODUCT, later)) as opened:
         with pytest.raises(ResumeTokenInvalid, match="the database has only reached"):
             await anext(opened)

@@ -12,7 +12,7 @@ from pymongo import MongoClient
 
 from revstream.streams.coordination.checkpoint import Checkpoint, Checkpoints
 from revstream.streams.mongo.database import Mongo
-from revstream.streams.mongo.transactions import Writing, write
+from revstream.streams.mongo.transactions import WriteSession, write
 from revstream.streams.recording.recorder import RecorderOptions
 from revstream.streams.recording.versions.delete_attribution import COLLECTION, DeleteAttributions
 from tests.integration.test_recorder_crashes import Fuse, Killed, crashing, forgotten
@@ -36,7 +36,7 @@ async def delete(mongo: Mongo, key: Any, by: str, why: str | None = None) -> Non
     """As a mutation does."""
     change = {"id": f"{by}-{key}", "by": by, **({} if why is None else {"why": why})}
 
-    async def work(writing: Writing) -> None:
+    async def work(writing: WriteSession) -> None:
         assert await writing.remove("things", {"_id": key}) is not None
         await DeleteAttributions.add(writing, "things", key, change)
 
@@ -44,7 +44,7 @@ async def delete(mongo: Mongo, key: Any, by: str, why: str | None = None) -> Non
 
 
 async def insert(mongo: Mongo, key: Any) -> None:
-    async def work(writing: Writing) -> None:
+    async def work(writing: WriteSession) -> None:
         await writing.insert("things", {"_id": key})
 
     await write(mongo, work)
@@ -124,7 +124,7 @@ async def test_a_plain_programs_delete_in_between_has_no_author(
 async def test_a_delete_without_author_by_the_same_session_has_none(mongo: Mongo) -> None:
     """A mutation with nothing to tell deletes in no transaction."""
 
-    async def remove(writing: Writing) -> None:
+    async def remove(writing: WriteSession) -> None:
         assert await writing.remove("things", {"_id": 1}) is not None
 
     for author in ("ann", None):
@@ -141,11 +141,11 @@ async def test_a_delete_without_author_by_the_same_session_has_none(mongo: Mongo
 async def test_equal_ids_of_two_collections_are_two_documents(mongo: Mongo) -> None:
     """As is `true` beside 1."""
 
-    async def work(writing: Writing) -> None:
+    async def work(writing: WriteSession) -> None:
         for collection, key in (("things", 1), ("others", 1), ("things", True)):
             await writing.insert(collection, {"_id": key})
 
-    async def remove(writing: Writing) -> None:
+    async def remove(writing: WriteSession) -> None:
         for collection, key, author in (
             ("things", 1, "ann"),
             ("others", 1, "bob"),
@@ -167,7 +167,7 @@ async def test_equal_ids_of_two_collections_are_two_documents(mongo: Mongo) -> N
 async def test_a_deletion_that_was_undone_leaves_no_author(mongo: Mongo) -> None:
     """Delete and author are one transaction: both happen or neither."""
 
-    async def work(writing: Writing) -> None:
+    async def work(writing: WriteSession) -> None:
         await writing.remove("things", {"_id": 1})
         await DeleteAttributions.add(writing, "things", 1, {"id": "x", "by": "ann"})
         raise Killed

@@ -21,7 +21,7 @@ from revstream.streams.core import resume_tokens
 from revstream.streams.core.errors import DatabaseError, TimeLimit, Unsuitable
 from revstream.streams.maintenance.diagnosis import Diagnosis, DiagnosisFinding
 from revstream.streams.mongo.database import Mongo
-from revstream.streams.mongo.server_check import keep_images
+from revstream.streams.mongo.server_check import enable_collection_images
 from revstream.streams.recording.bootstrap.index_creation import create_indexes
 
 Client = MongoClient[dict[str, Any]]
@@ -39,10 +39,10 @@ HELD = Holder("somebody", 3, True)
 
 async def healthy(mongo: Mongo) -> Checkpoint:
     """All that a start does, and a recorder that has come to now."""
-    await keep_images(mongo, "things")
+    await enable_collection_images(mongo, "things")
     await create_indexes(mongo, MODEL, ["things"], lambda *_: None)
     await Archive(mongo, "things").prepare()
-    now = resume_tokens.moment(await mongo.operation_time())
+    now = resume_tokens.token_from_time(await mongo.operation_time())
     return Checkpoint(now, now, Baseline(done=True))
 
 
@@ -164,7 +164,7 @@ async def test_a_full_oplog_that_a_recorder_is_far_back_in_is_an_error(
     monkeypatch.setattr(mongo, "oldest", ten_hours_back)
     (finding,) = (await examined(mongo, checkpoint))["oplog"]
     assert finding.level == "warning"
-    late = resume_tokens.moment(Timestamp(now.time - 30_000, 1))
+    late = resume_tokens.token_from_time(Timestamp(now.time - 30_000, 1))
     (finding,) = (await examined(mongo, replace(checkpoint, token=late)))["oplog"]
     assert finding.level == "error"
     assert finding.mend is not None

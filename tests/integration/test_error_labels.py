@@ -73,7 +73,7 @@ async def test_a_stream_goes_on_after_errors_that_are_labelled_as_passing(
     server: BareMongod, mongo: Mongo, command: str, labels: list[str]
 ) -> None:
     """Whatever their number: nothing is lost, and nothing comes twice."""
-    begin = resume_tokens.moment(await mongo.operation_time())
+    begin = resume_tokens.token_from_time(await mongo.operation_time())
     source = Source(mongo, ["things"], before_images=False, options=BRISK)
     found: list[Any] = []
     with Client(server.uri) as client:
@@ -94,7 +94,7 @@ async def test_a_stream_ends_with_an_error_that_no_label_calls_passing(
     server: BareMongod, mongo: Mongo
 ) -> None:
     """Asked again, the server would say the same."""
-    begin = resume_tokens.moment(await mongo.operation_time())
+    begin = resume_tokens.token_from_time(await mongo.operation_time())
     source = Source(mongo, ["things"], before_images=False, options=BRISK)
     with failing(server, "aggregate", "NonResumableChangeStreamError"):
         async with aclosing(source.batches(begin)) as batches:

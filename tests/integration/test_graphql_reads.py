@@ -57,7 +57,7 @@ MODEL = read_model(
 PRODUCT, SUPPLIER = MODEL.entity("Product"), MODEL.entity("Supplier")
 SUPPLIERS = [ObjectId(f"{n:024d}") for n in range(50)]
 TAG = "here"
-TOKEN = resume_tokens.encode(resume_tokens.moment(at(2, 2**31)), TAG)
+TOKEN = resume_tokens.encode(resume_tokens.token_from_time(at(2, 2**31)), TAG)
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +69,7 @@ async def context_of(mongo: Mongo, *scribes: Scribe) -> RequestContext:
     """Of services whose archives have come to the end."""
     archives = {each.archive.collection: each.archive for each in scribes}
     checkpoints = Checkpoints(mongo)
-    hub = Hub(list(archives), position=resume_tokens.moment(Timestamp(1, 1)))
+    hub = Hub(list(archives), position=resume_tokens.token_from_time(Timestamp(1, 1)))
     progress = ArchiveProgress(checkpoints, hub, limit_s=0.2)
     for name in archives:
         progress.advance(Partition(name), resume_tokens.time_prefix(Timestamp(2**32 - 1, 0)))

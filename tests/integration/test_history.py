@@ -49,7 +49,7 @@ async def written(mongo: Mongo) -> Scribe:
 
 
 def history(mongo: Mongo, scribe: Scribe) -> VersionHistory:
-    own_writes = nothing_written(resume_tokens.moment(at(1000)))
+    own_writes = nothing_written(resume_tokens.token_from_time(at(1000)))
     return VersionHistory(mongo, {PRODUCT.collection: scribe.archive}, own_writes)
 
 

@@ -95,7 +95,9 @@ class Twins:
     async def now(self) -> str:
         """This moment, as an argument."""
         at = await self.shop.gateway.mongo.operation_time()
-        token = resume_tokens.encode(resume_tokens.moment(at), self.shop.gateway.deployment)
+        token = resume_tokens.encode(
+            resume_tokens.token_from_time(at), self.shop.gateway.deployment
+        )
         return f'{{token: "{token}"}}'
 
     def stored(self) -> list[Any]:

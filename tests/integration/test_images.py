@@ -18,8 +18,8 @@ from pymongo.errors import WriteError
 from revstream.streams.core.errors import DatabaseError
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.codecs import DECODED, RAW, Document
-from revstream.streams.mongo.server_check import enable_images, keep_images
-from revstream.streams.raw_bson.diff import same
+from revstream.streams.mongo.server_check import enable_collection_images, enable_images
+from revstream.streams.raw_bson.diff import is_same
 from tests.support.streams import Recording, told
 from tests.support.updates import LIVES
 
@@ -63,8 +63,8 @@ async def check_lives(mongo: Mongo, client: Client, lives: Sequence[Life]) -> No
         assert len(records) == len(expected), said
         for record, state in zip(records, expected, strict=True):
             # But for the order of fields, which the server's own images do not always keep.
-            assert same(record["full"], state), said
-            # Each once: `same` looks at the last one of a name.
+            assert is_same(record["full"], state), said
+            # Each once: `is_same` looks at the last one of a name.
             once = bson.encode(bson.decode(record["full"].raw, DECODED), codec_options=DECODED)
             assert len(once) == len(record["full"].raw), said
             assert "gap" not in record, said
@@ -86,7 +86,7 @@ async def test_versions_made_from_images_are_the_server_s_documents(
     mongo: Mongo, client: Client, lives: list[Life]
 ) -> None:
     """Whatever the updates."""
-    await keep_images(mongo, "things")
+    await enable_collection_images(mongo, "things")
     await begun(mongo)
     await check_lives(mongo, client, lives)
 
@@ -169,7 +169,7 @@ async def test_what_cannot_be_rebuilt_is_read_again_and_marked(
 async def test_a_field_that_moves_stands_once(mongo: Mongo, client: Client) -> None:
     """The server's image of it has it where it was, too; and its projections of such a document
     leave out what comes last."""
-    await keep_images(mongo, "things")
+    await enable_collection_images(mongo, "things")
     await begun(mongo)
     things = client.get_database(mongo.name, codec_options=RAW).things
     key = f"{next(turns)}"
@@ -270,7 +270,7 @@ async def test_a_key_that_a_document_holds_twice_is_archived_twice(
 ) -> None:
     """Drivers in other languages make such documents; a pipeline that moves the object with it
     makes the server append fields, of which alone the old ones go."""
-    await keep_images(mongo, "things")
+    await enable_collection_images(mongo, "things")
     await Recording(mongo).begin(baseline_done=True)
     once = bson.encode({"_id": 1, "data": {"a": 1, "b": 2}, "n": 0, "text": "x" * 500})
     twice = RawBSONDocument(once.replace(b"\x10b\0", b"\x10a\0"), RAW)
@@ -310,7 +310,7 @@ async def test_images_are_enabled_where_that_is_permitted(
 @one_driver
 async def test_a_collection_made_again_goes_on_without_images(mongo: Mongo, client: Client) -> None:
     """Dropping it dropped the setting: its updates are made from deltas."""
-    await keep_images(mongo, "things")
+    await enable_collection_images(mongo, "things")
     await Recording(mongo).begin(baseline_done=True)
     things = client[mongo.name].things
     things.insert_one({"_id": 1, "a": {"b": 1}})
@@ -326,7 +326,7 @@ async def test_a_document_whose_events_exceed_16_mb_has_its_whole_history(
     mongo: Mongo, client: Client
 ) -> None:
     """Its images are left out of such an event, and the version is made from the delta."""
-    await keep_images(mongo, "things")
+    await enable_collection_images(mongo, "things")
     recording = Recording(mongo)
     await recording.begin()
     things = client[mongo.name].things

@@ -48,7 +48,7 @@ class Sharing:
     async def begin(self) -> None:
         for each in self.recordings:
             await each.begin()
-        self.hub.restart(resume_tokens.moment(await self.mongo.operation_time()))
+        self.hub.restart(resume_tokens.token_from_time(await self.mongo.operation_time()))
 
     async def shared(self) -> None:
         """Wait until nobody reads a stream of his own."""

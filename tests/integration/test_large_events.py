@@ -15,7 +15,7 @@ from revstream.streams.changefeed.source import Source
 from revstream.streams.live.hub import Hub, publish_source
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.codecs import RAW
-from revstream.streams.mongo.server_check import keep_images
+from revstream.streams.mongo.server_check import enable_collection_images
 from tests.support.eventually import eventually
 from tests.support.exhaustive import representatives
 from tests.support.streams import BRISK, Recording, finished, told
@@ -84,7 +84,7 @@ async def test_a_version_whose_event_is_too_large_is_read_again_and_marked_as_a_
     if not wired:
         mongo.wires = None
     if images:
-        await keep_images(mongo, "things")
+        await enable_collection_images(mongo, "things")
     recording = Recording(mongo)
     await recording.begin(baseline_done=True)
     things = client[mongo.name].things
@@ -126,7 +126,7 @@ async def test_a_live_stream_goes_on_past_an_event_that_is_too_large(
     mongo: Mongo, client: Client, write: Any
 ) -> None:
     """Its subscribers are given the change, and those after it, with their images."""
-    await keep_images(mongo, "things")
+    await enable_collection_images(mongo, "things")
     recording = Recording(mongo)
     begun = await recording.begin()
     hub = Hub(["things"], position=begun.token)

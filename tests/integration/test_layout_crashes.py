@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from revstream.streams.layouts.self_versioned.separate import Separate
-from revstream.streams.mongo.transactions import Writing
+from revstream.streams.layouts.self_versioned.separate import SeparateLayout
+from revstream.streams.mongo.transactions import WriteSession
 from tests.integration.conftest import KeptShop
 from tests.support.editing import Failed, lamp, tell
 from tests.support.exhaustive import representatives
@@ -36,9 +36,9 @@ def crashing(after: int) -> Iterator[list[str]]:
     made: list[str] = []
 
     def fatal(name: str) -> Any:
-        write = getattr(Writing, name)
+        write = getattr(WriteSession, name)
 
-        async def attempt(self: Writing, collection: str, *args: Any, **more: Any) -> Any:
+        async def attempt(self: WriteSession, collection: str, *args: Any, **more: Any) -> Any:
             if collection.startswith("revstream."):
                 return await write(self, collection, *args, **more)
             if len(made) == after:
@@ -51,7 +51,7 @@ def crashing(after: int) -> Iterator[list[str]]:
 
     with pytest.MonkeyPatch.context() as patch:
         for name in WRITES:
-            patch.setattr(Writing, name, fatal(name))
+            patch.setattr(WriteSession, name, fatal(name))
         yield made
 
 
@@ -197,7 +197,7 @@ async def test_an_update_under_way_is_not_taken_for_a_crash(kept: KeptShop) -> N
     first, *rest = program.steps(id_, {"sku": id_, "name": "Torch", "stock": 1})
     first()
     looked = asyncio.Event()
-    if isinstance(layout, Separate):
+    if isinstance(layout, SeparateLayout):
         look = layout._left_over
 
         async def noted() -> Any:

@@ -78,7 +78,7 @@ async def test_every_version_of_a_history_is_read_back_exactly(
     write(others, events[:half])
     async with Mongo.connect(mongo_uri, database_name) as mongo:
         # The oplog does not reach back to them.
-        now = resume_tokens.moment(await mongo.operation_time())
+        now = resume_tokens.token_from_time(await mongo.operation_time())
         begun = Checkpoint(now, now, Baseline())
         await Checkpoints(mongo).save("recorder:features", begun, fencing_token=0)
     with running_gateway(

@@ -13,9 +13,9 @@ from revstream.gql.cli.verify import lines_of, verify
 from revstream.gql.runtime.configuration.settings import Settings
 from revstream.streams.archive.store import Archive
 from revstream.streams.layouts.core.interface import Layout
-from revstream.streams.layouts.factory import layout_of
-from revstream.streams.layouts.self_versioned.current_flag import CurrentFlag
-from revstream.streams.layouts.self_versioned.separate import Separate
+from revstream.streams.layouts.factory import create_layout
+from revstream.streams.layouts.self_versioned.current_flag import CurrentFlagLayout
+from revstream.streams.layouts.self_versioned.separate import SeparateLayout
 from revstream.streams.maintenance.diagnosis import Diagnosis, DiagnosisFinding
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.recording.layout_repair import repair_layout
@@ -39,7 +39,7 @@ def crashed(writes: Program) -> None:
 
 
 async def prepared(mongo: Mongo, history: str) -> Layout:
-    layout = layout_of(mongo, layout_model(history).entity("Product"))
+    layout = create_layout(mongo, layout_model(history).entity("Product"))
     await layout.prepare()
     return layout
 
@@ -54,7 +54,7 @@ async def said(mongo: Mongo, history: str) -> list[DiagnosisFinding]:
 def brief(monkeypatch: pytest.MonkeyPatch) -> None:
     """A crash is told from an update under way after a second."""
     monkeypatch.setitem(repair_layout.__kwdefaults__, "every_s", 1.0)
-    for each in (Layout, Separate, CurrentFlag):
+    for each in (Layout, SeparateLayout, CurrentFlagLayout):
         monkeypatch.setitem(each.recover.__kwdefaults__, "settle_s", 1.0)
 
 
@@ -70,10 +70,10 @@ async def test_it_is_mended_while_a_gateway_records(
     async with recording.running() as task:
         await recording.at_rest(task)
         crashed(writes)
-        assert await layout.left_over() == 1
+        assert await layout.count_unfinished() == 1
 
         async def mended() -> None:
-            while await layout.left_over():
+            while await layout.count_unfinished():
                 pass
 
         # A lease or two; the machine may be slow.
@@ -106,5 +106,5 @@ async def test_doctor_says_it_and_a_command_mends_it(
     model = layout_model(history)
     found = await verify(Settings(), model, mongo_uri, mongo.name, lambda *_: None, mend=True)
     assert "products: 1 updates that were left half done are mended" in lines_of(found)
-    assert await layout.left_over() == 0
+    assert await layout.count_unfinished() == 0
     assert [each.level for each in await said(mongo, history)] == ["ok"]

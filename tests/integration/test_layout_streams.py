@@ -21,7 +21,7 @@ from revstream.streams.changefeed.event import WRITES, EventBatch
 from revstream.streams.changefeed.source import Source
 from revstream.streams.coordination.checkpoint import Checkpoints, furthest_checkpoint
 from revstream.streams.core import resume_tokens
-from revstream.streams.layouts.factory import layout_of
+from revstream.streams.layouts.factory import create_layout
 from revstream.streams.maintenance.verification import Verification
 from revstream.streams.mongo.database import Mongo
 from tests.integration.conftest import KeptShop
@@ -180,7 +180,7 @@ async def test_what_was_there_is_recorded_with_its_own_numbers(
 async def verify(mongo: Mongo, history: str) -> None:
     """Nothing is wrong with the archive."""
     entity = layout_model(history).entity("Product")
-    archive = Archive(mongo, "products", layout_of(mongo, entity))
+    archive = Archive(mongo, "products", create_layout(mongo, entity))
     stored = furthest_checkpoint(await Checkpoints(mongo).load_collection("products"))
     found = await Verification(mongo, archive, stored, version_field="v").run()
     assert found.findings == []
@@ -222,7 +222,7 @@ async def test_a_crash_is_mended_when_recording_begins(
     others.write("a", STORY[0])
     entity = layout_model(history).entity("Product")
     async with Mongo.connect(mongo_uri, name) as mongo:
-        layout = layout_of(mongo, entity)
+        layout = create_layout(mongo, entity)
         await layout.prepare()
         archive = Archive(mongo, "products", layout)
         recording = Recording(mongo, "products", version_field="v", archive=archive)
@@ -380,7 +380,7 @@ async def test_versions_whose_events_are_too_large_are_found_by_reading_what_is_
     others.write("a", STORY[0])
     entity = layout_model(history).entity("Product")
     async with Mongo.connect(mongo_uri, name) as mongo:
-        layout = layout_of(mongo, entity)
+        layout = create_layout(mongo, entity)
         await layout.prepare()
         archive = Archive(mongo, "products", layout)
         source = BareSource(mongo, ["products"], before_images=False, options=BRISK)

@@ -14,10 +14,10 @@ from revstream.resolvers.admin.purge import Purging
 from revstream.resolvers.errors import BadUserInput
 from revstream.streams.archive.store import Archive
 from revstream.streams.core.errors import Unsuitable
-from revstream.streams.layouts.core.stored_version import Overtaken
-from revstream.streams.layouts.factory import layout_of
+from revstream.streams.layouts.core.stored_version import ConcurrentWrite
+from revstream.streams.layouts.factory import create_layout
 from revstream.streams.layouts.self_versioned.deltas import WHOLE_EVERY
-from revstream.streams.layouts.self_versioned.separate import Separate
+from revstream.streams.layouts.self_versioned.separate import SeparateLayout
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.transactions import write
 from tests.support.editing import Shop, lamp, open_shop, tell
@@ -45,7 +45,7 @@ async def test_versions_that_are_there_twice_are_no_layout(
     twice = "products.previous" if history == "SEPARATE" else "products"
     client[name][twice].insert_many([{"docId": "a", "v": 1}, {"docId": "a", "v": 1}])
     async with Mongo.connect(mongo_uri, name) as mongo:
-        layout = layout_of(mongo, layout_model(history).entity("Product"))
+        layout = create_layout(mongo, layout_model(history).entity("Product"))
         with pytest.raises(Unsuitable, match=f"{twice} needs a unique index on {{docId, v}}"):
             await layout.prepare()
         client[name][twice].drop()
@@ -144,7 +144,9 @@ async def test_a_history_that_programs_keep_is_not_purged(
     """revstream cannot; it says who can."""
     entity = layout_model(history).entity("Product")
     async with Mongo.connect(mongo_uri, database_name) as mongo:
-        recording = Recording(mongo, archive=Archive(mongo, "products", layout_of(mongo, entity)))
+        recording = Recording(
+            mongo, archive=Archive(mongo, "products", create_layout(mongo, entity))
+        )
         purging = Purging(mongo, recording.archive, recording.progress, entity)
         with pytest.raises(BadUserInput, match=f"keeps versions itself .history: {history}."):
             await purging.purge("a", by="x", why="y")
@@ -189,10 +191,10 @@ async def test_of_a_document_that_is_only_among_the_previous_ones(
     client.drop_database(name)
 
 
-async def begun(mongo: Mongo, client: Client) -> tuple[Separate, Any]:
+async def begun(mongo: Mongo, client: Client) -> tuple[SeparateLayout, Any]:
     """A document at version 1; and its previous versions, of which there are none."""
-    layout = layout_of(mongo, layout_model("SEPARATE").entity("Product"))
-    assert isinstance(layout, Separate)
+    layout = create_layout(mongo, layout_model("SEPARATE").entity("Product"))
+    assert isinstance(layout, SeparateLayout)
     await layout.prepare()
     client[mongo.name].products.insert_one({"_id": "a", "v": 1, "name": "x", "stock": 1})
     return layout, client[mongo.name]["products.previous"]
@@ -208,7 +210,7 @@ async def test_a_process_that_was_stopped_between_its_writes_changes_nothing(
     monkeypatch.setattr("revstream.streams.layouts.self_versioned.separate.SETTLE_S", -60.0)
     async with Mongo.connect(mongo_uri, database_name) as mongo:
         layout, previous = await begun(mongo, client)
-        with pytest.raises(Overtaken):
+        with pytest.raises(ConcurrentWrite):
             await write(mongo, lambda writing: layout.alter(writing, "a", RENAMING))
         assert await layout.recover(settle_s=0) == 1
         assert [each["name"] for each in await layout.find({})] == ["x"]
@@ -240,7 +242,7 @@ async def test_two_flags_are_never_two_documents(
 ) -> None:
     """CURRENT_FLAG: of three that crashes have left, the highest is current."""
     async with Mongo.connect(mongo_uri, database_name) as mongo:
-        layout = layout_of(mongo, layout_model("CURRENT_FLAG").entity("Product"))
+        layout = create_layout(mongo, layout_model("CURRENT_FLAG").entity("Product"))
         await layout.prepare()
         rows = [{"docId": "a", "v": n, "stock": n, "current": True} for n in (1, 2, 3)]
         client[database_name].products.insert_many(rows)

@@ -13,7 +13,7 @@ from pymongo import MongoClient
 from revstream.streams.archive.horizon import Horizons
 from revstream.streams.changefeed.source import Source
 from revstream.streams.core import resume_tokens
-from revstream.streams.layouts.core.snapshot_scan import behind
+from revstream.streams.layouts.core.snapshot_scan import find_unscanned
 from revstream.streams.live.hub import publish_source
 from revstream.streams.live.replay import Replay, ReplayedRecords
 from revstream.streams.mongo.database import Mongo
@@ -159,7 +159,7 @@ async def test_who_resumes_from_before_is_told_of_all_that_the_reading_finds(
         return await read_chunk(*args, **settings)
 
     monkeypatch.setattr("revstream.streams.recording.recorder.read_chunk", held_up)
-    recording.hub.restart(resume_tokens.moment(await mongo.operation_time()))
+    recording.hub.restart(resume_tokens.token_from_time(await mongo.operation_time()))
     live = Source(mongo, ["things"], before_images=True, options=BRISK)
     follower = asyncio.create_task(publish_source(live, recording.hub))
     found: list[dict[str, Any]] = []
@@ -203,4 +203,4 @@ async def test_what_is_behind_a_place_is_told_in_the_collection_s_own_order(
     options = {} if collation is None else {"collation": {"locale": collation}}
     await mongo.command({"create": "things", **options})
     after = "Z" if collation is None else "a"
-    assert await behind(mongo, "things", after, ["a", "B", "c", 5]) == expected
+    assert await find_unscanned(mongo, "things", after, ["a", "B", "c", 5]) == expected

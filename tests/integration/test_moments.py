@@ -35,7 +35,7 @@ class Shop:
         self.products, self.suppliers = Scribe(mongo, PRODUCT), Scribe(mongo, SUPPLIER)
         names = [entity.collection for entity in SHOP.entities]
         self.checkpoints = Checkpoints(mongo)
-        hub = Hub(names, position=resume_tokens.moment(Timestamp(1, 1)))
+        hub = Hub(names, position=resume_tokens.token_from_time(Timestamp(1, 1)))
         self.progress = ArchiveProgress(self.checkpoints, hub, limit_s=limit_s)
         self.moments = Moments(
             mongo,
@@ -72,13 +72,16 @@ def wall(second: int, millisecond: int = 0) -> datetime:
 async def test_a_token_is_its_cluster_time(shop: Shop) -> None:
     """Exactly: that of an event, of a read, and of anything else."""
     shop.reached()
-    for token in (resume_tokens.moment(at(5, 3)), f"{resume_tokens.time_prefix(at(5, 3))}2B0401"):
+    for token in (
+        resume_tokens.token_from_time(at(5, 3)),
+        f"{resume_tokens.time_prefix(at(5, 3))}2B0401",
+    ):
         moment = await shop.moments.of(PRODUCT, token=resume_tokens.encode(token, "here"))
         assert moment == TimePoint(at(5, 3))
 
 
 @pytest.mark.parametrize(
-    "text", ["", "tomorrow", resume_tokens.encode(resume_tokens.moment(at(5)), "there")]
+    "text", ["", "tomorrow", resume_tokens.encode(resume_tokens.token_from_time(at(5)), "there")]
 )
 async def test_a_token_that_is_none_of_ours_is_refused(shop: Shop, text: str) -> None:
     """Never taken for now."""
@@ -144,21 +147,21 @@ async def test_before_all_history_there_was_nothing(
 
 async def test_a_read_waits_for_the_archive(shop: Shop) -> None:
     """Until the recorder has come to the moment."""
-    shop.reached(resume_tokens.moment(at(4)))
-    token = resume_tokens.encode(resume_tokens.moment(at(5)), "here")
+    shop.reached(resume_tokens.token_from_time(at(4)))
+    token = resume_tokens.encode(resume_tokens.token_from_time(at(5)), "here")
     waiting = asyncio.create_task(shop.moments.of(PRODUCT, token=token))
     done, _ = await asyncio.wait([waiting], timeout=0.05)
     assert not done
-    shop.reached(resume_tokens.moment(at(5)))
+    shop.reached(resume_tokens.token_from_time(at(5)))
     assert await waiting == TimePoint(at(5))
 
 
 async def test_a_read_does_not_wait_for_ever(shop: Shop) -> None:
     """It says how far the archive has come, and how far behind that is."""
-    shop.reached(resume_tokens.moment(at(4)))
+    shop.reached(resume_tokens.token_from_time(at(4)))
     with pytest.raises(ArchiveBehind, match="archive of products has reached") as caught:
         await shop.moments.of(
-            PRODUCT, token=resume_tokens.encode(resume_tokens.moment(at(90)), "here")
+            PRODUCT, token=resume_tokens.encode(resume_tokens.token_from_time(at(90)), "here")
         )
     assert caught.value.extensions["lagSeconds"] == 86
     with pytest.raises(ArchiveBehind):
@@ -168,7 +171,7 @@ async def test_a_read_does_not_wait_for_ever(shop: Shop) -> None:
 async def test_a_time_waits_for_every_archive(shop: Shop) -> None:
     """The moment is one for all of them, so each has to know of its last write by then."""
     shop.progress.advance(Partition(PRODUCT.collection), FAR)
-    shop.progress.advance(Partition(SUPPLIER.collection), resume_tokens.moment(at(4)))
+    shop.progress.advance(Partition(SUPPLIER.collection), resume_tokens.token_from_time(at(4)))
     with pytest.raises(ArchiveBehind, match="archive of suppliers has reached"):
         await shop.of(wall(90))
 
@@ -178,7 +181,7 @@ async def test_a_quiet_archive_need_not_pass_the_time(mongo: Mongo, shop: Shop) 
     shop.products.write("a", {"stock": 1}, at(1))
     await shop.save()
     clock, now = await mongo.clock()
-    shop.reached(resume_tokens.moment(now))
+    shop.reached(resume_tokens.token_from_time(now))
     await shop.of(clock - timedelta(milliseconds=20))
 
 
@@ -186,7 +189,7 @@ async def test_a_recorder_elsewhere_is_known_by_its_checkpoint(mongo: Mongo, sho
     """A process that only serves looks there."""
     await shop.save()
     for entity in SHOP.entities:
-        place = resume_tokens.moment(at(9))
+        place = resume_tokens.token_from_time(at(9))
         await shop.checkpoints.save(
             Partition(entity.collection).name,
             Checkpoint(place, place, Baseline(done=True)),
@@ -203,7 +206,7 @@ async def test_a_time_far_in_the_future_is_refused_at_once(
 ) -> None:
     """With the database's clock in the message: the one who asks may have another."""
     clock, now = await mongo.clock()
-    shop.reached(resume_tokens.moment(now))
+    shop.reached(resume_tokens.token_from_time(now))
     time = DatetimeMS(int(clock.timestamp() + ahead_s) * 1000)
     with pytest.raises(ArchiveBehind, match="in the future: the database's clock says") as caught:
         await shop.of(time)
@@ -215,8 +218,8 @@ async def test_a_token_of_the_future_is_refused_at_once(mongo: Mongo, ahead_s: i
     """What it stands behind will never come; the bound of what is waited for is not reached."""
     shop = Shop(mongo, limit_s=600)
     now = await mongo.operation_time()
-    shop.reached(resume_tokens.moment(now))
-    future = resume_tokens.moment(Timestamp(now.time + ahead_s + 30, 1))
+    shop.reached(resume_tokens.token_from_time(now))
+    future = resume_tokens.token_from_time(Timestamp(now.time + ahead_s + 30, 1))
     async with asyncio.timeout(60):
         for _ in range(2):
             with pytest.raises(ResumeTokenInvalid, match="the database has only reached"):
@@ -228,7 +231,7 @@ async def test_what_waits_for_the_archive_does_not_execute(mongo: Mongo) -> None
     shop, limiter = Shop(mongo, limit_s=600), ConcurrencyLimiter(executing=1)
     clock, now = await mongo.clock()
     moments: list[dict[str, Any]] = [
-        {"token": resume_tokens.encode(resume_tokens.moment(now), "here")},
+        {"token": resume_tokens.encode(resume_tokens.token_from_time(now), "here")},
         {"time": clock + timedelta(milliseconds=10)},
         {"time": clock + timedelta(seconds=2)},
     ]
@@ -249,7 +252,7 @@ async def test_a_time_about_to_come_is_waited_for(mongo: Mongo) -> None:
     """Only once the clock is past it is it known what was written by it."""
     shop = Shop(mongo, limit_s=5.0)
     clock, _ = await mongo.clock()
-    shop.reached(resume_tokens.moment(Timestamp(int(clock.timestamp()) + 2, 0)))
+    shop.reached(resume_tokens.token_from_time(Timestamp(int(clock.timestamp()) + 2, 0)))
     soon = clock + timedelta(seconds=0.3)
     await shop.of(soon)
     assert (await mongo.clock())[0] > soon

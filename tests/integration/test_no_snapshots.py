@@ -24,7 +24,7 @@ from revstream.streams.archive.store import Archive
 from revstream.streams.coordination.checkpoint import Baseline
 from revstream.streams.core import resume_tokens
 from revstream.streams.core.errors import DatabaseError
-from revstream.streams.layouts.factory import layout_of
+from revstream.streams.layouts.factory import create_layout
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.recording.bootstrap.initial_snapshot import read_chunk
 from revstream.streams.recording.recorder import RecorderOptions
@@ -157,7 +157,7 @@ async def test_layouts_are_read_without_snapshots(
     mongo: Mongo, client: Client, history: str
 ) -> None:
     """All versions that are kept there."""
-    layout = layout_of(mongo, layout_model(history).entity("Product"))
+    layout = create_layout(mongo, layout_model(history).entity("Product"))
     await layout.prepare()
     writes = program(history, client[mongo.name])
     for key in range(5):
@@ -231,7 +231,7 @@ async def test_snapshots_of_layouts_are_of_one_moment(
 ) -> None:
     """Also where the collection has all versions in it."""
     entity = layout_model(history).entity("Product")
-    layout = layout_of(mongo, entity)
+    layout = create_layout(mongo, entity)
     await layout.prepare()
     writes = program(history, client[mongo.name])
     archive = Archive(mongo, "products", layout)
@@ -277,7 +277,7 @@ async def test_a_page_that_says_its_moment_is_read_as_of_a_later_one(
     page = await current.page(
         THING, where=None, order=None, page=page_request(), fields=frozenset({"n"}), token=True
     )
-    assert page.token == resume_tokens.moment(moments[1])
+    assert page.token == resume_tokens.token_from_time(moments[1])
     assert page.items[0] == {"_id": "1", "n": -49}
 
 

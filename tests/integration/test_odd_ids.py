@@ -18,8 +18,8 @@ from pymongo.errors import WriteError
 from revstream.streams.archive.store import Archive
 from revstream.streams.changefeed.event import possible_ids
 from revstream.streams.coordination.checkpoint import Baseline
-from revstream.streams.layouts.archive import Archived
-from revstream.streams.layouts.factory import layout_of
+from revstream.streams.layouts.archive import ArchiveLayout
+from revstream.streams.layouts.factory import create_layout
 from revstream.streams.maintenance.verification import Verification
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.codecs import RAW
@@ -146,7 +146,7 @@ async def test_a_reading_goes_on_behind_ids_that_no_driver_keeps(
         insert(client, mongo.name, "things", key)
     at = await mongo.operation_time()
     found: list[bytes] = []
-    async with aclosing(Archived(mongo, "things").present(size=size, at=at)) as pages:
+    async with aclosing(ArchiveLayout(mongo, "things").scan_current(size=size, at=at)) as pages:
         async for documents, _ in pages:
             assert len(documents) <= size
             found += [bytes(each.raw) for each in documents]
@@ -179,7 +179,7 @@ async def test_versions_that_name_no_document_are_none(
     mongo: Mongo, client: Client, history: str
 ) -> None:
     """A reading of the layout goes on behind them; an odd number is none either."""
-    layout = layout_of(mongo, layout_model(history, "things").entity("Product"))
+    layout = create_layout(mongo, layout_model(history, "things").entity("Product"))
     rows = "things.previous" if history == "SEPARATE" else "things"
     for odd in ROWS.values():
         insert(client, mongo.name, rows, odd, NUMBERED)
@@ -211,7 +211,7 @@ async def test_a_reading_of_a_layout_goes_on_behind_more_odd_rows_than_it_holds(
 ) -> None:
     """One after the other, with more bytes than are read at once."""
     monkeypatch.setattr("revstream.streams.layouts.self_versioned.version_rows._CHUNK_BYTES", 3000)
-    layout = layout_of(mongo, layout_model(history, "things").entity("Product"))
+    layout = create_layout(mongo, layout_model(history, "things").entity("Product"))
     await layout.prepare()
     rows = "things.previous" if history == "SEPARATE" else "things"
     for n in range(30):
@@ -236,7 +236,7 @@ async def test_documents_without_a_number_are_passed_over_however_many_there_are
     mongo: Mongo, client: Client
 ) -> None:
     """More pages of them than Python's calls may lie in one another."""
-    layout = layout_of(mongo, layout_model("SEPARATE", "things").entity("Product"))
+    layout = create_layout(mongo, layout_model("SEPARATE", "things").entity("Product"))
     things = client[mongo.name].things
     things.insert_many([{"_id": f"{n:04}", "name": "uncounted"} for n in range(4000)])
     things.insert_one({"_id": "x", "v": 1})
@@ -250,7 +250,7 @@ async def test_a_document_has_the_versions_of_its_own_id_alone(
     mongo: Mongo, client: Client
 ) -> None:
     """Beside one whose id decoding makes the same."""
-    layout = layout_of(mongo, layout_model("SEPARATE", "things").entity("Product"))
+    layout = create_layout(mongo, layout_model("SEPARATE", "things").entity("Product"))
     insert(client, mongo.name, "things", b"\x02_id\0" + text(b"\x80"), NUMBERED)
     insert(client, mongo.name, "things", HELD["replacement"], NUMBERED)
     at = await mongo.operation_time()

@@ -22,7 +22,7 @@ from revstream.streams.core.errors import ArchiveBehind
 from revstream.streams.live.archive_progress import ArchiveProgress
 from revstream.streams.live.hub import Hub, publish_source
 from revstream.streams.live.replay import BufferedEvents, LiveEvents, Replay, ReplayedRecords
-from revstream.streams.maintenance.verification import Verification, Verified
+from revstream.streams.maintenance.verification import Verification, VerificationResult
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.recording.recorder import RecorderOptions
 from tests.support.eventually import eventually
@@ -36,7 +36,7 @@ pytestmark = pytest.mark.parametrize("mongo", ["motor"], indirect=True)
 IDS = (7, 9, 10, 2, 3, 4, 0, 1, 8)
 
 
-async def verified(mongo: Mongo) -> Verified:
+async def verified(mongo: Mongo) -> VerificationResult:
     stored = await Checkpoints(mongo).load_collection("things")
     archive = Archive(mongo, "things")
     return await Verification(
@@ -244,7 +244,7 @@ class Counted(Checkpoints):
 @asynccontextmanager
 async def following(mongo: Mongo, hub: Hub) -> AsyncIterator[None]:
     """The hub is given what happens from now on."""
-    hub.restart(resume_tokens.moment(await mongo.operation_time()))
+    hub.restart(resume_tokens.token_from_time(await mongo.operation_time()))
     source = Source(mongo, ["things"], before_images=True, options=BRISK)
     task = asyncio.create_task(publish_source(source, hub))
     try:
@@ -279,7 +279,7 @@ async def test_a_partition_that_lags_holds_up_what_reads_history(
     async with following(mongo, divided.hub):
         ahead = [asyncio.create_task(each.recorder.run(1)) for each in divided.parts[1:]]
         counted(things, 4)
-        now = resume_tokens.moment(await mongo.operation_time())
+        now = resume_tokens.token_from_time(await mongo.operation_time())
         await divided.hub.wait_until(now)
         count = client[mongo.name]["things.versions"].count_documents
         await eventually(lambda: count({}) == 24)
@@ -311,14 +311,16 @@ async def test_partitions_that_have_nothing_to_do_hold_up_nobody(
     """They save their place seldom; but another process sees for itself that nothing in it is
     theirs."""
     divided = Divided(mongo, 3, options=RecorderOptions(idle_save_s=3600))
-    hub = Hub(["things"], position=resume_tokens.moment(await mongo.operation_time()))
+    hub = Hub(["things"], position=resume_tokens.token_from_time(await mongo.operation_time()))
     elsewhere = ArchiveProgress(Checkpoints(mongo), hub, limit_s=5)
     async with following(mongo, hub):
         await divided.begin(baseline_done=True)
         async with divided.running():
             for _ in range(3):
                 counted(client[mongo.name].things, 2, keys=(7, 2))
-                await elsewhere.wait("things", resume_tokens.moment(await mongo.operation_time()))
+                await elsewhere.wait(
+                    "things", resume_tokens.token_from_time(await mongo.operation_time())
+                )
             stored = await Checkpoints(mongo).load_collection("things")
             assert min(each.token for each in stored.values()) < await elsewhere.position("things")
 
@@ -335,7 +337,7 @@ async def test_a_subscriber_in_the_middle_of_a_drop_gets_the_rest_of_all_partiti
         things.drop()
         counted(things, 1)
         await divided.at_rest(task)
-        await divided.hub.wait_until(resume_tokens.moment(await mongo.operation_time()))
+        await divided.hub.wait_until(resume_tokens.token_from_time(await mongo.operation_time()))
         records = await divided.parts[0].versions()
         dropped = [each["_id"] for each in records if each["op"] == "DELETE"]
         assert len(dropped) == 9

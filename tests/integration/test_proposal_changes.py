@@ -320,9 +320,11 @@ async def test_tokens_of_the_future_and_of_others_are_refused_at_once(shop: Shop
     """As a subscription to documents refuses them."""
     own = shop.gateway.deployment
     later = await shop.gateway.mongo.operation_time()
-    future = resume_tokens.encode(resume_tokens.moment(Timestamp(later.time + 3600, 1)), own)
-    snapshot = resume_tokens.encode(resume_tokens.unfinished(later), own)
-    other = resume_tokens.encode(resume_tokens.moment(later), "another")
+    future = resume_tokens.encode(
+        resume_tokens.token_from_time(Timestamp(later.time + 3600, 1)), own
+    )
+    snapshot = resume_tokens.encode(resume_tokens.snapshot_token(later), own)
+    other = resume_tokens.encode(resume_tokens.token_from_time(later), "another")
     for text in (DRAFTS, COMMENTS, ALL_DRAFTS, ALL_COMMENTS):
         for token in (future, snapshot, other, "nonsense"):
             assert (await refused(shop, text, after=token))["code"] == "RESUME_TOKEN_INVALID"

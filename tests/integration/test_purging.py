@@ -76,7 +76,9 @@ async def at_rest(mongo: Mongo, recording: Recording) -> ArchiveProgress:
     oplog by itself."""
     now = await mongo.operation_time()
     progress = ArchiveProgress(recording.checkpoints, recording.hub)
-    progress.advance(recording.partition, resume_tokens.moment(Timestamp(now.time + 600, 0)))
+    progress.advance(
+        recording.partition, resume_tokens.token_from_time(Timestamp(now.time + 600, 0))
+    )
     progress.note_baseline(recording.partition, Baseline(done=True))
     return progress
 

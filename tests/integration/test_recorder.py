@@ -343,7 +343,7 @@ class Scripted:
         for each in self._batches:
             yield each
         await self._then()
-        yield EventBatch((), resume_tokens.moment(Timestamp(2**32 - 1, 1)))
+        yield EventBatch((), resume_tokens.token_from_time(Timestamp(2**32 - 1, 1)))
         await asyncio.Event().wait()
 
 
@@ -429,7 +429,7 @@ async def test_a_recorder_that_is_told_to_stop_stores_how_far_it_has_come(
         await seldom.caught_up(task)
         client[recording.mongo.name].unrelated.insert_one({})
         await seldom.caught_up(task)
-        now = resume_tokens.moment(await recording.mongo.operation_time())
+        now = resume_tokens.token_from_time(await recording.mongo.operation_time())
         saved = await seldom.checkpoints.load(seldom.name)
         await unless_ended(task, seldom.progress.wait("things", now))
     stored = await seldom.checkpoints.load(seldom.name)

@@ -10,7 +10,7 @@ from pymongo import MongoClient
 
 from revstream.streams.core.errors import DatabaseError, Unsuitable
 from revstream.streams.mongo.database import Mongo
-from revstream.streams.mongo.server_check import check_collections, keep_images
+from revstream.streams.mongo.server_check import check_collections, enable_collection_images
 from tests.support.streams import Recording, told
 
 Client = MongoClient[dict[str, Any]]
@@ -44,7 +44,7 @@ async def test_a_collection_that_comes_later_has_its_history_from_the_first_writ
 async def test_images_that_are_taken_back_are_done_without(mongo: Mongo, client: Client) -> None:
     """While recording: versions are made from deltas, just as exact; the next start asks for
     images again."""
-    await keep_images(mongo, "things")
+    await enable_collection_images(mongo, "things")
     recording = Recording(mongo)
     await recording.begin(baseline_done=True)
     things = client[mongo.name].things
@@ -65,7 +65,7 @@ async def test_images_that_are_taken_back_are_done_without(mongo: Mongo, client:
     assert [each["full"] for each in records] == states
     assert not any(gap for _, _, gap in told(records))
     assert not keeps_images(client, mongo.name)
-    await keep_images(mongo, "things")
+    await enable_collection_images(mongo, "things")
     assert keeps_images(client, mongo.name)
 
 
@@ -75,7 +75,7 @@ async def test_a_transaction_of_more_than_16_mb_is_one_moment_in_its_order(
 ) -> None:
     """The server logs it as several entries."""
     if images:
-        await keep_images(mongo, "things")
+        await enable_collection_images(mongo, "things")
     else:
         client[mongo.name].create_collection("things")
     recording = Recording(mongo)
@@ -140,7 +140,7 @@ async def test_what_stands_beside_copies_is_kept_beside_the_content(
     """Whole in each record, also where an update changes a part of it and no image is sent; it is
     no content, and no change."""
     if images:
-        await keep_images(mongo, "things")
+        await enable_collection_images(mongo, "things")
     recording = Recording(mongo)
     await recording.begin(baseline_done=True)
     things = client[mongo.name].things

@@ -54,7 +54,7 @@ class Process:
         process = cls(mongo, **options)
         if await process.recording.checkpoints.load(process.recording.name) is None:
             await process.recording.begin(baseline_done=True)
-        process.hub.restart(resume_tokens.moment(await mongo.operation_time()))
+        process.hub.restart(resume_tokens.token_from_time(await mongo.operation_time()))
         source = Source(mongo, ["things"], before_images=True, options=BRISK)
         async with AsyncExitStack() as stack:
             if recorder:
@@ -65,7 +65,7 @@ class Process:
 
     async def seen(self) -> None:
         """Wait until the hub has published everything written so far."""
-        await self.hub.wait_until(resume_tokens.moment(await self.mongo.operation_time()))
+        await self.hub.wait_until(resume_tokens.token_from_time(await self.mongo.operation_time()))
 
     async def recorded(self) -> None:
         """Wait until everything written so far is in the archive, and seen."""
@@ -104,7 +104,7 @@ class Received:
         if event.is_write:
             return [event.token]
         records = await self._archive.scan(
-            event.token, resume_tokens.behind(event.token), limit=10**6
+            event.token, resume_tokens.token_after_event(event.token), limit=10**6
         )
         return [each["_id"] for each in records]
 
@@ -365,7 +365,7 @@ async def test_a_token_older_than_the_archive_is_history_lost(mongo: Mongo, clie
         things.insert_many([{"_id": n} for n in range(5)])
         expected = await archived(process, "")
         with pytest.raises(HistoryLost, match="1970-01-01 00:00:07Z was asked for") as caught:
-            await anext(process.replay().follow(resume_tokens.moment(Timestamp(7, 1))))
+            await anext(process.replay().follow(resume_tokens.token_from_time(Timestamp(7, 1))))
         oldest = caught.value.extensions["oldestResumeToken"]
         received = Received(process.recording.archive)
         async with aclosing(process.replay().follow(oldest)) as parts:
@@ -379,13 +379,13 @@ async def test_a_token_older_than_the_ring_is_history_lost_where_nothing_is_arch
 ) -> None:
     """The oldest token that would work is then the ring's."""
     process = Process(mongo)
-    process.hub.restart(resume_tokens.moment(await mongo.operation_time()))
+    process.hub.restart(resume_tokens.token_from_time(await mongo.operation_time()))
     source = Source(mongo, ["things"], before_images=False, options=BRISK)
     follower = asyncio.create_task(publish_source(source, process.hub))
     client[mongo.name].things.insert_many([{"_id": n} for n in range(8)])
     await process.seen()
     with pytest.raises(HistoryLost, match="no history of things is kept") as caught:
-        await anext(process.replay().follow(resume_tokens.moment(Timestamp(7, 1))))
+        await anext(process.replay().follow(resume_tokens.token_from_time(Timestamp(7, 1))))
     received = Received(process.recording.archive)
     oldest = caught.value.extensions["oldestResumeToken"]
     async with aclosing(process.replay().follow(oldest)) as parts:

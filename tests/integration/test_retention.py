@@ -65,7 +65,7 @@ def retaining(mongo: Mongo, archive: Archive, keep: Keep, *, every_s: float = 36
 
 async def recorded_up_to(mongo: Mongo, collection: str, second: int) -> None:
     """As a recorder that has come there says it."""
-    checkpoint = Checkpoint(resume_tokens.moment(at(second)), "")
+    checkpoint = Checkpoint(resume_tokens.token_from_time(at(second)), "")
     await Checkpoints(mongo).save(f"recorder:{collection}", checkpoint, fencing_token=0)
 
 
@@ -370,7 +370,7 @@ async def test_passes_while_everything_is_written_lose_nothing(
         reading = history(mongo, scribe)
         while True:
             now = await mongo.operation_time()
-            await recording.progress.wait("products", resume_tokens.moment(now))
+            await recording.progress.wait("products", resume_tokens.token_from_time(now))
             try:
                 page = await reading.collection_as_of(
                     PRODUCT,

@@ -12,7 +12,7 @@ from pymongo import MongoClient
 from revstream.streams.core.errors import DatabaseError, DuplicateKey, Unavailable
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.client import MongoOptions
-from revstream.streams.mongo.transactions import Writing, write
+from revstream.streams.mongo.transactions import WriteSession, write
 from tests.support.bare_mongod import BareMongod, failing, short_lived_replica_set
 
 Client = MongoClient[dict[str, Any]]
@@ -128,7 +128,7 @@ async def test_a_transaction_whose_commit_met_another_one_is_run_again(
     conflict = {"errorCode": 112, "errorLabels": ["TransientTransactionError"]}
     direct[mongo.name]["things"].insert_one({"_id": 1, "n": 0})
 
-    async def work(writing: Writing) -> None:
+    async def work(writing: WriteSession) -> None:
         await writing.change("things", {"_id": 1}, {"$inc": {"n": 1}})
 
     with failing(server, "commitTransaction", 3, **conflict):

@@ -86,7 +86,7 @@ def write_everything(client: Client, name: str) -> None:
 
 async def read(mongo: Mongo, after: str) -> list[ChangeEvent]:
     """Every event behind a token, up to now."""
-    until = resume_tokens.moment(await mongo.operation_time())
+    until = resume_tokens.token_from_time(await mongo.operation_time())
     found: list[ChangeEvent] = []
     source = Source(mongo, ["things"], before_images=False, options=BRISK)
     async with aclosing(source.batches(after)) as batches:
@@ -101,12 +101,12 @@ async def test_events_have_the_same_tokens_on_either_server(
     mongo: Mongo, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of whatever operation, and with ids of whatever type and length."""
-    begin = resume_tokens.moment(await mongo.operation_time())
+    begin = resume_tokens.token_from_time(await mongo.operation_time())
     write_everything(client, mongo.name)
     before = await read(mongo, begin)
     upgraded(mongo, monkeypatch)
     data = []
-    decode = resume_tokens.from_stream
+    decode = resume_tokens.token_from_stream
     monkeypatch.setattr(
         resume_tokens, "from_stream", lambda each: data.append(each) or decode(each)
     )
@@ -121,7 +121,7 @@ async def test_a_stream_resumes_on_the_other_server_within_a_transaction(
     mongo: Mongo, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Upgraded and back: after each event come exactly those behind it."""
-    begin = resume_tokens.moment(await mongo.operation_time())
+    begin = resume_tokens.token_from_time(await mongo.operation_time())
     client[mongo.name].create_collection("things")
     with client.start_session() as session, session.start_transaction():
         for n in range(5):
@@ -162,13 +162,13 @@ async def test_a_place_that_was_stored_on_the_newer_server_is_gone_on_from(
 ) -> None:
     """Earlier versions stored the server's own tokens, within a transaction too."""
     upgraded(mongo, monkeypatch)
-    begin = resume_tokens.moment(await mongo.operation_time())
+    begin = resume_tokens.token_from_time(await mongo.operation_time())
     client[mongo.name].create_collection("things")
     with client.start_session() as session, session.start_transaction():
         for n in range(4):
             client[mongo.name].things.insert_one({"_id": n}, session=session)
     data: list[str] = []
-    decode = resume_tokens.from_stream
+    decode = resume_tokens.token_from_stream
     with monkeypatch.context() as patch:
         patch.setattr(resume_tokens, "from_stream", lambda each: data.append(each) or decode(each))
         await read(mongo, begin)
@@ -205,15 +205,15 @@ async def test_records_that_the_newer_server_named_are_read_between_canonical_to
     stored = [token(2, time, index) for time in (5, 6, 7) for index in (2, 4, 6)]
     await archive.insert([{"_id": each, "doc": each, "v": 1} for each in stored])
     canonical = [token(1, time, index) for time in (5, 6, 7) for index in (2, 4, 6)]
-    assert [resume_tokens.canonical(each) for each in stored] == canonical
-    places = [resume_tokens.BEGINNING, *canonical, resume_tokens.moment(Timestamp(6, 1))]
+    assert [resume_tokens.canonical_token(each) for each in stored] == canonical
+    places = [resume_tokens.BEGINNING, *canonical, resume_tokens.token_from_time(Timestamp(6, 1))]
     for after in places:
         for upto in (each for each in places if each >= after):
             found: list[str] = []
             position = after
             while page := await archive.scan(position, upto, limit=limit):
                 found += [each["_id"] for each in page]
-                position = resume_tokens.canonical(found[-1])
-            assert [resume_tokens.canonical(each) for each in found] == [
+                position = resume_tokens.canonical_token(found[-1])
+            assert [resume_tokens.canonical_token(each) for each in found] == [
                 each for each in canonical if after < each <= upto
             ]

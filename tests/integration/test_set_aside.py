@@ -17,9 +17,9 @@ from pymongo.errors import OperationFailure
 
 from revstream.streams.archive.store import Archive
 from revstream.streams.core.errors import InexactKey, Unavailable
-from revstream.streams.layouts.factory import layout_of
+from revstream.streams.layouts.factory import create_layout
 from revstream.streams.mongo.database import Mongo
-from revstream.streams.mongo.server_check import keep_images
+from revstream.streams.mongo.server_check import enable_collection_images
 from revstream.streams.recording.set_aside import COLLECTION, SetAsideEvents
 from revstream.streams.versioning.version import make_version
 from tests.support.eventually import eventually, wait_until
@@ -54,7 +54,7 @@ async def test_an_event_of_which_no_version_can_be_made_is_set_aside(
     """With its bytes; its version is a gap, those before and after it and of others are exact, and
     a recorder that starts again does not set it aside twice."""
     if images:
-        await keep_images(mongo, "things")
+        await enable_collection_images(mongo, "things")
     recording = Recording(mongo, deltas=deltas)
     await recording.begin()
     things = client[mongo.name].things
@@ -151,7 +151,7 @@ async def test_previous_versions_that_are_no_list_are_none(
 ) -> None:
     """EMBEDDED: the document's current versions are recorded, read at first and written later, and
     so are those of others."""
-    layout = layout_of(mongo, layout_model("EMBEDDED").entity("Product"))
+    layout = create_layout(mongo, layout_model("EMBEDDED").entity("Product"))
     archive = Archive(mongo, "products", layout)
     products = client[mongo.name].products
     products.insert_one({"_id": "old", "current": {"v": 2, "name": "n2"}, "prev": odd})
@@ -181,7 +181,7 @@ async def test_unset_that_is_no_list_of_names_takes_nothing_away(
 ) -> None:
     """DELTAS: what the archive has is what the present shows; of a list, its names count."""
     model = layout_model("DELTAS")
-    layout = layout_of(mongo, model.entity("Product"))
+    layout = create_layout(mongo, model.entity("Product"))
     archive = Archive(mongo, "products", layout)
     await layout.prepare()
     recording = Recording(mongo, "products", version_field="v", archive=archive)

@@ -19,14 +19,14 @@ from revstream.model.compiler.loader import read_model
 from revstream.streams.archive.horizon import Horizons
 from revstream.streams.core.errors import LeaseLost
 from revstream.streams.listeners.webhooks import document_queue
-from revstream.streams.listeners.webhooks.message import shown_url
+from revstream.streams.listeners.webhooks.message import redact_url
 from revstream.streams.listeners.webhooks.parked_delivery import (
     COLLECTION,
-    Drop,
-    Waiting,
-    pass_over,
-    try_again,
-    waiting_in,
+    DropRequest,
+    PendingDelivery,
+    find_deliveries,
+    request_drop,
+    request_retry,
 )
 from revstream.streams.mongo.database import Mongo
 from tests.support.eventually import eventually
@@ -66,8 +66,8 @@ def by_subject(taken: Sequence[tuple[str, int]]) -> dict[str, list[int]]:
     return dict(found)
 
 
-async def waiting(recording: Recording) -> dict[str, Waiting]:
-    return {each.document: each for each in await waiting_in(recording.mongo)}
+async def waiting(recording: Recording) -> dict[str, PendingDelivery]:
+    return {each.document: each for each in await find_deliveries(recording.mongo)}
 
 
 def settled(made: Sinking, recording: Recording, client: Client) -> bool:
@@ -162,7 +162,7 @@ async def test_only_what_is_asked_for_is_sent(recording: Recording, client: Clie
         async with delivering(made):
             await eventually(lambda: {"b", "c"} == {name for name, _ in receiver.taken})
             refuse = False
-            await try_again(recording.mongo, {}, datetime.now(UTC))
+            await request_retry(recording.mongo, {}, datetime.now(UTC))
             await eventually(lambda: settled(made, recording, client) and len(receiver.taken) == 5)
     assert by_subject(receiver.taken) == {"b": [1], "c": [1], "a": [1, 4, 5]}
     deletion = next(each for each in receiver.requests if each.version == 4)
@@ -201,7 +201,7 @@ async def test_a_poison_event_is_parked_and_holds_up_its_own_document_only(
             await eventually(lambda: by_subject(receiver.taken)["d"] == by_subject(others)["d"])
             assert len([each for each in receiver.requests if each.subject == "b"]) == asked
             poisonous = False
-            assert await try_again(recording.mongo, {"doc": "b"}, datetime.now(UTC)) == 1
+            assert await request_retry(recording.mongo, {"doc": "b"}, datetime.now(UTC)) == 1
             await eventually(lambda: settled(sink, recording, client))
             later = await write(recording, client, b=1)
             await eventually(lambda: receiver.taken[-1] == later[-1])
@@ -224,10 +224,10 @@ async def test_an_event_that_is_dropped_is_passed_over_and_the_rest_goes_on(
             await eventually(lambda: by_subject(receiver.taken) == {"a": [1, 2, 3], "b": [1]})
             await eventually(lambda: made.sink.statistics()["waiting"] == 1)
             held = (await waiting(recording))["b"]
-            old = Drop(token="0", by="eve", why="wrong", at=datetime.now(UTC))
-            assert not await pass_over(recording.mongo, held, old)
-            drop = Drop(token=held.token, by="ada", why="ticket 1", at=datetime.now(UTC))
-            assert await pass_over(recording.mongo, held, drop)
+            old = DropRequest(token="0", by="eve", why="wrong", at=datetime.now(UTC))
+            assert not await request_drop(recording.mongo, held, old)
+            drop = DropRequest(token=held.token, by="ada", why="ticket 1", at=datetime.now(UTC))
+            assert await request_drop(recording.mongo, held, drop)
             await eventually(lambda: settled(made, recording, client))
     assert by_subject(receiver.taken) == {"a": [1, 2, 3], "b": [1, 3, 4]}
     [kept] = await recording.mongo.find("revstream.drops", {})
@@ -249,7 +249,7 @@ async def test_while_nobody_is_there_nothing_is_set_aside(
         stored = await recording.checkpoints.load(sink.sink.name)
         assert stored is not None
         assert stored.trouble == (
-            f"{shown_url(receiver.url)} takes nothing: no connection: Connection refused"
+            f"{redact_url(receiver.url)} takes nothing: no connection: Connection refused"
         )
         assert stored.token < (await recording.versions())[0]["_id"]
         assert await waiting(recording) == {}
@@ -659,7 +659,7 @@ async def test_the_next_in_line_is_found_among_many(recording: Recording, client
             await eventually(lambda: sink.sink.statistics()["waiting"] == 1)
             made += await write(recording, client, a=6, b=1)
             ill = False
-            await try_again(recording.mongo, {}, datetime.now(UTC))
+            await request_retry(recording.mongo, {}, datetime.now(UTC))
             await eventually(lambda: settled(sink, recording, client))
     assert by_subject(receiver.taken) == by_subject(made)
 
@@ -718,6 +718,6 @@ async def test_whatever_the_receiver_does_and_whenever_it_is_interrupted(
                 return known == written and settled(made, recording, client)
 
             while not done():
-                await try_again(recording.mongo, {}, datetime.now(UTC))
+                await request_retry(recording.mongo, {}, datetime.now(UTC))
                 await asyncio.sleep(0.05)
     assert skipped == []

@@ -25,7 +25,7 @@ async def test_one_that_cannot_catch_up_has_said_where_it_began(mongo: Mongo) ->
     recording = Recording(mongo)
     begun = await recording.begin(baseline_done=True)
     await mongo.insert_in_order("things", [{"_id": 1}])
-    recording.hub.restart(resume_tokens.moment(await mongo.operation_time()))
+    recording.hub.restart(resume_tokens.token_from_time(await mongo.operation_time()))
     progress = ArchiveProgress(recording.checkpoints, recording.hub, limit_s=0.01)
     changes = Changes(mongo, {"things": recording.archive}, recording.hub, progress)
     told: list[str] = []
@@ -40,7 +40,7 @@ async def test_one_that_begins_now_says_so_before_anything_comes(mongo: Mongo) -
     """A client that resumes there misses nothing of the writes behind that place."""
     recording = Recording(mongo)
     await recording.begin(baseline_done=True)
-    now = resume_tokens.moment(await mongo.operation_time())
+    now = resume_tokens.token_from_time(await mongo.operation_time())
     recording.hub.restart(now)
     changes = Changes(mongo, {"things": recording.archive}, recording.hub, recording.progress)
     told: list[Any] = []

@@ -17,8 +17,8 @@ from revstream.streams.archive.store import Archive
 from revstream.streams.coordination.checkpoint import Baseline, Checkpoint, Checkpoints
 from revstream.streams.core import resume_tokens
 from revstream.streams.core.errors import DatabaseError
-from revstream.streams.layouts.factory import layout_of
-from revstream.streams.maintenance.verification import Verification, Verified
+from revstream.streams.layouts.factory import create_layout
+from revstream.streams.maintenance.verification import Verification, VerificationResult
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.codecs import RAW
 from revstream.streams.versioning.checksum import add_checksums
@@ -48,13 +48,13 @@ async def recorded(mongo: Mongo, client: Client) -> Records:
     return client[mongo.name][recording.archive.name]
 
 
-async def verified(mongo: Mongo, *, checkpoint: Checkpoint | None = None) -> Verified:
+async def verified(mongo: Mongo, *, checkpoint: Checkpoint | None = None) -> VerificationResult:
     stored = checkpoint or await Checkpoints(mongo).load("recorder:things")
     archive = Archive(mongo, "things")
     return await Verification(mongo, archive, stored, version_field="version").run()
 
 
-def told(found: Verified) -> list[tuple[str, Any, int | None]]:
+def told(found: VerificationResult) -> list[tuple[str, Any, int | None]]:
     return [(each.kind, each.document, each.version) for each in found.findings]
 
 
@@ -181,7 +181,7 @@ async def test_a_document_that_changed_unseen_is_found(mongo: Mongo, client: Cli
     things.delete_one({"_id": "a"})
     things.insert_one({"_id": "$a"})
     things.update_one({"_id": b"x"}, {"$set": {"n": 77}})
-    now = resume_tokens.moment(await mongo.operation_time())
+    now = resume_tokens.token_from_time(await mongo.operation_time())
     unseen = Checkpoint(now, now, Baseline(done=True))
     found = await verified(mongo, checkpoint=unseen)
     assert {(each.kind, each.document) for each in found.findings} == {
@@ -283,7 +283,7 @@ async def test_checksums_are_of_contents_that_a_collection_keeps(
     mongo: Mongo, client: Client, history: str
 ) -> None:
     """Wherever programs move them; a version that is changed there is found."""
-    layout = layout_of(mongo, layout_model(history).entity("Product"))
+    layout = create_layout(mongo, layout_model(history).entity("Product"))
     await layout.prepare()
     archive = Archive(mongo, "products", layout)
     recording = Recording(mongo, "products", version_field="v", archive=archive)
@@ -294,7 +294,7 @@ async def test_checksums_are_of_contents_that_a_collection_keeps(
             writes.write(key, {"name": f"n{n}", "stock": n, "tags": ["x"]})
     await recording.record()
 
-    async def found() -> Verified:
+    async def found() -> VerificationResult:
         stored = await Checkpoints(mongo).load("recorder:products")
         return await Verification(mongo, archive, stored, version_field="v").run()
 

@@ -22,7 +22,7 @@ import uvicorn
 from pymongo.database import Database
 
 from revstream.gql.runtime.listeners.webhook_sinks import sink_name
-from revstream.streams.listeners.webhooks.message import shown_url
+from revstream.streams.listeners.webhooks.message import redact_url
 from tests.support.eventually import wait_until
 from tests.support.gateway import ROOT, RunningGateway, run_command, running_gateway
 from tests.support.metrics import scraped
@@ -200,7 +200,7 @@ def test_what_is_set_aside_is_listed_tried_again_and_dropped(
             assert ended.returncode == 0, ended.stderr
             assert "Thing a version 2: waits since" in ended.stdout
             assert (
-                f"{name} to {shown_url(receiver.url)}; 1 later versions wait behind it"
+                f"{name} to {redact_url(receiver.url)}; 1 later versions wait behind it"
                 in ended.stdout
             )
             assert "the last: HTTP 400: bad unit" in ended.stdout
@@ -274,7 +274,7 @@ def test_a_receiver_that_is_away_is_told(mongo_uri: str, database: Things, tmp_p
             [found] = [each for each in streams if each["name"] == name]
             return dict(found)
 
-        trouble = f"{shown_url(url)} takes nothing: no connection: Connection refused"
+        trouble = f"{redact_url(url)} takes nothing: no connection: Connection refused"
         wait_until(lambda: told()["trouble"] == trouble, within_s=GENEROUS_S)
         wait_until(lambda: told()["lagSeconds"] > 0, within_s=GENEROUS_S)
         assert scraped(gateway.address)["revstream_sink_paused", name] == 1
@@ -283,7 +283,7 @@ def test_a_receiver_that_is_away_is_told(mongo_uri: str, database: Things, tmp_p
         ended = run_command("deliveries", "list", *where)
         assert (ended.returncode, ended.stdout) == (
             0,
-            f"{name} to {shown_url(url)} stands still: {trouble}\nnothing waits\n",
+            f"{name} to {redact_url(url)} stands still: {trouble}\nnothing waits\n",
         )
         receiver = Receiver()
         receiver.port = port

@@ -33,7 +33,7 @@ def begin_new(uri: str, database: str, model: Path) -> None:
 async def begin_now(uri: str, database: str, *collections: str) -> None:
     """Of collections that are empty."""
     async with Mongo.connect(uri, database) as mongo:
-        now = resume_tokens.moment(await mongo.operation_time())
+        now = resume_tokens.token_from_time(await mongo.operation_time())
         for each in collections:
             begun = Checkpoint(now, now, Baseline(done=True))
             await CoverageStore(mongo).set_begin(each, None)

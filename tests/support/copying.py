@@ -21,7 +21,7 @@ from revstream.model.compiler.loader import read_model
 from revstream.model.definition import Model
 from revstream.streams.archive.store import Archive
 from revstream.streams.core import resume_tokens
-from revstream.streams.listeners.copies.listeners import SourceSide, TargetSide
+from revstream.streams.listeners.copies.listeners import CopySourceListener, CopyTargetListener
 from revstream.streams.listeners.copies.propagation_job import COLLECTION
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.codecs import DECODED
@@ -133,11 +133,11 @@ class Instance:
         self._place = world.places[side]
         mongo: Any = _Stepwise(world.mongo, self.steps)
         sources = Archive(mongo, world.copy.source)
-        self.handler: SourceSide | TargetSide
+        self.handler: CopySourceListener | CopyTargetListener
         if side == "sources":
-            self.handler = SourceSide(world.copy, mongo, sources, chunk=world.chunk)
+            self.handler = CopySourceListener(world.copy, mongo, sources, chunk=world.chunk)
         else:
-            self.handler = TargetSide(world.copy, mongo, sources, None)
+            self.handler = CopyTargetListener(world.copy, mongo, sources, None)
         self.archive = Archive(mongo, self.handler.collection)
         self.steps.task = asyncio.ensure_future(self._run())
 

@@ -159,7 +159,7 @@ class Shop:
 
     async def recorded(self) -> None:
         """Return once all that anybody has written is in the archive."""
-        now = resume_tokens.moment(await self.gateway.mongo.operation_time())
+        now = resume_tokens.token_from_time(await self.gateway.mongo.operation_time())
         for entity in self.gateway.model.entities:
             await self.gateway.progress.wait(entity.collection, now, limit_s=30)
 
@@ -216,7 +216,7 @@ async def open_shop(
     history has begun already."""
     async with Mongo.connect(uri, name) as mongo:
         # Let history begin now, not at the oldest entry of an oplog that other tests fill.
-        now = resume_tokens.moment(await mongo.operation_time())
+        now = resume_tokens.token_from_time(await mongo.operation_time())
         for entity in () if begun else model.entities:
             place = Checkpoint(now, now, Baseline(done=empty))
             await CoverageStore(mongo).set_begin(entity.collection, None)

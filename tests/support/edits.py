@@ -65,7 +65,7 @@ class _Noted:
 
 class _Cursors(_Noted):
     async def load_all(self, owner: str) -> list[SavedCursor]:
-        return [SavedCursor("mine", resume_tokens.moment(Timestamp(1, 1)), _THEN)]
+        return [SavedCursor("mine", resume_tokens.token_from_time(Timestamp(1, 1)), _THEN)]
 
 
 class _Writes(_Noted):

@@ -104,7 +104,7 @@ async def guarded_rows(
         at = await shop.gateway.mongo.operation_time()
         rows = Rows(
             shop=shop,
-            began=resume_tokens.encode(resume_tokens.moment(at), shop.gateway.deployment),
+            began=resume_tokens.encode(resume_tokens.token_from_time(at), shop.gateway.deployment),
             storage=storage,
         )
         kept = program(storage, shop.database, "invoices") if storage in CLASSIC else None

@@ -127,7 +127,7 @@ async def next_event(events: Events) -> Row:
 
 async def followed(shop: Shop) -> None:
     """Return once the gateway's stream has come to now."""
-    now = resume_tokens.moment(await shop.gateway.mongo.operation_time())
+    now = resume_tokens.token_from_time(await shop.gateway.mongo.operation_time())
     await asyncio.wait_for(shop.gateway.hub.wait_until(now), PATIENCE_S)
 
 

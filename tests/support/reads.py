@@ -422,7 +422,7 @@ class MemoryStatus:
                 state="recording",
                 owner="me",
                 fence=3,
-                resume_token=resume_tokens.moment(at(0)),
+                resume_token=resume_tokens.token_from_time(at(0)),
                 at=BEGINNING,
                 lag_s=0.5,
             )
@@ -518,7 +518,7 @@ def _page(
         cursors=[f"c{n}" for n, _ in enumerate(shown)],
         has_next=len(found) > len(shown),
         total=len(found) if total else None,
-        token=resume_tokens.moment(at(0)) if token else None,
+        token=resume_tokens.token_from_time(at(0)) if token else None,
     )
 
 

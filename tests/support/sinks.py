@@ -15,9 +15,9 @@ from revstream.model.definition import Model
 from revstream.resolvers.admin.cloud_event import Events
 from revstream.streams.archive.horizon import Horizons
 from revstream.streams.listeners.consumer import Consumer, ConsumerOptions
-from revstream.streams.listeners.webhooks.http_client import Receiver
-from revstream.streams.listeners.webhooks.parked_delivery import Deliveries
-from revstream.streams.listeners.webhooks.retry import RedeliveryOptions
+from revstream.streams.listeners.webhooks.http_client import WebhookClient
+from revstream.streams.listeners.webhooks.parked_delivery import PendingDeliveries
+from revstream.streams.listeners.webhooks.retry import RetryOptions
 from revstream.streams.listeners.webhooks.sink import Sink, SinkOptions
 from tests.support.streams import Recording, finished
 
@@ -26,7 +26,7 @@ __all__ = ["BRISK", "PAGES", "Sinking", "delivering", "sinking", "write"]
 MODEL = read_model('type Thing @collection(name: "things") { id: ID! n: Int }')
 BRISK = SinkOptions(
     grace_s=0.1,
-    redelivery=RedeliveryOptions(
+    redelivery=RetryOptions(
         first_s=0.01,
         most_s=0.05,
         unvouched_most_s=0.05,
@@ -65,8 +65,8 @@ def sinking(
     sink = Sink(
         name=name,
         archive=recording.archive,
-        deliveries=Deliveries(recording.mongo, recording.checkpoints, name),
-        receiver=Receiver(url, secrets, timeout_s=timeout_s),
+        deliveries=PendingDeliveries(recording.mongo, recording.checkpoints, name),
+        receiver=WebhookClient(url, secrets, timeout_s=timeout_s),
         rendering=Events(model, entity, sink=name, deployment="test"),
         operations=operations,
         options=options,

@@ -141,7 +141,9 @@ class Recording:
         self.archive = archive or Archive(mongo, collection)
         self.checkpoints = checkpoints or Checkpoints(mongo)
         self.hub = Hub(
-            [collection], position=resume_tokens.moment(Timestamp(1, 1)), options=hub_options
+            [collection],
+            position=resume_tokens.token_from_time(Timestamp(1, 1)),
+            options=hub_options,
         )
         self.progress = progress or ArchiveProgress(self.checkpoints, self.hub, limit_s=15)
         self.source = source or Source(
@@ -167,7 +169,7 @@ class Recording:
     async def begin(self, *, baseline_done: bool = False) -> Checkpoint:
         """Let history begin now, not at the oldest entry of an oplog that other tests fill."""
         await self.archive.prepare()
-        now = resume_tokens.moment(await self.mongo.operation_time())
+        now = resume_tokens.token_from_time(await self.mongo.operation_time())
         checkpoint = Checkpoint(now, now, Baseline(done=baseline_done))
         await CoverageStore(self.mongo).set_begin(self.collection, None)
         if baseline_done:
@@ -187,7 +189,7 @@ class Recording:
     async def caught_up(self, task: asyncio.Task[None]) -> None:
         """Wait until everything written so far, and the first reading, is recorded."""
         while True:
-            now = resume_tokens.moment(await self.mongo.operation_time())
+            now = resume_tokens.token_from_time(await self.mongo.operation_time())
             await unless_ended(task, self.progress.wait(self.collection, now, limit_s=PATIENT_S))
             if self.recorder.statistics()["baseline_done"]:
                 return
@@ -240,7 +242,7 @@ class Divided:
         self.partitions = collection_partitions("things", count)
         self.hub = Hub(
             ["things"],
-            position=resume_tokens.moment(Timestamp(1, 1)),
+            position=resume_tokens.token_from_time(Timestamp(1, 1)),
             options=HubOptions(ring_events=5),
         )
         self.progress = ArchiveProgress(Checkpoints(mongo), self.hub, limit_s=15)

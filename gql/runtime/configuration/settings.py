@@ -27,7 +27,7 @@ from revstream.gql.engine.limits.persisted_documents import (
 )
 from revstream.gql.engine.limits.subscription_filters import SubscriptionFilters
 from revstream.streams.mongo.driver.client import MongoOptions
-from revstream.streams.mongo.driver.error_translation import harmless
+from revstream.streams.mongo.driver.error_translation import redact_uri
 
 __all__ = ["PREFIX", "Settings"]
 
@@ -362,7 +362,7 @@ def _database_of(uri: str) -> str | None:
     try:
         found = parse_uri(plain, validate=False, warn=False)["database"]
     except (PyMongoError, ValueError) as exc:
-        raise click.UsageError(f"the MongoDB URI cannot be used: {harmless(exc, uri)}") from exc
+        raise click.UsageError(f"the MongoDB URI cannot be used: {redact_uri(exc, uri)}") from exc
     return None if found is None else str(found)
 
 

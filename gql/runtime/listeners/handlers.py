@@ -9,7 +9,7 @@ from revstream.gql.runtime.listeners.webhook_sinks import secrets_of, sinks_of
 from revstream.streams.coordination.checkpoint import Checkpoints
 from revstream.streams.listeners.consumer import Handler
 from revstream.streams.listeners.context import ListenerContext
-from revstream.streams.listeners.copies.listeners import copiers
+from revstream.streams.listeners.copies.listeners import create_copy_listeners
 
 __all__ = ["handlers_of"]
 
@@ -22,7 +22,7 @@ def handlers_of(
     """
     secrets = secrets_of(settings.sink_secrets)
     return [
-        *copiers(context.model, context.mongo, context.archives, context.progress),
+        *create_copy_listeners(context.model, context.mongo, context.archives, context.progress),
         *sinks_of(context, deployment, checkpoints, secrets),
         *(make(context) for make in own_listeners(settings.listeners)),
     ]

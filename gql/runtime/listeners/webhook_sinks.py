@@ -15,7 +15,7 @@ from revstream.model.definition import Model
 from revstream.resolvers.admin.cloud_event import Events
 from revstream.streams.coordination.checkpoint import Checkpoints
 from revstream.streams.listeners.context import ListenerContext
-from revstream.streams.listeners.webhooks.parked_delivery import Deliveries
+from revstream.streams.listeners.webhooks.parked_delivery import PendingDeliveries
 from revstream.streams.listeners.webhooks.sink import Sink, SinkOptions
 
 __all__ = ["Secret", "secrets_for", "secrets_of", "sink_name", "sinks_of", "urls_of"]
@@ -96,7 +96,7 @@ def sinks_of(
     if not any(entity.sinks for entity in context.model.entities):
         return []
     # A client for HTTP is a tenth of what a start imports; for sinks alone.
-    from revstream.streams.listeners.webhooks.http_client import Receiver
+    from revstream.streams.listeners.webhooks.http_client import WebhookClient
 
     made = []
     for entity in context.model.entities:
@@ -106,8 +106,8 @@ def sinks_of(
                 Sink(
                     name=name,
                     archive=context.archives[entity.collection],
-                    deliveries=Deliveries(context.mongo, checkpoints, name),
-                    receiver=Receiver(each.url, secrets_for(each.url, secrets)),
+                    deliveries=PendingDeliveries(context.mongo, checkpoints, name),
+                    receiver=WebhookClient(each.url, secrets_for(each.url, secrets)),
                     rendering=Events(context.model, entity, sink=name, deployment=deployment),
                     operations=each.operations,
                     options=options,

@@ -213,7 +213,7 @@ def _resume_token_field() -> StrawberryField:
     async def resolve(_root: None, info: ResolveInfo) -> str:
         context = info.context
         moment = await context.moments.now()
-        return context.token_out(resume_tokens.moment(moment.at))
+        return context.token_out(resume_tokens.token_from_time(moment.at))
 
     return Resolve(
         "resumeToken", "ResumeToken!", "Now, as a token: read it, then subscribe after it.", resolve

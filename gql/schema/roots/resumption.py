@@ -52,7 +52,7 @@ class Resumption:
         If both are set, the caller sends a checkpoint event before the error.
         """
         # A copy: other subscriptions may end with the same error object.
-        end = error.again()
+        end = error.copy()
         # A client that stored no token itself resumes after this one.
         last = max(self.token or "", "" if self._target is None else self._target.token)
         end.resubscribe = passes(error, begun=bool(last))

@@ -65,7 +65,7 @@ async def _written_record(
     if written.document is not None:
         values = decode(written.document.raw)
         document = CurrentDocument(shape, values, number)
-    return WrittenRecord(shape, document, number, resume_tokens.moment(written.at))
+    return WrittenRecord(shape, document, number, resume_tokens.token_from_time(written.at))
 
 
 def _is_number_selected(info: ResolveInfo, shape: ObjectTypeInfo) -> bool:

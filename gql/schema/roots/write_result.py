@@ -78,7 +78,7 @@ class AppliedRecord:
 
     @property
     def token(self) -> str:
-        return resume_tokens.moment(self.applied.at)
+        return resume_tokens.token_from_time(self.applied.at)
 
 
 def define_refusals(types: Types, shapes: Iterable[ObjectTypeInfo]) -> None:

@@ -17,7 +17,7 @@ from revstream.streams.changefeed.event import ChangeEvent
 from revstream.streams.layouts.core.stored_version import StoredVersion
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.codecs import Document
-from revstream.streams.mongo.transactions import Pipeline, Writing
+from revstream.streams.mongo.transactions import Pipeline, WriteSession
 from revstream.streams.versioning.version import LastVersion
 
 __all__ = ["SETTLE_S", "Layout"]
@@ -59,12 +59,12 @@ class Layout(ABC):
         """
         return True
 
-    def indexed(self, fields: Sequence[str]) -> tuple[list[str], Document] | None:
+    def index_fields(self, fields: Sequence[str]) -> tuple[list[str], Document] | None:
         """Where fields of current documents lie, and options, for an index over them; None where
         none would be used."""
         return list(fields), {}
 
-    def shown(self, path: str) -> str:
+    def document_path(self, path: str) -> str:
         """The other way: where in a document that lies which an index is over."""
         return path
 
@@ -95,12 +95,12 @@ class Layout(ABC):
         """The current documents that match, in `_id` order, in lists of at most `size`."""
 
     @abstractmethod
-    def joined(self, field: str) -> tuple[Document, list[Document]]:
+    def lookup_stages(self, field: str) -> tuple[Document, list[Document]]:
         """For a `$lookup` of the current documents whose `field` is the `key` of each document that
         comes to it, or in that list: its arguments, and with which stages its pipeline begins."""
 
     @abstractmethod
-    def present(
+    def scan_current(
         self, *, size: int, at: Timestamp
     ) -> AsyncGenerator[tuple[list[RawBSONDocument], bool]]:
         """The current documents in `_id` order, in lists of about `size`, each with whether no
@@ -122,7 +122,7 @@ class Layout(ABC):
     # the stream
 
     @abstractmethod
-    async def translated(
+    async def translate(
         self, events: Sequence[ChangeEvent], *, before: bool = False
     ) -> list[ChangeEvent]:
         """The writes of documents that change events mean, each with the token of its event; an
@@ -136,7 +136,7 @@ class Layout(ABC):
 
     @abstractmethod
     async def create(
-        self, writing: Writing, key: Any, content: Mapping[str, Any]
+        self, writing: WriteSession, key: Any, content: Mapping[str, Any]
     ) -> RawBSONDocument | None:
         """Write a document's first version, or the one after its deletion; None where it is there.
 
@@ -147,7 +147,7 @@ class Layout(ABC):
     @abstractmethod
     async def alter(
         self,
-        writing: Writing,
+        writing: WriteSession,
         key: Any,
         pipeline: Pipeline,
         *,
@@ -170,7 +170,7 @@ class Layout(ABC):
     @abstractmethod
     async def remove(
         self,
-        writing: Writing,
+        writing: WriteSession,
         key: Any,
         change: Document,
         *,
@@ -188,7 +188,7 @@ class Layout(ABC):
             NoRoom.
         """
 
-    async def left_over(self) -> int:
+    async def count_unfinished(self) -> int:
         """How many documents have what a crash, or an update under way, has left."""
         return 0
 

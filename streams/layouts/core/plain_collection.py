@@ -11,10 +11,10 @@ from bson import Timestamp
 from revstream.streams.layouts.core.interface import Layout
 from revstream.streams.mongo.driver.codecs import Document
 
-__all__ = ["AsStored", "by_field"]
+__all__ = ["PlainCollectionLayout", "lookup_by_field"]
 
 
-class AsStored(Layout):
+class PlainCollectionLayout(Layout):
     async def find(
         self,
         query: Mapping[str, Any],
@@ -45,12 +45,12 @@ class AsStored(Layout):
     ) -> AsyncGenerator[list[Document]]:
         return self.mongo.pages(self.collection, query, sort=[("_id", 1)], size=size, at=at)
 
-    def joined(self, field: str) -> tuple[Document, list[Document]]:
-        return by_field(self.collection, field)
+    def lookup_stages(self, field: str) -> tuple[Document, list[Document]]:
+        return lookup_by_field(self.collection, field)
 
 
-def by_field(collection: str, field: str) -> tuple[Document, list[Document]]:
-    """`Layout.joined`, of the documents of any collection."""
+def lookup_by_field(collection: str, field: str) -> tuple[Document, list[Document]]:
+    """`Layout.lookup_stages`, of the documents of any collection."""
     # By localField: it is put before the pipeline as a plain match, for which any index will do,
     # where `$expr` leaves out those over lists.
     return {"from": collection, "localField": "key", "foreignField": field}, []

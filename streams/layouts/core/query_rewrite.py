@@ -8,19 +8,19 @@ from typing import Any
 
 from revstream.streams.mongo.driver.codecs import Document
 
-__all__ = ["Rename", "renamed_query", "under"]
+__all__ = ["Rename", "replace_first_name", "rewrite_query"]
 
 Rename = Callable[[str], str | None]
 """Of a path in documents, the one in what is stored; None where there is none."""
 
 
-def renamed_query(query: Mapping[str, Any], rename: Rename) -> tuple[Document, bool]:
+def rewrite_query(query: Mapping[str, Any], rename: Rename) -> tuple[Document, bool]:
     """A query that finds what the other one finds, or more; and whether it finds no more."""
     parts: list[Document] = []
     exact = True
     for name, value in query.items():
         if name in ("$and", "$or", "$nor"):
-            inner = [renamed_query(each, rename) for each in value]
+            inner = [rewrite_query(each, rename) for each in value]
             same = all(each for _, each in inner)
             exact = exact and same
             queries = [each for each, _ in inner]
@@ -38,7 +38,7 @@ def renamed_query(query: Mapping[str, Any], rename: Rename) -> tuple[Document, b
     return ({"$and": parts} if parts else {}), exact
 
 
-def under(path: str, name: str, other: str) -> str | None:
+def replace_first_name(path: str, name: str, other: str) -> str | None:
     """The path with its first name changed, where it begins with that."""
     first, dot, rest = path.partition(".")
     return f"{other}{dot}{rest}" if first == name else None

@@ -11,38 +11,38 @@ from bson.raw_bson import RawBSONDocument
 
 from revstream.streams.mongo.database import COLLATION, Mongo
 from revstream.streams.mongo.driver.codecs import DECODED, RAW, Document
-from revstream.streams.raw_bson.fields import document_of, renamed, value_element
+from revstream.streams.raw_bson.fields import document_from_elements, find_element, rename_element
 
 __all__ = [
-    "PAST_UNKNOWN",
+    "SNAPSHOT_REFUSALS",
     "SNAPSHOT_TOO_OLD",
-    "behind",
-    "last_place",
-    "place_behind",
+    "find_unscanned",
+    "position_after_key",
+    "position_after_last",
     "read_documents",
     "scan_command",
 ]
 
 SNAPSHOT_TOO_OLD = 239
 _SNAPSHOT_UNAVAILABLE = 246
-PAST_UNKNOWN = frozenset({SNAPSHOT_TOO_OLD, _SNAPSHOT_UNAVAILABLE})
+SNAPSHOT_REFUSALS = frozenset({SNAPSHOT_TOO_OLD, _SNAPSHOT_UNAVAILABLE})
 """Codes with which a server refuses a read as of a moment: it keeps no past of so long ago, or the
 collection or an index was made since."""
 _CHUNK_BYTES = 16 * 1024 * 1024
 
 
-def place_behind(key: Any) -> RawBSONDocument:
+def position_after_key(key: Any) -> RawBSONDocument:
     """An `_id` as a place in a reading."""
     return RawBSONDocument(bson.encode({"_id": key}, codec_options=DECODED), RAW)
 
 
-def last_place(documents: Sequence[RawBSONDocument]) -> RawBSONDocument:
+def position_after_last(documents: Sequence[RawBSONDocument]) -> RawBSONDocument:
     """The place behind the last document: its `_id` with its bytes, which decoding may change."""
-    return RawBSONDocument(document_of([_id_of(documents[-1])]), RAW)
+    return RawBSONDocument(document_from_elements([_id_of(documents[-1])]), RAW)
 
 
 def _id_of(document: RawBSONDocument) -> bytes:
-    element = value_element(bytes(document.raw), b"_id")
+    element = find_element(bytes(document.raw), b"_id")
     assert element is not None
     return element
 
@@ -64,12 +64,16 @@ def scan_command(collection: str, place: RawBSONDocument | None, size: int) -> D
         # `min` bounds the index itself (so in the collection's own collation), across types, where
         # $gt compares within one type; it includes the bound.
         command["min"] = place
-        value = RawBSONDocument(document_of([renamed(_id_of(place), "$literal")]), RAW)
+        value = RawBSONDocument(
+            document_from_elements([rename_element(_id_of(place), "$literal")]), RAW
+        )
         command["filter"] = {"$expr": {"$ne": ["$_id", value]}}
     return command
 
 
-async def behind(mongo: Mongo, collection: str, after: Any, keys: Sequence[Any]) -> list[Any]:
+async def find_unscanned(
+    mongo: Mongo, collection: str, after: Any, keys: Sequence[Any]
+) -> list[Any]:
     """Of these `_id`s, those that a reading has not come to that has read up to `after`."""
     listed = await mongo.command({"listCollections": 1, "filter": {"name": collection}})
     options = [each.get("options", {}) for each in listed["cursor"]["firstBatch"]]

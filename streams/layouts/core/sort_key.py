@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-__all__ = ["places"]
+__all__ = ["sort_key_expressions"]
 
 
-def places(sort: Iterable[tuple[str, int]]) -> list[Any]:
+def sort_key_expressions(sort: Iterable[tuple[str, int]]) -> list[Any]:
     """For each path of an order what places a document by it: of a list, an item."""
-    return [_place(path, direction) for path, direction in sort]
+    return [_sort_key_expression(path, direction) for path, direction in sort]
 
 
-def _place(path: str, direction: int) -> Any:
+def _sort_key_expression(path: str, direction: int) -> Any:
     item = {"$min" if direction > 0 else "$max": f"${path}"}
     return {"$cond": [{"$isArray": f"${path}"}, item, f"${path}"]}

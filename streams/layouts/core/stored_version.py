@@ -12,23 +12,27 @@ from bson.raw_bson import RawBSONDocument
 
 from revstream.streams.changefeed.event import holds_exactly
 from revstream.streams.mongo.driver.codecs import DECODED, RAW, Document, decode
-from revstream.streams.raw_bson.fields import document_of, elements_of, renamed
+from revstream.streams.raw_bson.fields import (
+    document_from_elements,
+    iterate_elements,
+    rename_element,
+)
 
 __all__ = [
     "ABOVE_ALL",
+    "ConcurrentWrite",
+    "LayoutFieldNames",
     "LogicalWrite",
-    "Names",
-    "NoRoom",
-    "Overtaken",
     "StoredVersion",
-    "element",
-    "is_id",
-    "logical",
-    "moment_in",
-    "names_a_document",
-    "number_of",
-    "value_of",
+    "VersionTooLarge",
+    "decode_element",
+    "encode_element",
+    "is_exact_id",
+    "logical_document",
+    "valid_id_query",
+    "version_number",
     "whole_number",
+    "written_time",
 ]
 
 # Array, undefined, regular expression.
@@ -37,16 +41,16 @@ ABOVE_ALL = 2**63 - 1
 """Above the number of any version."""
 
 
-class Overtaken(Exception):
+class ConcurrentWrite(Exception):
     """Another write was faster than the one that compared; nothing was written that counts."""
 
 
-class NoRoom(Exception):
+class VersionTooLarge(Exception):
     """The version does not fit beside those before it; the message says by how much."""
 
 
 @dataclass(frozen=True, slots=True)
-class Names:
+class LayoutFieldNames:
     """What the fields of a layout are called; `number`: the one with a version's number."""
 
     document: str
@@ -93,7 +97,7 @@ class LogicalWrite:
     existed: bool | None = None
 
 
-def logical(
+def logical_document(
     body: RawBSONDocument, key: bytes, number: str, own: frozenset[bytes]
 ) -> RawBSONDocument:
     """A document as it is shown: `_id`, its number, and the fields that are the document's own.
@@ -103,14 +107,14 @@ def logical(
         key: the element whose value is its `_id`.
         own: names of the layout's own fields, to be left out.
     """
-    first, rest = [renamed(key, "_id")], []
+    first, rest = [rename_element(key, "_id")], []
     wanted = number.encode()
-    for name, element in elements_of(bytes(body.raw)):
+    for name, element in iterate_elements(bytes(body.raw)):
         if name == wanted:
             first.append(element)
         elif name != b"_id" and name not in own:
             rest.append(element)
-    return RawBSONDocument(document_of([*first, *rest]), RAW)
+    return RawBSONDocument(document_from_elements([*first, *rest]), RAW)
 
 
 def whole_number(value: Any) -> int | None:
@@ -120,39 +124,39 @@ def whole_number(value: Any) -> int | None:
     return int(value) if isinstance(value, int) and not isinstance(value, bool) else None
 
 
-def element(name: str, value: Any) -> bytes:
+def encode_element(name: str, value: Any) -> bytes:
     """A field, as BSON has it."""
     return bson.encode({name: value}, codec_options=DECODED)[4:-1]
 
 
-def value_of(field: bytes) -> Any:
+def decode_element(field: bytes) -> Any:
     """The value of a field, decoded."""
-    (value,) = decode(document_of([field])).values()
+    (value,) = decode(document_from_elements([field])).values()
     return value
 
 
-def number_of(value: Any, field: bytes) -> int | None:
+def version_number(value: Any, field: bytes) -> int | None:
     """A version's number, None of what is no version: below 0, or of a document whose id is none
-    (see `names_a_document`), or not exact.
+    (see `valid_id_query`), or not exact.
 
     Args:
         field: the element with the document's id.
     """
     number = whole_number(value)
-    return number if number is not None and number >= 0 and is_id(field) else None
+    return number if number is not None and number >= 0 and is_exact_id(field) else None
 
 
-def is_id(field: bytes) -> bool:
-    """Return whether the value of an element is an id that is exact (see `names_a_document`)."""
+def is_exact_id(field: bytes) -> bool:
+    """Return whether the value of an element is an id that is exact (see `valid_id_query`)."""
     if field[0] in _NO_ID:
         return False
-    key = value_of(field)
+    key = decode_element(field)
     if isinstance(key, Mapping) and any(name.startswith("$") for name in key):
         return False
     return holds_exactly(field, key)
 
 
-def names_a_document(path: str) -> Document:
+def valid_id_query(path: str) -> Document:
     """A query for documents in which `path` is an id that could be an `_id`; others are
     operators where documents are looked for by them."""
     value = f"${path}"
@@ -163,7 +167,7 @@ def names_a_document(path: str) -> Document:
     return {"$expr": {"$not": [{"$or": [of_odd_type, odd]}]}}
 
 
-def moment_in(content: Mapping[str, Any], at: str | None) -> datetime | None:
+def written_time(content: Mapping[str, Any], at: str | None) -> datetime | None:
     """When it was written, where a field of it says so."""
     value = None if at is None else content.get(at)
     return value if isinstance(value, datetime) else None

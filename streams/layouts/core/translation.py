@@ -8,15 +8,15 @@ from revstream.streams.changefeed.event import ChangeEvent
 from revstream.streams.core.errors import is_fault_of_document
 from revstream.streams.layouts.core.interface import Layout
 
-__all__ = ["Untranslated", "translated_apart"]
+__all__ = ["UntranslatedEvent", "translate_events"]
 
-Untranslated = tuple[ChangeEvent, Exception]
+UntranslatedEvent = tuple[ChangeEvent, Exception]
 
 
-async def translated_apart(
+async def translate_events(
     layout: Layout, events: Sequence[ChangeEvent], *, before: bool = False
-) -> tuple[list[ChangeEvent], list[Untranslated]]:
-    """Translate events as `Layout.translated`; return apart those that cannot be, with the reason.
+) -> tuple[list[ChangeEvent], list[UntranslatedEvent]]:
+    """Translate events as `Layout.translate`; return apart those that cannot be, with the reason.
 
     Raises:
         GatewayError: no fault of a document: MongoDB is away, or refuses.
@@ -24,16 +24,16 @@ async def translated_apart(
     undecoded = [(each, each.fault) for each in events if each.fault is not None]
     if undecoded:
         known = [each for each in events if each.fault is None]
-        found, more = await translated_apart(layout, known, before=before)
+        found, more = await translate_events(layout, known, before=before)
         return found, [*undecoded, *more]
     try:
-        return await layout.translated(events, before=before), []
+        return await layout.translate(events, before=before), []
     except Exception as exc:
         if not is_fault_of_document(exc):
             raise
         if len(events) == 1:
             return [], [(events[0], exc)]
     middle = len(events) // 2
-    one, left_out = await translated_apart(layout, events[:middle], before=before)
-    other, more = await translated_apart(layout, events[middle:], before=before)
+    one, left_out = await translate_events(layout, events[:middle], before=before)
+    other, more = await translate_events(layout, events[middle:], before=before)
     return one + other, left_out + more

@@ -14,19 +14,23 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from revstream.streams.layouts.core.interface import SETTLE_S
-from revstream.streams.layouts.core.query_rewrite import renamed_query, under
-from revstream.streams.layouts.core.stored_version import Overtaken, StoredVersion, names_a_document
-from revstream.streams.layouts.self_versioned.document_per_version import DocumentPerVersion
+from revstream.streams.layouts.core.query_rewrite import replace_first_name, rewrite_query
+from revstream.streams.layouts.core.stored_version import (
+    ConcurrentWrite,
+    StoredVersion,
+    valid_id_query,
+)
+from revstream.streams.layouts.self_versioned.document_per_version import DocumentPerVersionLayout
 from revstream.streams.layouts.self_versioned.engine import Stages
 from revstream.streams.mongo.driver.codecs import Document
-from revstream.streams.mongo.transactions import Writing, write
+from revstream.streams.mongo.transactions import WriteSession, write
 
-__all__ = ["CurrentFlag"]
+__all__ = ["CurrentFlagLayout"]
 
 _NEWER = "__newer"
 
 
-class CurrentFlag(DocumentPerVersion):
+class CurrentFlagLayout(DocumentPerVersionLayout):
     # One that is left out because there is a newer one must not have been read before that came.
     snapshot = True
 
@@ -43,20 +47,20 @@ class CurrentFlag(DocumentPerVersion):
             collation={"locale": "simple"},
         )
 
-    def indexed(self, fields: Sequence[str]) -> tuple[list[str], Document] | None:
+    def index_fields(self, fields: Sequence[str]) -> tuple[list[str], Document] | None:
         flagged = {"partialFilterExpression": {self.names.current: True}}
         return [self._renamed(each) for each in fields], flagged
 
     def _renamed(self, path: str) -> str:
-        return under(path, "_id", self.names.document) or path
+        return replace_first_name(path, "_id", self.names.document) or path
 
-    def ordered(
+    def current_stages(
         self,
         query: Mapping[str, Any],
         sort: Sequence[tuple[str, int]],
         limit: int,
     ) -> Stages:
-        early, exact = renamed_query(query, self._renamed)
+        early, exact = rewrite_query(query, self._renamed)
         stages: Stages = [{"$match": {"$and": [self._flagged, early]} if early else self._flagged}]
         if sort:
             stages.append({"$sort": {self._renamed(path): order for path, order in sort}})
@@ -70,7 +74,7 @@ class CurrentFlag(DocumentPerVersion):
     @property
     def _flagged(self) -> Document:
         flagged = {self.names.current: True, self.names.deleted: {"$ne": True}}
-        return {**flagged, **names_a_document(self.names.document)}
+        return {**flagged, **valid_id_query(self.names.document)}
 
     def _alone(self) -> Stages:
         """Without those above which there is another flagged one; as documents."""
@@ -100,35 +104,35 @@ class CurrentFlag(DocumentPerVersion):
             {"$unset": [*self.own, _NEWER]},
         ]
 
-    def joined(self, field: str) -> tuple[Document, list[Document]]:
+    def lookup_stages(self, field: str) -> tuple[Document, list[Document]]:
         lookup = {"from": self.collection, "localField": "key", "foreignField": field}
-        return lookup, self.ordered({}, (), 0)
+        return lookup, self.current_stages({}, (), 0)
 
     async def write(
-        self, writing: Writing, last: StoredVersion | None, made: StoredVersion
+        self, writing: WriteSession, last: StoredVersion | None, made: StoredVersion
     ) -> None:
-        row = self.rows.row(made, **{self.names.current: True})
+        row = self.rows.to_row(made, **{self.names.current: True})
         if await writing.insert_unless(self.collection, row, self.rows.unique) is None:
-            raise Overtaken
+            raise ConcurrentWrite
         # What stands behind this write must not stand behind others' that come before the next.
-        writing.made_at = writing.at
+        writing.main_write_time = writing.cluster_time
         assert made.number is not None
         await self._lower(writing, made.key, made.number)
 
-    async def _lower(self, writing: Writing, key: Any, number: int) -> None:
+    async def _lower(self, writing: WriteSession, key: Any, number: int) -> None:
         """Take the flags of the versions below a number away."""
         names = self.names
         older = {names.document: {"$eq": key}, names.current: True, names.number: {"$lt": number}}
         await writing.change_all(self.collection, older, {"$unset": {names.current: ""}})
 
-    async def left_over(self) -> int:
+    async def count_unfinished(self) -> int:
         return len(await self._flagged_twice())
 
     async def recover(self, *, settle_s: float = SETTLE_S) -> int:
         found = await self._flagged_twice()
         for each in found:
 
-            async def lower(writing: Writing, each: Document = each) -> None:
+            async def lower(writing: WriteSession, each: Document = each) -> None:
                 await self._lower(writing, each["_id"], each["last"])
 
             await write(self.mongo, lower)

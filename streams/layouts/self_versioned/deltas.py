@@ -17,24 +17,24 @@ from bson.raw_bson import RawBSONDocument
 
 from revstream.streams.changefeed.event import identity
 from revstream.streams.layouts.core.stored_version import (
+    ConcurrentWrite,
     LogicalWrite,
-    Overtaken,
     StoredVersion,
-    names_a_document,
+    valid_id_query,
 )
-from revstream.streams.layouts.self_versioned.document_per_version import DocumentPerVersion
+from revstream.streams.layouts.self_versioned.document_per_version import DocumentPerVersionLayout
 from revstream.streams.layouts.self_versioned.engine import Stages
 from revstream.streams.mongo.driver.codecs import RAW, Document
-from revstream.streams.mongo.transactions import Writing
-from revstream.streams.raw_bson.fields import document_of, elements_of
+from revstream.streams.mongo.transactions import WriteSession
+from revstream.streams.raw_bson.fields import document_from_elements, iterate_elements
 
-__all__ = ["WHOLE_EVERY", "Deltas"]
+__all__ = ["WHOLE_EVERY", "DeltasLayout"]
 
 WHOLE_EVERY = 20
 """Versions from one that has all fields to the next."""
 
 
-class Deltas(DocumentPerVersion):
+class DeltasLayout(DocumentPerVersionLayout):
     def _own(self) -> tuple[str, ...]:
         return (*super()._own(), self.names.unset, self.names.whole)
 
@@ -72,7 +72,7 @@ class Deltas(DocumentPerVersion):
             {"$sort": {names.document: 1, names.number: 1}},
             {"$group": {"_id": f"${names.document}", "rows": {"$push": "$$ROOT"}}},
             {"$replaceWith": {"$reduce": {"input": "$rows", "initialValue": {}, "in": merged}}},
-            {"$match": {names.deleted: {"$ne": True}, **names_a_document(names.document)}},
+            {"$match": {names.deleted: {"$ne": True}, **valid_id_query(names.document)}},
             {"$set": {"_id": f"${names.document}"}},
             {"$unset": list(self.own)},
         ]
@@ -83,7 +83,7 @@ class Deltas(DocumentPerVersion):
         made: list[StoredVersion] = []
         fields: dict[bytes, bytes] = {}
         for row in rows:
-            kept = self.rows.kept(row)
+            kept = self.rows.to_version(row)
             if kept.number is None:
                 continue
             last = made[-1] if made else None
@@ -94,20 +94,20 @@ class Deltas(DocumentPerVersion):
             for name in _names_in(row.get(names.unset)):
                 fields.pop(name.encode(), None)
             if kept.content is not None:
-                fields |= dict(elements_of(bytes(kept.content.raw)))
-                content = RawBSONDocument(document_of(fields.values()), RAW)
+                fields |= dict(iterate_elements(bytes(kept.content.raw)))
+                content = RawBSONDocument(document_from_elements(fields.values()), RAW)
                 kept = replace(kept, content=content)
             made.append(kept)
         return made
 
-    def _meant(self, kept: StoredVersion) -> LogicalWrite:
+    def _logical_write(self, kept: StoredVersion) -> LogicalWrite:
         # What a delta makes, those before it say.
         version = kept if kept.content is None else None
         return LogicalWrite(key=kept.key, number=kept.number, version=version)
 
     async def last(self, key: Any) -> StoredVersion | None:
         row = await self.rows.last(key)
-        number = None if row is None else self.rows.kept(row).number
+        number = None if row is None else self.rows.to_version(row).number
         if number is None:
             return None
         found = await self.versions([(key, number)])
@@ -118,10 +118,10 @@ class Deltas(DocumentPerVersion):
     ) -> dict[tuple[Any, int], StoredVersion]:
         if not wanted:
             return {}
-        wholes = await self.rows.below(wanted, match={self.names.whole: True}, inclusive=True)
+        wholes = await self.rows.find_below(wanted, match={self.names.whole: True}, inclusive=True)
         ranges: dict[tuple[Any, int], tuple[Any, int]] = {}
         for (key, number), whole in zip(wanted, wholes, strict=True):
-            start = 0 if whole is None else self.rows.kept(whole).number or 0
+            start = 0 if whole is None else self.rows.to_version(whole).number or 0
             place = (identity(key), start)
             ranges[place] = (key, max(number, ranges.get(place, (None, 0))[1]))
         names = self.names
@@ -148,27 +148,27 @@ class Deltas(DocumentPerVersion):
         ]
 
     async def write(
-        self, writing: Writing, last: StoredVersion | None, made: StoredVersion
+        self, writing: WriteSession, last: StoredVersion | None, made: StoredVersion
     ) -> None:
         row = self._delta(last, made)
         if await writing.insert_unless(self.collection, row, self.rows.unique) is None:
-            raise Overtaken
+            raise ConcurrentWrite
 
     def _delta(self, last: StoredVersion | None, made: StoredVersion) -> RawBSONDocument:
         """The document that makes a version of the last one."""
         if made.content is None:
-            return self.rows.row(made)
+            return self.rows.to_row(made)
         assert made.number is not None
         if last is None or last.content is None or made.number % WHOLE_EVERY == 1:
-            return self.rows.row(made, **{self.names.whole: True})
-        before = dict(elements_of(bytes(last.content.raw)))
-        after = dict(elements_of(bytes(made.content.raw)))
+            return self.rows.to_row(made, **{self.names.whole: True})
+        before = dict(iterate_elements(bytes(last.content.raw)))
+        after = dict(iterate_elements(bytes(made.content.raw)))
         always = (b"_id", self.names.number.encode())
         changed = [e for name, e in after.items() if name in always or before.get(name) != e]
         gone = [name.decode(errors="replace") for name in before if name not in after]
-        content = RawBSONDocument(document_of(changed), RAW)
+        content = RawBSONDocument(document_from_elements(changed), RAW)
         more: Document = {self.names.unset: gone} if gone else {}
-        return self.rows.row(
+        return self.rows.to_row(
             StoredVersion(key=made.key, number=made.number, content=content), **more
         )
 

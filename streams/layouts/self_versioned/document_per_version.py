@@ -15,25 +15,25 @@ from bson import Timestamp
 from bson.raw_bson import RawBSONDocument
 
 from revstream.streams.changefeed.event import ChangeEvent, identity
-from revstream.streams.layouts.core.query_rewrite import renamed_query, under
+from revstream.streams.layouts.core.query_rewrite import replace_first_name, rewrite_query
 from revstream.streams.layouts.core.stored_version import (
+    ConcurrentWrite,
+    LayoutFieldNames,
     LogicalWrite,
-    Names,
-    Overtaken,
     StoredVersion,
-    names_a_document,
+    valid_id_query,
 )
 from revstream.streams.layouts.self_versioned.engine import SelfVersionedLayout, Stages
 from revstream.streams.layouts.self_versioned.version_rows import VersionRows
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.codecs import Document
-from revstream.streams.mongo.transactions import Writing
+from revstream.streams.mongo.transactions import WriteSession
 
-__all__ = ["DocumentPerVersion"]
+__all__ = ["DocumentPerVersionLayout"]
 
 
-class DocumentPerVersion(SelfVersionedLayout):
-    def __init__(self, mongo: Mongo, collection: str, names: Names) -> None:
+class DocumentPerVersionLayout(SelfVersionedLayout):
+    def __init__(self, mongo: Mongo, collection: str, names: LayoutFieldNames) -> None:
         super().__init__(mongo, collection, names)
         self.own = self._own()
         self.rows = VersionRows(mongo, collection, names, self.own)
@@ -45,10 +45,10 @@ class DocumentPerVersion(SelfVersionedLayout):
     async def create_indexes(self) -> None:
         await self.rows.prepare()
 
-    def indexed(self, fields: Sequence[str]) -> tuple[list[str], Document] | None:
+    def index_fields(self, fields: Sequence[str]) -> tuple[list[str], Document] | None:
         return None
 
-    def ordered(
+    def current_stages(
         self,
         query: Mapping[str, Any],
         sort: Sequence[tuple[str, int]],
@@ -56,7 +56,7 @@ class DocumentPerVersion(SelfVersionedLayout):
     ) -> Stages:
         # Of the query, what is said of the id may come before the last versions are found, and
         # nothing else.
-        early, exact = renamed_query(query, self._of_id)
+        early, exact = rewrite_query(query, self._of_id)
         stages: Stages = [{"$match": early}] if early else []
         stages += self._current()
         if not exact:
@@ -68,7 +68,7 @@ class DocumentPerVersion(SelfVersionedLayout):
         return stages
 
     def _of_id(self, path: str) -> str | None:
-        return under(path, "_id", self.names.document)
+        return replace_first_name(path, "_id", self.names.document)
 
     def _current(self) -> Stages:
         """The last versions of all documents that come to it, as documents."""
@@ -79,34 +79,34 @@ class DocumentPerVersion(SelfVersionedLayout):
             {"$sort": {names.document: -1, names.number: -1}},
             {"$group": {"_id": f"${names.document}", "last": {"$first": "$$ROOT"}}},
             {"$replaceWith": "$last"},
-            {"$match": {names.deleted: {"$ne": True}, **names_a_document(names.document)}},
+            {"$match": {names.deleted: {"$ne": True}, **valid_id_query(names.document)}},
             {"$set": {"_id": f"${names.document}"}},
             {"$unset": list(self.own)},
         ]
 
-    def meant(self, event: ChangeEvent) -> LogicalWrite | None:
+    def interpret_event(self, event: ChangeEvent) -> LogicalWrite | None:
         # A version never changes: updates are of the layout's own fields, or of no effect on what a
         # document is.
         if event.operation != "insert" or event.after is None:
             return None
-        kept = self.rows.kept(event.after)
-        return None if kept.number is None else self._meant(kept)
+        kept = self.rows.to_version(event.after)
+        return None if kept.number is None else self._logical_write(kept)
 
-    def _meant(self, kept: StoredVersion) -> LogicalWrite:
+    def _logical_write(self, kept: StoredVersion) -> LogicalWrite:
         return LogicalWrite(key=kept.key, number=kept.number, version=kept)
 
     async def last(self, key: Any) -> StoredVersion | None:
         row = await self.rows.last(key)
-        return None if row is None else self.rows.kept(row)
+        return None if row is None else self.rows.to_version(row)
 
     async def versions(
         self, wanted: Sequence[tuple[Any, int]]
     ) -> dict[tuple[Any, int], StoredVersion]:
-        found = [self.rows.kept(each) for each in await self.rows.exact(wanted)]
+        found = [self.rows.to_version(each) for each in await self.rows.find_exact(wanted)]
         return {(identity(each.key), each.number or 0): each for each in found}
 
     async def history(self, key: Any, *, at: Timestamp | None = None) -> list[StoredVersion]:
-        return self._versions(await self.rows.of(key, at=at))
+        return self._versions(await self.rows.find_all(key, at=at))
 
     async def before(self, wanted: Sequence[tuple[Any, int]]) -> list[StoredVersion | None]:
         return await self.rows.before(wanted)
@@ -119,15 +119,15 @@ class DocumentPerVersion(SelfVersionedLayout):
             found = self._versions(rows)
             if found or end:
                 return found, end
-            after = (self.rows.kept(rows[-1]).key,)
+            after = (self.rows.to_version(rows[-1]).key,)
 
     def _versions(self, rows: Iterable[RawBSONDocument]) -> list[StoredVersion]:
         """Those that documents of one or more ids are, in their order."""
-        return [kept for kept in map(self.rows.kept, rows) if kept.number is not None]
+        return [kept for kept in map(self.rows.to_version, rows) if kept.number is not None]
 
     async def write(
-        self, writing: Writing, last: StoredVersion | None, made: StoredVersion
+        self, writing: WriteSession, last: StoredVersion | None, made: StoredVersion
     ) -> None:
-        row = self.rows.row(made)
+        row = self.rows.to_row(made)
         if await writing.insert_unless(self.collection, row, self.rows.unique) is None:
-            raise Overtaken
+            raise ConcurrentWrite

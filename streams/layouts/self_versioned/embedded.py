@@ -2,8 +2,8 @@
 
 A write is one atomic operation, compared by the number of the current state, so there is nothing to
 recover. All versions together must fit into the 16 MB of a document: a version that would not is
-refused with the sizes (`NoRoom`). A deletion is a current state that says so; a document that is
-removed takes its history with it.
+refused with the sizes (`VersionTooLarge`). A deletion is a current state that says so; a document
+that is removed takes its history with it.
 """
 
 from __future__ import annotations
@@ -15,25 +15,29 @@ from bson import Timestamp
 from bson.raw_bson import RawBSONDocument
 
 from revstream.streams.changefeed.event import ChangeEvent, identity
-from revstream.streams.layouts.core.query_rewrite import renamed_query
-from revstream.streams.layouts.core.snapshot_scan import last_place, place_behind, read_documents
+from revstream.streams.layouts.core.query_rewrite import rewrite_query
+from revstream.streams.layouts.core.snapshot_scan import (
+    position_after_key,
+    position_after_last,
+    read_documents,
+)
 from revstream.streams.layouts.core.stored_version import (
     ABOVE_ALL,
+    ConcurrentWrite,
     LogicalWrite,
-    NoRoom,
-    Overtaken,
     StoredVersion,
-    element,
-    logical,
-    moment_in,
-    number_of,
-    value_of,
+    VersionTooLarge,
+    decode_element,
+    encode_element,
+    logical_document,
+    version_number,
     whole_number,
+    written_time,
 )
 from revstream.streams.layouts.self_versioned.engine import SelfVersionedLayout, Stages
 from revstream.streams.mongo.driver.codecs import RAW, Document
-from revstream.streams.mongo.transactions import Writing
-from revstream.streams.raw_bson.fields import document_of, elements_of
+from revstream.streams.mongo.transactions import WriteSession
+from revstream.streams.raw_bson.fields import document_from_elements, iterate_elements
 from revstream.streams.versioning.version import CHANGE_FIELD
 
 __all__ = ["EmbeddedLayout"]
@@ -48,10 +52,10 @@ _READ_MOST = 200
 
 
 class EmbeddedLayout(SelfVersionedLayout):
-    def indexed(self, fields: Sequence[str]) -> tuple[list[str], Document] | None:
+    def index_fields(self, fields: Sequence[str]) -> tuple[list[str], Document] | None:
         return [self._renamed(each) for each in fields], {}
 
-    def shown(self, path: str) -> str:
+    def document_path(self, path: str) -> str:
         return path.removeprefix(f"{self.names.current}.")
 
     def _renamed(self, path: str) -> str:
@@ -59,13 +63,13 @@ class EmbeddedLayout(SelfVersionedLayout):
 
     # the present
 
-    def ordered(
+    def current_stages(
         self,
         query: Mapping[str, Any],
         sort: Sequence[tuple[str, int]],
         limit: int,
     ) -> Stages:
-        early, exact = renamed_query(query, self._renamed)
+        early, exact = rewrite_query(query, self._renamed)
         stages: Stages = [{"$match": {"$and": [self._there, early]} if early else self._there}]
         if sort:
             stages.append({"$sort": {self._renamed(path): order for path, order in sort}})
@@ -88,7 +92,7 @@ class EmbeddedLayout(SelfVersionedLayout):
             {"$unset": self.names.deleted},
         ]
 
-    def joined(self, field: str) -> tuple[Document, list[Document]]:
+    def lookup_stages(self, field: str) -> tuple[Document, list[Document]]:
         lookup = {"from": self.collection, "localField": "key"}
         lookup["foreignField"] = self._renamed(field)
         return lookup, [{"$match": self._there}, *self._documents()]
@@ -97,10 +101,10 @@ class EmbeddedLayout(SelfVersionedLayout):
 
     def _all(self, document: RawBSONDocument) -> list[StoredVersion]:
         """All versions in it, the oldest first."""
-        fields = dict(elements_of(bytes(document.raw)))
+        fields = dict(iterate_elements(bytes(document.raw)))
         previous = document.get(self.names.previous)
         bodies = list(previous) if isinstance(previous, list) else []
-        bodies.append(_inner(fields.get(self.names.current.encode())))
+        bodies.append(_embedded_document(fields.get(self.names.current.encode())))
         found = {
             kept.number: kept
             for body in bodies
@@ -112,13 +116,13 @@ class EmbeddedLayout(SelfVersionedLayout):
     def _state(self, body: RawBSONDocument, key: bytes) -> StoredVersion:
         names = self.names
         deleted = body.get(names.deleted) is True
-        content = logical(body, key, names.number, frozenset({names.deleted.encode()}))
+        content = logical_document(body, key, names.number, frozenset({names.deleted.encode()}))
         return StoredVersion(
-            key=value_of(key),
-            number=number_of(body.get(names.number), key),
+            key=decode_element(key),
+            number=version_number(body.get(names.number), key),
             content=None if deleted else content,
             change=body.get(CHANGE_FIELD) if deleted else None,
-            wall=moment_in(body, names.at),
+            wall=written_time(body, names.at),
         )
 
     async def _read(
@@ -192,7 +196,7 @@ class EmbeddedLayout(SelfVersionedLayout):
     async def read(
         self, after: tuple[Any] | None, *, size: int, at: Timestamp
     ) -> tuple[list[StoredVersion], bool]:
-        place = None if after is None else place_behind(after[0])
+        place = None if after is None else position_after_key(after[0])
         while True:
             documents, end = await read_documents(
                 self.mongo, self.collection, place, size=min(size, _READ_MOST), at=at
@@ -201,11 +205,11 @@ class EmbeddedLayout(SelfVersionedLayout):
             # What has no current state is no document.
             if found or end:
                 return found, end
-            place = last_place(documents)
+            place = position_after_last(documents)
 
     # the stream
 
-    def meant(self, event: ChangeEvent) -> LogicalWrite | None:
+    def interpret_event(self, event: ChangeEvent) -> LogicalWrite | None:
         earlier = None if event.before is None else self._current(event.before)
         if event.operation == "delete":
             gone = StoredVersion(key=event.key, number=None, content=None)
@@ -234,8 +238,8 @@ class EmbeddedLayout(SelfVersionedLayout):
         )
 
     def _current(self, document: RawBSONDocument) -> StoredVersion | None:
-        fields = dict(elements_of(bytes(document.raw)))
-        body = _inner(fields.get(self.names.current.encode()))
+        fields = dict(iterate_elements(bytes(document.raw)))
+        body = _embedded_document(fields.get(self.names.current.encode()))
         return None if body is None else self._state(body, fields[b"_id"])
 
     def _counted(self, update: Mapping[str, Any]) -> int | None:
@@ -253,15 +257,17 @@ class EmbeddedLayout(SelfVersionedLayout):
         return _last_below(found, ABOVE_ALL)
 
     async def write(
-        self, writing: Writing, last: StoredVersion | None, made: StoredVersion
+        self, writing: WriteSession, last: StoredVersion | None, made: StoredVersion
     ) -> None:
         names = self.names
         body = self._body(made)
         if last is None:
-            fields = [element("_id", made.key), element(names.current, body)]
-            whole = RawBSONDocument(document_of([*fields, element(names.previous, [])]), RAW)
+            fields = [encode_element("_id", made.key), encode_element(names.current, body)]
+            whole = RawBSONDocument(
+                document_from_elements([*fields, encode_element(names.previous, [])]), RAW
+            )
             if await writing.insert_unless(self.collection, whole, ["_id"]) is None:
-                raise Overtaken
+                raise ConcurrentWrite
             return
         compared = {"_id": made.key, f"{names.current}.{names.number}": last.number}
         more = len(body.raw) + _AROUND_BYTES
@@ -280,13 +286,13 @@ class EmbeddedLayout(SelfVersionedLayout):
         shown = {"size": {"$bsonSize": "$$ROOT"}, "takes": takes, "kind": kind}
         found = await self.mongo.find(self.collection, compared, projection=shown, limit=1)
         if found and not found[0]["takes"]:
-            raise NoRoom(
+            raise VersionTooLarge(
                 f"cannot keep its version before: {names.previous} is of type {found[0]['kind']}, "
                 "expected a list; put its versions into a list there"
             )
         if not found or found[0]["size"] + more <= _MOST_BYTES:
-            raise Overtaken
-        raise NoRoom(
+            raise ConcurrentWrite
+        raise VersionTooLarge(
             f"would exceed the 16 MB of a document: with all versions before it has "
             f"{found[0]['size']} bytes, this one {len(body.raw)}, and there is room for "
             f"{_MOST_BYTES}; remove previous versions, or keep them elsewhere (history: ARCHIVE)"
@@ -296,12 +302,16 @@ class EmbeddedLayout(SelfVersionedLayout):
         if made.content is None:
             names = self.names
             said = [(names.number, made.number), (names.deleted, True), (CHANGE_FIELD, made.change)]
-            return RawBSONDocument(document_of(element(*each) for each in said), RAW)
-        fields = (each for name, each in elements_of(bytes(made.content.raw)) if name != b"_id")
-        return RawBSONDocument(document_of(fields), RAW)
+            return RawBSONDocument(
+                document_from_elements(encode_element(*each) for each in said), RAW
+            )
+        fields = (
+            each for name, each in iterate_elements(bytes(made.content.raw)) if name != b"_id"
+        )
+        return RawBSONDocument(document_from_elements(fields), RAW)
 
 
-def _inner(field: bytes | None) -> RawBSONDocument | None:
+def _embedded_document(field: bytes | None) -> RawBSONDocument | None:
     """The document in a field, without a look at the others."""
     if field is None or field[0] != _OBJECT:
         return None

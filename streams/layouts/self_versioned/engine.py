@@ -21,19 +21,19 @@ from bson.raw_bson import RawBSONDocument
 from revstream.streams.changefeed.event import ChangeEvent, identity
 from revstream.streams.core.log_throttle import LogThrottle
 from revstream.streams.layouts.core.interface import Layout
-from revstream.streams.layouts.core.sort_key import places
+from revstream.streams.layouts.core.sort_key import sort_key_expressions
 from revstream.streams.layouts.core.stored_version import (
     ABOVE_ALL,
+    LayoutFieldNames,
     LogicalWrite,
-    Names,
     StoredVersion,
-    element,
+    encode_element,
 )
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.codecs import DECODED, RAW, Document
-from revstream.streams.mongo.transactions import Pipeline, Writing
-from revstream.streams.raw_bson.diff import same
-from revstream.streams.raw_bson.fields import document_of, elements_of
+from revstream.streams.mongo.transactions import Pipeline, WriteSession
+from revstream.streams.raw_bson.diff import is_same
+from revstream.streams.raw_bson.fields import document_from_elements, iterate_elements
 from revstream.streams.versioning.version import CHANGE_FIELD, LastVersion, without_reserved
 
 __all__ = ["SelfVersionedLayout", "Stages"]
@@ -42,7 +42,7 @@ Stages = list[Document]
 
 
 class SelfVersionedLayout(Layout):
-    def __init__(self, mongo: Mongo, collection: str, names: Names) -> None:
+    def __init__(self, mongo: Mongo, collection: str, names: LayoutFieldNames) -> None:
         super().__init__(mongo, collection)
         self.names = names
         self._prepared = False
@@ -64,7 +64,7 @@ class SelfVersionedLayout(Layout):
     # what an adapter says of itself
 
     @abstractmethod
-    def ordered(
+    def current_stages(
         self,
         query: Mapping[str, Any],
         sort: Sequence[tuple[str, int]],
@@ -73,7 +73,7 @@ class SelfVersionedLayout(Layout):
         """Stages over the collection that yield the current documents which match."""
 
     @abstractmethod
-    def meant(self, event: ChangeEvent) -> LogicalWrite | None:
+    def interpret_event(self, event: ChangeEvent) -> LogicalWrite | None:
         """What a write in the collection means; None where that is nothing to a document."""
 
     @abstractmethod
@@ -93,7 +93,7 @@ class SelfVersionedLayout(Layout):
 
     @abstractmethod
     async def write(
-        self, writing: Writing, last: StoredVersion | None, made: StoredVersion
+        self, writing: WriteSession, last: StoredVersion | None, made: StoredVersion
     ) -> None:
         """Write a version behind the last one, if that still is the last.
 
@@ -115,11 +115,11 @@ class SelfVersionedLayout(Layout):
         naive: bool = False,
     ) -> list[Any]:
         shown = dict(projection or {})
-        stages = self.ordered(query, sort, limit)
+        stages = self.current_stages(query, sort, limit)
         # What is asked for beside fields is the server's sort key.
         placing = [name for name, each in shown.items() if isinstance(each, Mapping)]
         if placing:
-            stages.append({"$set": dict.fromkeys(placing, places(sort))})
+            stages.append({"$set": dict.fromkeys(placing, sort_key_expressions(sort))})
         if shown:
             stages.append({"$project": {**shown, **dict.fromkeys(placing, 1)}})
         return await self.mongo.aggregate(
@@ -127,24 +127,24 @@ class SelfVersionedLayout(Layout):
         )
 
     async def count(self, query: Mapping[str, Any], *, at: Timestamp | None = None) -> int:
-        stages = [*self.ordered(query, (), 0), {"$count": "n"}]
+        stages = [*self.current_stages(query, (), 0), {"$count": "n"}]
         found = await self.mongo.aggregate(self.collection, stages, at=at, snapshot=self.snapshot)
         return int(found[0]["n"]) if found else 0
 
     def pages(
         self, query: Mapping[str, Any], *, size: int, at: Timestamp
     ) -> AsyncGenerator[list[Document]]:
-        stages = self.ordered(query, [("_id", 1)], 0)
+        stages = self.current_stages(query, [("_id", 1)], 0)
         return self.mongo.aggregate_pages(self.collection, stages, size=size, at=at)
 
-    def joined(self, field: str) -> tuple[Document, list[Document]]:
+    def lookup_stages(self, field: str) -> tuple[Document, list[Document]]:
         # What does not depend on the key is done once for all of them: the server remembers it.
         matching: Document = {"$match": {"$expr": {"$in": [f"${field}", "$$keys"]}}}
         keys = {"$cond": [{"$isArray": "$key"}, "$key", ["$key"]]}
-        stages = self.ordered({}, (), 0)
+        stages = self.current_stages({}, (), 0)
         return {"from": self.collection, "let": {"keys": keys}}, [*stages, matching]
 
-    async def present(
+    async def scan_current(
         self, *, size: int, at: Timestamp
     ) -> AsyncGenerator[tuple[list[RawBSONDocument], bool]]:
         after: tuple[Any] | None = None
@@ -159,10 +159,10 @@ class SelfVersionedLayout(Layout):
 
     # the stream
 
-    async def translated(
+    async def translate(
         self, events: Sequence[ChangeEvent], *, before: bool = False
     ) -> list[ChangeEvent]:
-        meant = [self.meant(each) if each.is_write else None for each in events]
+        meant = [self.interpret_event(each) if each.is_write else None for each in events]
         missing = [
             (each.key, each.number)
             for each in meant
@@ -183,7 +183,9 @@ class SelfVersionedLayout(Layout):
             if version is None:
                 self._lost.note(collection=self.collection, key=str(each.key), number=each.number)
                 continue
-            write = _write(event, version, known, known_before=before, existed=each.existed)
+            write = _event_from_version(
+                event, version, known, known_before=before, existed=each.existed
+            )
             if write is not None:
                 made.append(write)
         return made
@@ -191,17 +193,17 @@ class SelfVersionedLayout(Layout):
     # writing
 
     async def create(
-        self, writing: Writing, key: Any, content: Mapping[str, Any]
+        self, writing: WriteSession, key: Any, content: Mapping[str, Any]
     ) -> RawBSONDocument | None:
         last = await self.last(key)
         if last is not None and last.content is not None:
             return None
         whole = RawBSONDocument(bson.encode({"_id": key, **content}, codec_options=DECODED), RAW)
-        return await self._made(writing, key, last, whole)
+        return await self._write_content(writing, key, last, whole)
 
     async def alter(
         self,
-        writing: Writing,
+        writing: WriteSession,
         key: Any,
         pipeline: Pipeline,
         *,
@@ -209,14 +211,14 @@ class SelfVersionedLayout(Layout):
         demands: Sequence[Mapping[str, Any]] = (),
     ) -> RawBSONDocument | None:
         last = await self.last(key)
-        if last is None or last.content is None or not _stands(last.content, expected):
+        if last is None or last.content is None or not _matches_expected(last.content, expected):
             return None
-        made = await self._of(last.content, demands, pipeline)
-        return await self._made(writing, key, last, made[0]) if made else None
+        made = await self._apply(last.content, demands, pipeline)
+        return await self._write_content(writing, key, last, made[0]) if made else None
 
     async def remove(
         self,
-        writing: Writing,
+        writing: WriteSession,
         key: Any,
         change: Document,
         *,
@@ -224,15 +226,15 @@ class SelfVersionedLayout(Layout):
         demands: Sequence[Mapping[str, Any]] = (),
     ) -> bool:
         last = await self.last(key)
-        if last is None or last.content is None or not _stands(last.content, expected):
+        if last is None or last.content is None or not _matches_expected(last.content, expected):
             return False
-        if demands and not await self._of(last.content, demands, ()):
+        if demands and not await self._apply(last.content, demands, ()):
             return False
         made = StoredVersion(key=key, number=(last.number or 0) + 1, content=None, change=change)
         await self._write(writing, last, made)
         return True
 
-    async def _of(
+    async def _apply(
         self, content: RawBSONDocument, demands: Sequence[Mapping[str, Any]], pipeline: Pipeline
     ) -> list[RawBSONDocument]:
         """What the server makes of a document; nothing where it is not as it must be."""
@@ -240,23 +242,23 @@ class SelfVersionedLayout(Layout):
         stages += [{"$match": each} for each in demands]
         return await self.mongo.aggregate(None, [*stages, *pipeline], raw=True)
 
-    async def _made(
-        self, writing: Writing, key: Any, last: StoredVersion | None, content: RawBSONDocument
+    async def _write_content(
+        self, writing: WriteSession, key: Any, last: StoredVersion | None, content: RawBSONDocument
     ) -> RawBSONDocument:
         """Write it as the version behind the last one."""
         number = 1 if last is None else (last.number or 0) + 1
-        fields = [element("_id", key), element(self.names.number, number)]
+        fields = [encode_element("_id", key), encode_element(self.names.number, number)]
         own = {b"_id", self.names.number.encode()}
         if self.names.at is not None:
-            fields.append(element(self.names.at, datetime.now(UTC)))
+            fields.append(encode_element(self.names.at, datetime.now(UTC)))
             own.add(self.names.at.encode())
-        fields += [each for name, each in elements_of(bytes(content.raw)) if name not in own]
-        whole = RawBSONDocument(document_of(fields), RAW)
+        fields += [each for name, each in iterate_elements(bytes(content.raw)) if name not in own]
+        whole = RawBSONDocument(document_from_elements(fields), RAW)
         await self._write(writing, last, StoredVersion(key=key, number=number, content=whole))
         return whole
 
     async def _write(
-        self, writing: Writing, last: StoredVersion | None, made: StoredVersion
+        self, writing: WriteSession, last: StoredVersion | None, made: StoredVersion
     ) -> None:
         # Without its unique index nothing is compared. Where it is on a collection of previous
         # versions, the first one is not among them.
@@ -265,7 +267,7 @@ class SelfVersionedLayout(Layout):
         await self.write(writing, last, made)
 
 
-def _write(
+def _event_from_version(
     event: ChangeEvent,
     version: StoredVersion,
     earlier: StoredVersion | None,
@@ -297,11 +299,11 @@ def _write(
     )
 
 
-def _stands(content: RawBSONDocument, expected: LastVersion | None) -> bool:
+def _matches_expected(content: RawBSONDocument, expected: LastVersion | None) -> bool:
     """Whether a document is what the version expected has left."""
     if expected is None:
         return True
-    if expected.full is None or not same(without_reserved(content), expected.full):
+    if expected.full is None or not is_same(without_reserved(content), expected.full):
         return False
     # Who made the last change tells two states apart that are otherwise equal.
-    return same({"": content.get(CHANGE_FIELD)}, {"": expected.change})
+    return is_same({"": content.get(CHANGE_FIELD)}, {"": expected.change})

@@ -18,7 +18,7 @@ from revstream.streams.core import resume_tokens
 from revstream.streams.layouts.core.stored_version import StoredVersion
 from revstream.streams.versioning.version import LastVersion, archived_operation
 
-__all__ = ["NotRecorded", "found_there", "write_of"]
+__all__ = ["NotRecorded", "version_from_scan", "version_from_write"]
 
 
 class NotRecorded(Enum):
@@ -28,7 +28,7 @@ class NotRecorded(Enum):
     SKIPPED = "SKIPPED"
 
 
-def write_of(
+def version_from_write(
     event: ChangeEvent, last: LastVersion | None, *, all_known: bool
 ) -> dict[str, Any] | NotRecorded:
     """The version that a write makes, as `make_version` takes it.
@@ -40,7 +40,7 @@ def write_of(
     """
     existed = last is not None and last.full is not None
     begins_anew = event.operation == "insert" and last is not None and not existed
-    if last is not None and resume_tokens.canonical(last.token) >= event.token:
+    if last is not None and resume_tokens.canonical_token(last.token) >= event.token:
         return NotRecorded.KNOWN
     if _is_known(event.kept, last) and not begins_anew:
         return NotRecorded.KNOWN
@@ -63,7 +63,7 @@ def write_of(
     }
 
 
-def found_there(
+def version_from_scan(
     version: StoredVersion, last: LastVersion | None, *, token: str, at: Timestamp, wall: datetime
 ) -> dict[str, Any] | None:
     """A version that the first reading has come to, as `make_version` takes it; None where it is

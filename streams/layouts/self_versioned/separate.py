@@ -26,40 +26,40 @@ from bson.raw_bson import RawBSONDocument
 
 from revstream.streams.changefeed.event import ChangeEvent, identity
 from revstream.streams.layouts.core.interface import SETTLE_S
-from revstream.streams.layouts.core.plain_collection import AsStored
+from revstream.streams.layouts.core.plain_collection import PlainCollectionLayout
 from revstream.streams.layouts.core.stored_version import (
+    ConcurrentWrite,
+    LayoutFieldNames,
     LogicalWrite,
-    Names,
-    Overtaken,
     StoredVersion,
-    element,
-    is_id,
-    moment_in,
-    number_of,
-    value_of,
+    decode_element,
+    encode_element,
+    is_exact_id,
+    version_number,
     whole_number,
+    written_time,
 )
 from revstream.streams.layouts.self_versioned.engine import SelfVersionedLayout, Stages
 from revstream.streams.layouts.self_versioned.version_rows import (
     VersionRows,
-    behind,
-    last_element,
-    up_to_exact,
+    last_id_element,
+    match_after,
+    trim_to_exact_id,
 )
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.codecs import RAW, Document
-from revstream.streams.mongo.transactions import Writing, write
-from revstream.streams.raw_bson.diff import same
-from revstream.streams.raw_bson.fields import elements_of
+from revstream.streams.mongo.transactions import WriteSession, write
+from revstream.streams.raw_bson.diff import is_same
+from revstream.streams.raw_bson.fields import iterate_elements
 from revstream.streams.versioning.version import without_reserved
 
-__all__ = ["Separate"]
+__all__ = ["SeparateLayout"]
 
 
-class Separate(AsStored, SelfVersionedLayout):
+class SeparateLayout(PlainCollectionLayout, SelfVersionedLayout):
     removes = True
 
-    def __init__(self, mongo: Mongo, collection: str, names: Names) -> None:
+    def __init__(self, mongo: Mongo, collection: str, names: LayoutFieldNames) -> None:
         super().__init__(mongo, collection, names)
         self.beside = (names.previous,)
         self.rows = VersionRows(mongo, names.previous, names, [names.document, names.deleted])
@@ -67,7 +67,7 @@ class Separate(AsStored, SelfVersionedLayout):
     async def create_indexes(self) -> None:
         await self.rows.prepare()
 
-    def ordered(
+    def current_stages(
         self,
         query: Mapping[str, Any],
         sort: Sequence[tuple[str, int]],
@@ -80,13 +80,13 @@ class Separate(AsStored, SelfVersionedLayout):
     def _kept(self, document: RawBSONDocument) -> StoredVersion:
         """The current version."""
         raw = bytes(document.raw)
-        key = dict(elements_of(raw))[b"_id"]
+        key = dict(iterate_elements(raw))[b"_id"]
         return StoredVersion(
-            key=value_of(key),
-            number=number_of(document.get(self.names.number), key),
+            key=decode_element(key),
+            number=version_number(document.get(self.names.number), key),
             # As it lies there: a write compares all of it.
             content=RawBSONDocument(raw, RAW),
-            wall=moment_in(document, self.names.at),
+            wall=written_time(document, self.names.at),
         )
 
     async def _current(
@@ -108,14 +108,14 @@ class Separate(AsStored, SelfVersionedLayout):
         asked = {(identity(key), number): (key, number) for key, number in wanted}
         found = {place: each for place, each in found.items() if place in asked}
         missing = [each for place, each in asked.items() if place not in found]
-        for each in map(self.rows.kept, await self.rows.exact(missing)):
+        for each in map(self.rows.to_version, await self.rows.find_exact(missing)):
             found[identity(each.key), each.number or 0] = each
         return found
 
     async def history(self, key: Any, *, at: Timestamp | None = None) -> list[StoredVersion]:
         current = (await self._current([key], at=at)).get(identity(key))
-        previous = [self.rows.kept(each) for each in await self.rows.of(key, at=at)]
-        return _joined(previous, current)
+        previous = [self.rows.to_version(each) for each in await self.rows.find_all(key, at=at)]
+        return _merge_versions(previous, current)
 
     async def before(self, wanted: Sequence[tuple[Any, int]]) -> list[StoredVersion | None]:
         return await self.rows.before(wanted)
@@ -127,11 +127,11 @@ class Separate(AsStored, SelfVersionedLayout):
         few: Document = {"$limit": size + 1}
         row = {"_id": 0, "k": f"${names.document}", "n": f"${names.number}", "p": _ALL}
         document = {"_id": 0, "k": "$_id", "n": f"${names.number}", "c": _ALL}
-        place = None if after is None else element("k", after[0])
+        place = None if after is None else encode_element("k", after[0])
         while True:
             previous: Stages = [*self.rows.in_order(place), few, {"$project": row}]
             pipeline: Stages = [
-                *behind("_id", place),
+                *match_after("_id", place),
                 {"$sort": {"_id": 1}},
                 few,
                 {"$project": document},
@@ -143,12 +143,12 @@ class Separate(AsStored, SelfVersionedLayout):
             found, end = await self.rows.read_at(
                 pipeline, size=size, at=at, collection=self.collection
             )
-            exact = found if end else up_to_exact(found, "k")
+            exact = found if end else trim_to_exact_id(found, "k")
             versions = await self._versions_of(exact, end=end, at=at)
             if versions or end:
                 return versions, end
             # What has no number, or no id, is no version.
-            place = last_element(exact or found, "k")
+            place = last_id_element(exact or found, "k")
 
     async def _versions_of(
         self, rows: Sequence[RawBSONDocument], *, end: bool, at: Timestamp
@@ -162,10 +162,10 @@ class Separate(AsStored, SelfVersionedLayout):
         last = None
         for row in rows:
             # Decoded, it might be the id of another document.
-            if not is_id(last_element([row], "k")):
+            if not is_exact_id(last_id_element([row], "k")):
                 continue
             is_current = "c" in row
-            kept = self._kept(row["c"]) if is_current else self.rows.kept(row["p"])
+            kept = self._kept(row["c"]) if is_current else self.rows.to_version(row["p"])
             last = kept.key
             documents.setdefault(identity(last), ([], []))[is_current].append(kept)
         tail: list[StoredVersion] = []
@@ -175,13 +175,13 @@ class Separate(AsStored, SelfVersionedLayout):
         whole = [
             each
             for previous, current in documents.values()
-            for each in _joined(previous, current[0] if current else None)
+            for each in _merge_versions(previous, current[0] if current else None)
         ]
         return whole + tail
 
     # the stream
 
-    def meant(self, event: ChangeEvent) -> LogicalWrite | None:
+    def interpret_event(self, event: ChangeEvent) -> LogicalWrite | None:
         earlier = None if event.before is None else self._kept(event.before)
         # Without an image the archive knows the state before. Of the previous versions the last one
         # may be of a later write by now, or the one that says that the document is gone.
@@ -215,24 +215,24 @@ class Separate(AsStored, SelfVersionedLayout):
         if current is not None:
             return current
         row = await self.rows.last(key)
-        last = None if row is None else self.rows.kept(row)
+        last = None if row is None else self.rows.to_version(row)
         if last is None or last.content is None:
             return last
         return StoredVersion(key=key, number=(last.number or 0) + 1, content=None)
 
     async def write(
-        self, writing: Writing, last: StoredVersion | None, made: StoredVersion
+        self, writing: WriteSession, last: StoredVersion | None, made: StoredVersion
     ) -> None:
         if last is None or last.content is None:
             assert made.content is not None
             if await writing.insert_unless(self.collection, made.content, ["_id"]) is None:
-                raise Overtaken
+                raise ConcurrentWrite
             return
         found = await self._put(writing, last)
         compared: list[Any] = [{"$eq": ["$$ROOT", {"$literal": last.content}]}]
         if not writing.in_transaction:
             # The cluster's time is the primary's clock, or a little ahead of it.
-            began = datetime.fromtimestamp(writing.at.time, UTC)
+            began = datetime.fromtimestamp(writing.cluster_time.time, UTC)
             compared.append({"$lt": ["$$NOW", began + timedelta(seconds=SETTLE_S / 2)]})
         query = {"_id": made.key, self.names.number: last.number, "$expr": {"$and": compared}}
         if made.content is None:
@@ -241,36 +241,38 @@ class Separate(AsStored, SelfVersionedLayout):
             replacing = [{"$replaceWith": {"$literal": made.content}}]
             changed = await writing.change(self.collection, query, replacing)
         if changed is None:
-            raise Overtaken
+            raise ConcurrentWrite
         if found and not writing.in_transaction:
-            writing.made_at = writing.at
+            writing.main_write_time = writing.cluster_time
             # Somebody may just have removed it, as a crash's.
-            await writing.insert_unless(self.names.previous, self.rows.row(last), self.rows.unique)
+            await writing.insert_unless(
+                self.names.previous, self.rows.to_row(last), self.rows.unique
+            )
 
-    async def _put(self, writing: Writing, last: StoredVersion) -> bool:
+    async def _put(self, writing: WriteSession, last: StoredVersion) -> bool:
         """Put a version among the previous ones; True where it was there already.
 
         Raises:
             Overtaken: another one is.
         """
         assert last.number is not None
-        row = self.rows.row(last)
+        row = self.rows.to_row(last)
         # In a transaction it must not be tried.
         if not writing.in_transaction or not await self._put_before(last):
             if await writing.insert_unless(self.names.previous, row, self.rows.unique) is not None:
                 return False
             if writing.in_transaction or not await self._put_before(last):
-                raise Overtaken
+                raise ConcurrentWrite
         return True
 
     async def _put_before(self, last: StoredVersion) -> bool:
         assert last.number is not None
         assert last.content is not None
-        found = await self.rows.exact([(last.key, last.number)])
+        found = await self.rows.find_exact([(last.key, last.number)])
         if not found:
             return False
-        kept = self.rows.kept(found[0])
-        if kept.content is not None and same(
+        kept = self.rows.to_version(found[0])
+        if kept.content is not None and is_same(
             without_reserved(kept.content), without_reserved(last.content)
         ):
             return True
@@ -278,19 +280,19 @@ class Separate(AsStored, SelfVersionedLayout):
         # read as current is so no more.
         current = (await self._current([last.key])).get(identity(last.key))
         content = None if current is None else current.content
-        if content is not None and same(content, last.content):
+        if content is not None and is_same(content, last.content):
             await self._drop([{"_id": found[0]["_id"]}])
         return False
 
-    async def left_over(self) -> int:
-        return len(await self._left_over())
+    async def count_unfinished(self) -> int:
+        return len(await self._find_unfinished())
 
     async def recover(self, *, settle_s: float = SETTLE_S) -> int:
-        first = await self._left_over()
+        first = await self._find_unfinished()
         if not first:
             return 0
         await asyncio.sleep(settle_s)
-        second = await self._left_over()
+        second = await self._find_unfinished()
         still = [each for name, each in second.items() if first.get(name) == each]
         names = self.names
         await self._drop(
@@ -299,7 +301,7 @@ class Separate(AsStored, SelfVersionedLayout):
         )
         return len(still)
 
-    async def _left_over(self) -> dict[Any, tuple[Any, Any, Any, Any]]:
+    async def _find_unfinished(self) -> dict[Any, tuple[Any, Any, Any, Any]]:
         """Documents that have a version among the previous ones which is not below the current one:
         the document's `_id`, that version's own, its number, and the current one's."""
         names = self.names
@@ -331,7 +333,7 @@ class Separate(AsStored, SelfVersionedLayout):
         """Of the previous versions those that match one."""
         either = list(queries)
 
-        async def work(writing: Writing) -> int:
+        async def work(writing: WriteSession) -> int:
             return await writing.remove_all(self.names.previous, {"$or": either})
 
         if either:
@@ -341,7 +343,7 @@ class Separate(AsStored, SelfVersionedLayout):
 _ALL = "$$ROOT"
 
 
-def _joined(
+def _merge_versions(
     previous: Sequence[StoredVersion], current: StoredVersion | None
 ) -> list[StoredVersion]:
     """All versions of a document; where it is not there any more, its removal is the last. What has

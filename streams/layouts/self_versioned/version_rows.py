@@ -12,18 +12,23 @@ from bson.raw_bson import RawBSONDocument
 from revstream.streams.changefeed.event import identity
 from revstream.streams.core.errors import DatabaseError, DuplicateKey, Unsuitable
 from revstream.streams.layouts.core.stored_version import (
-    Names,
+    LayoutFieldNames,
     StoredVersion,
-    element,
-    is_id,
-    logical,
-    moment_in,
-    number_of,
-    value_of,
+    decode_element,
+    encode_element,
+    is_exact_id,
+    logical_document,
+    version_number,
+    written_time,
 )
 from revstream.streams.mongo.database import COLLATION, Mongo
 from revstream.streams.mongo.driver.codecs import RAW, Document
-from revstream.streams.raw_bson.fields import document_of, elements_of, renamed, value_element
+from revstream.streams.raw_bson.fields import (
+    document_from_elements,
+    find_element,
+    iterate_elements,
+    rename_element,
+)
 from revstream.streams.versioning.version import CHANGE_FIELD
 
 __all__ = ["VersionRows"]
@@ -36,7 +41,9 @@ class VersionRows:
     own: the names of fields that are the layout's and not the document's.
     """
 
-    def __init__(self, mongo: Mongo, collection: str, names: Names, own: Iterable[str]) -> None:
+    def __init__(
+        self, mongo: Mongo, collection: str, names: LayoutFieldNames, own: Iterable[str]
+    ) -> None:
         self.mongo = mongo
         self.collection = collection
         self.names = names
@@ -70,38 +77,41 @@ class VersionRows:
             if "partialFilterExpression" not in index
         )
 
-    def kept(self, row: RawBSONDocument) -> StoredVersion:
+    def to_version(self, row: RawBSONDocument) -> StoredVersion:
         """The version that a document is; of a delta, with what the delta says."""
-        fields = dict(elements_of(bytes(row.raw)))
-        field = fields.get(self.names.document.encode(), element("", None))
+        fields = dict(iterate_elements(bytes(row.raw)))
+        field = fields.get(self.names.document.encode(), encode_element("", None))
         deleted = row.get(self.names.deleted) is True
-        content = logical(row, field, self.names.number, self._own)
+        content = logical_document(row, field, self.names.number, self._own)
         return StoredVersion(
-            key=value_of(field),
-            number=number_of(row.get(self.names.number), field),
+            key=decode_element(field),
+            number=version_number(row.get(self.names.number), field),
             content=None if deleted else content,
             change=row.get(CHANGE_FIELD) if deleted else None,
-            wall=moment_in(row, self.names.at),
+            wall=written_time(row, self.names.at),
         )
 
-    def row(self, made: StoredVersion, **more: Any) -> RawBSONDocument:
+    def to_row(self, made: StoredVersion, **more: Any) -> RawBSONDocument:
         """The document that is this version.
 
         Args:
             more: fields of the layout's own.
         """
         names = self.names
-        fields = [element("_id", ObjectId())]
+        fields = [encode_element("_id", ObjectId())]
         if made.content is None:
-            fields += [element(names.document, made.key), element(names.number, made.number)]
+            fields += [
+                encode_element(names.document, made.key),
+                encode_element(names.number, made.number),
+            ]
             more = {**more, names.deleted: True}
-            fields.append(element(CHANGE_FIELD, made.change))
-        for name, each in elements_of(bytes(made.content.raw)) if made.content else ():
-            fields.append(renamed(each, names.document) if name == b"_id" else each)
-        fields += [element(name, value) for name, value in more.items()]
-        return RawBSONDocument(document_of(fields), RAW)
+            fields.append(encode_element(CHANGE_FIELD, made.change))
+        for name, each in iterate_elements(bytes(made.content.raw)) if made.content else ():
+            fields.append(rename_element(each, names.document) if name == b"_id" else each)
+        fields += [encode_element(name, value) for name, value in more.items()]
+        return RawBSONDocument(document_from_elements(fields), RAW)
 
-    async def of(self, key: Any, *, at: Timestamp | None = None) -> list[RawBSONDocument]:
+    async def find_all(self, key: Any, *, at: Timestamp | None = None) -> list[RawBSONDocument]:
         """Those of a document, the lowest first."""
         query = {self.names.document: {"$eq": key}, self.names.number: {"$gte": 0}}
         sort = [(self.names.number, 1)]
@@ -113,7 +123,7 @@ class VersionRows:
         found = await self.mongo.find(self.collection, query, sort=sort, limit=1, raw=True)
         return found[0] if found else None
 
-    async def exact(self, wanted: Sequence[tuple[Any, int]]) -> list[RawBSONDocument]:
+    async def find_exact(self, wanted: Sequence[tuple[Any, int]]) -> list[RawBSONDocument]:
         """Those with these ids and numbers, in no order."""
         numbers: dict[Any, tuple[Any, list[int]]] = {}
         for key, number in wanted:
@@ -127,7 +137,7 @@ class VersionRows:
             return []
         return await self.mongo.find(self.collection, {"$or": queries}, raw=True)
 
-    async def below(
+    async def find_below(
         self,
         wanted: Sequence[tuple[Any, int]],
         *,
@@ -177,8 +187,8 @@ class VersionRows:
 
     async def before(self, wanted: Sequence[tuple[Any, int]]) -> list[StoredVersion | None]:
         """What lies below, as versions."""
-        found = await self.below(wanted)
-        return [None if each is None else self.kept(each) for each in found]
+        found = await self.find_below(wanted)
+        return [None if each is None else self.to_version(each) for each in found]
 
     async def read(
         self, after: tuple[Any] | None, *, size: int, at: Timestamp
@@ -186,19 +196,19 @@ class VersionRows:
         """Those behind an id, in the order of id and number: about `size`, and all of each id; and
         whether no others follow."""
         field = self.names.document
-        place = None if after is None else element(field, after[0])
+        place = None if after is None else encode_element(field, after[0])
         while True:
             pipeline = [*self.in_order(place), {"$limit": size + 1}]
             found, end = await self.read_at(pipeline, size=size, at=at)
             if end or not found:
                 return found, end
-            if rows := up_to_exact(found, field):
+            if rows := trim_to_exact_id(found, field):
                 break
             # None of these is a version.
-            place = last_element(found, field)
-        last = self.kept(rows[-1]).key
-        whole = [each for each in rows if identity(self.kept(each).key) != identity(last)]
-        return whole + await self.of(last, at=at), False
+            place = last_id_element(found, field)
+        last = self.to_version(rows[-1]).key
+        whole = [each for each in rows if identity(self.to_version(each).key) != identity(last)]
+        return whole + await self.find_all(last, at=at), False
 
     def in_order(self, place: bytes | None) -> list[Document]:
         """Stages: those behind an id, in the order of id and number; but for lists, which stand in
@@ -206,7 +216,7 @@ class VersionRows:
         names = self.names
         of_an_id = {"$expr": {"$not": [{"$isArray": f"${names.document}"}]}}
         return [
-            *behind(names.document, place),
+            *match_after(names.document, place),
             {"$match": {names.number: {"$gte": 0}, **of_an_id}},
             {"$sort": {names.document: 1, names.number: 1}},
         ]
@@ -225,24 +235,24 @@ class VersionRows:
         return found, complete and len(found) <= size
 
 
-def up_to_exact(rows: list[RawBSONDocument], field: str) -> list[RawBSONDocument]:
+def trim_to_exact_id(rows: list[RawBSONDocument], field: str) -> list[RawBSONDocument]:
     """The rows up to the last one whose id a caller can hold, to read on behind it."""
     name = field.encode()
     end = len(rows)
     while end:
-        element = value_element(bytes(rows[end - 1].raw), name)
-        if element is None or is_id(element):
+        element = find_element(bytes(rows[end - 1].raw), name)
+        if element is None or is_exact_id(element):
             break
         end -= 1
     return rows[:end]
 
 
-def last_element(rows: Sequence[RawBSONDocument], field: str) -> bytes:
+def last_id_element(rows: Sequence[RawBSONDocument], field: str) -> bytes:
     """The element with the last row's id, behind which one reading goes on, exact or not."""
-    return value_element(bytes(rows[-1].raw), field.encode()) or element(field, None)
+    return find_element(bytes(rows[-1].raw), field.encode()) or encode_element(field, None)
 
 
-def behind(field: str, place: bytes | None) -> list[Document]:
+def match_after(field: str, place: bytes | None) -> list[Document]:
     """A stage that lets through what stands behind a value, whatever the types: in expressions they
     are in one order, as in an index.
 
@@ -252,5 +262,5 @@ def behind(field: str, place: bytes | None) -> list[Document]:
     if place is None:
         return []
     # As the bytes that it is: decoded, it might be another one.
-    value = RawBSONDocument(document_of([renamed(place, "$literal")]), RAW)
+    value = RawBSONDocument(document_from_elements([rename_element(place, "$literal")]), RAW)
     return [{"$match": {"$expr": {"$gt": [f"${field}", value]}}}]

@@ -10,18 +10,18 @@ from collections.abc import Sequence
 from typing import Any
 
 from revstream.streams.core.log_throttle import LogThrottle
-from revstream.streams.listeners.copies.update_pipeline import setting
+from revstream.streams.listeners.copies.update_pipeline import copy_pipeline
 from revstream.streams.mongo.database import Mongo
-from revstream.streams.mongo.transactions import change_found
+from revstream.streams.mongo.transactions import change_matching
 from revstream.streams.versioning.copied_field import CopiedField, SourceState
 from revstream.streams.versioning.copier_secret import copier_secret
 
-__all__ = ["Setter"]
+__all__ = ["CopyWriter"]
 
 log = logging.getLogger(__name__)
 
 
-class Setter:
+class CopyWriter:
     """Of one copied field.
 
     Attributes:
@@ -54,9 +54,9 @@ class Setter:
         if self._secret is None:
             self._secret = await copier_secret(self._mongo)
         changes = [
-            ({"_id": {"$in": list(ids)}}, setting(self._copy, known, self._secret))
+            ({"_id": {"$in": list(ids)}}, copy_pipeline(self._copy, known, self._secret))
             for known, ids in groups
         ]
-        made = await change_found(self._mongo, self._copy.target, changes)
+        made = await change_matching(self._mongo, self._copy.target, changes)
         self.written += made.changed
         return dict(made.refused)

@@ -25,7 +25,7 @@ from revstream.streams.changefeed.event import identity
 from revstream.streams.core.errors import ArchiveBehind
 from revstream.streams.core.lru_cache import LruCache
 from revstream.streams.listeners.consumer import Handler
-from revstream.streams.listeners.copies.bulk_update import Setter
+from revstream.streams.listeners.copies.bulk_update import CopyWriter
 from revstream.streams.listeners.copies.propagation_job import PropagationJobs
 from revstream.streams.live.archive_progress import ArchiveProgress
 from revstream.streams.mongo.database import Mongo
@@ -34,7 +34,7 @@ from revstream.streams.versioning.content_encoding import PACKED
 from revstream.streams.versioning.copied_field import CopiedField, SourceState, copied_fields
 from revstream.streams.versioning.version import Version
 
-__all__ = ["SourceSide", "TargetSide", "copiers"]
+__all__ = ["CopySourceListener", "CopyTargetListener", "create_copy_listeners"]
 
 # Versions of a source among which its field's last change is looked for; one that is further back
 # counts as any number's.
@@ -44,21 +44,21 @@ _MOST_AHEAD = 100_000
 _LOOK_EVERY_S = 0.5
 
 
-def copiers(
+def create_copy_listeners(
     model: Model, mongo: Mongo, archives: Mapping[str, Archive], progress: ArchiveProgress
-) -> list[SourceSide | TargetSide]:
+) -> list[CopySourceListener | CopyTargetListener]:
     """Both sides of each copied field of a model."""
     return [
         side
         for copy in copied_fields(model)
         for side in (
-            SourceSide(copy, mongo, archives[copy.source]),
-            TargetSide(copy, mongo, archives[copy.source], progress),
+            CopySourceListener(copy, mongo, archives[copy.source]),
+            CopyTargetListener(copy, mongo, archives[copy.source], progress),
         )
     ]
 
 
-class SourceSide(Handler):
+class CopySourceListener(Handler):
     """Brings what a source has become to all that have a copy of it.
 
     Attributes:
@@ -75,17 +75,17 @@ class SourceSide(Handler):
         self.collection = copy.source
         self._copy = copy
         self._archive = archive
-        self.setter = Setter(copy, mongo)
-        self._fan_out = PropagationJobs(copy, mongo, self.setter, chunk=chunk)
+        self.setter = CopyWriter(copy, mongo)
+        self._jobs = PropagationJobs(copy, mongo, self.setter, chunk=chunk)
         self._ahead = LruCache[Any, int](most=_MOST_AHEAD)
 
     @property
     def left(self) -> int:
-        return self._fan_out.left
+        return self._jobs.left
 
     async def begin(self, fencing_token: int) -> None:
         self._ahead.clear()
-        await self._fan_out.resume()
+        await self._jobs.resume()
 
     async def handle(self, versions: Sequence[Version], fencing_token: int) -> None:
         """What has changed is not taken from these versions, but from the last ones: of an old
@@ -95,15 +95,17 @@ class SourceSide(Handler):
             for each in versions
             if self._copy.may_change(each) and not self._was_copied(each)
         }
-        states = await _states(self._copy, self._archive, [v.document for v in changed.values()])
+        states = await _read_states(
+            self._copy, self._archive, [v.document for v in changed.values()]
+        )
         for name, version in changed.items():
             state = states[name]
-            await self._fan_out.start(state)
+            await self._jobs.start(state)
             if state.number > version.number:
                 self._ahead.put(name, state.number)
 
     async def turn(self, fencing_token: int) -> bool:
-        return await self._fan_out.go_on()
+        return await self._jobs.run_chunk()
 
     def _was_copied(self, version: Version) -> bool:
         name = identity(version.document)
@@ -113,7 +115,7 @@ class SourceSide(Handler):
         return version.number <= ahead
 
 
-class TargetSide(Handler):
+class CopyTargetListener(Handler):
     """Sets the copies of documents that were inserted, or written by whomsoever.
 
     It compares what each version is with what it should be, instead of asking who has written it
@@ -135,7 +137,7 @@ class TargetSide(Handler):
         """
         self.name = f"copier:{copy.name}:targets"
         self.collection = copy.target
-        self.setter = Setter(copy, mongo)
+        self.setter = CopyWriter(copy, mongo)
         self._copy = copy
         self._archive = archive
         self._progress = progress
@@ -167,7 +169,7 @@ class TargetSide(Handler):
                 await self._progress.wait(self._copy.source, token)
 
     async def _states(self, wanted: Mapping[Any, Any]) -> dict[Any, SourceState]:
-        states = await _states(self._copy, self._archive, wanted.values())
+        states = await _read_states(self._copy, self._archive, wanted.values())
         # Before the first reading is done, a source that has no version may well be there.
         while not self._whole and any(each.number == 0 for each in states.values()):
             assert self._progress is not None
@@ -175,11 +177,11 @@ class TargetSide(Handler):
             self._whole = checkpoint is not None and checkpoint.baseline.done
             if not self._whole:
                 await asyncio.sleep(_LOOK_EVERY_S)
-            states = await _states(self._copy, self._archive, wanted.values())
+            states = await _read_states(self._copy, self._archive, wanted.values())
         return states
 
 
-async def _states(
+async def _read_states(
     copy: CopiedField, archive: Archive, keys: Iterable[Any]
 ) -> dict[Any, SourceState]:
     """What each source is, by `identity`: two reads, however many."""

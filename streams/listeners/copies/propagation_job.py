@@ -21,7 +21,7 @@ from typing import Any
 from bson import MaxKey, MinKey
 
 from revstream.streams.core.errors import TimeLimit
-from revstream.streams.listeners.copies.bulk_update import Setter
+from revstream.streams.listeners.copies.bulk_update import CopyWriter
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.codecs import Document
 from revstream.streams.versioning.copied_field import CopiedField, SourceState
@@ -44,7 +44,7 @@ class PropagationJobs:
         left: targets that all jobs together have yet to look at, about.
     """
 
-    def __init__(self, copy: CopiedField, mongo: Mongo, setter: Setter, *, chunk: int) -> None:
+    def __init__(self, copy: CopiedField, mongo: Mongo, setter: CopyWriter, *, chunk: int) -> None:
         self.left = 0
         self._copy = copy
         self._mongo = mongo
@@ -60,13 +60,13 @@ class PropagationJobs:
         self._idle = False
 
     async def start(self, state: SourceState) -> None:
-        """Set the first chunk of the copies of a source, and leave the others to `go_on`."""
-        done, after = await self._take(state, None)
+        """Set the first chunk of the copies of a source, and leave the others to `run_chunk`."""
+        done, after = await self._set_chunk(state, None)
         if after is None:
             return
         self._idle = False
         job = {
-            "_id": self._named(state.source),
+            "_id": self._job_id(state.source),
             "v": state.number,
             "since": state.since,
             "value": state.value,
@@ -84,7 +84,7 @@ class PropagationJobs:
             upsert=True,
         )
 
-    async def go_on(self) -> bool:
+    async def run_chunk(self) -> bool:
         """Set a chunk of the next job's copies. Returns whether there may be more to do."""
         if self._idle:
             return False
@@ -95,7 +95,7 @@ class PropagationJobs:
         state = SourceState(
             source=job["_id"]["source"], number=job["v"], value=job["value"], since=job["since"]
         )
-        done, after = await self._take(state, (job["after"],))
+        done, after = await self._set_chunk(state, (job["after"],))
         same = {"_id": job["_id"], "v": job["v"], "after": {"$eq": job["after"]}}
         facts = {
             "copy": self._copy.name,
@@ -120,7 +120,7 @@ class PropagationJobs:
         self.left = await self._left()
         return True
 
-    async def _take(self, state: SourceState, after: tuple[Any] | None) -> tuple[int, Any]:
+    async def _set_chunk(self, state: SourceState, after: tuple[Any] | None) -> tuple[int, Any]:
         """Set a chunk of the copies of a source. Returns how many targets were looked at, and the
         `_id` of the last one; None for that where there are no others."""
         query: Document = {self._copy.reference_path: {"$eq": state.source}}
@@ -139,13 +139,13 @@ class PropagationJobs:
             await self._setter.set([([state], ids)])
         return len(ids), ids[-1] if len(found) > self._chunk else None
 
-    def _named(self, source: Any) -> Document:
+    def _job_id(self, source: Any) -> Document:
         return {"copy": self._copy.name, "source": source}
 
     async def _next(self) -> Document | None:
         """The job behind the one that had the last turn; the first one after the last."""
         for start in (self._last, MinKey()):
-            bounds = {"$gt": self._named(start), "$lt": self._named(MaxKey())}
+            bounds = {"$gt": self._job_id(start), "$lt": self._job_id(MaxKey())}
             found = await self._mongo.find(COLLECTION, {"_id": bounds}, sort=[("_id", 1)], limit=1)
             if found:
                 job: Document = found[0]
@@ -162,7 +162,7 @@ class PropagationJobs:
         return None
 
     async def _left(self) -> int:
-        bounds = {"$gt": self._named(MinKey()), "$lt": self._named(MaxKey())}
+        bounds = {"$gt": self._job_id(MinKey()), "$lt": self._job_id(MaxKey())}
         left = {"$subtract": [{"$ifNull": ["$total", "$done"]}, "$done"]}
         found = await self._mongo.aggregate(
             COLLECTION,

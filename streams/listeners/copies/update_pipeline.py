@@ -16,7 +16,7 @@ from revstream.streams.versioning.attribution import COPIER, copier_mark
 from revstream.streams.versioning.copied_field import CopiedField, SourceState
 from revstream.streams.versioning.version import CHANGE_FIELD, COPIES_FIELD, HIGHEST_COUNTER
 
-__all__ = ["setting"]
+__all__ = ["copy_pipeline"]
 
 Expression = Any
 
@@ -24,7 +24,7 @@ Expression = Any
 _REFUSAL = {"$toInt": {"$concat": ["a field stands twice in the ", {"$type": "$$ROOT"}]}}
 
 
-def setting(copy: CopiedField, known: Sequence[SourceState], secret: str) -> Pipeline:
+def copy_pipeline(copy: CopiedField, known: Sequence[SourceState], secret: str) -> Pipeline:
     """Set the copies of these sources, each unless the document has one of a later version; unset
     those whose reference is null. A document that this leaves as it is counts no write.
 

@@ -2,7 +2,8 @@
 takes.
 
 Its last success is what a failure is judged by: only if the receiver has taken something else
-since, or nothing could be posted, the failure is the document's own (`DeliveryWorker.vouched`).
+since, or nothing could be posted, the failure is the document's own
+(`DeliveryWorker.is_document_fault`).
 """
 
 from __future__ import annotations
@@ -16,14 +17,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
-from revstream.streams.core.errors import GatewayError, reason_of
-from revstream.streams.listeners.webhooks.message import Answer, DeliveryOutcome, Message
+from revstream.streams.core.errors import GatewayError, reason_from_error
+from revstream.streams.listeners.webhooks.message import DeliveryOutcome, DeliveryResult, Message
 from revstream.streams.versioning.version import Version
 
 if TYPE_CHECKING:
-    from revstream.streams.listeners.webhooks.http_client import Receiver
+    from revstream.streams.listeners.webhooks.http_client import WebhookClient
 
-__all__ = ["DeliveryWorker", "DocumentQueue", "Lost", "MessageRenderer"]
+__all__ = ["DeliveryWorker", "DocumentQueue", "LostVersions", "MessageRenderer"]
 
 log = logging.getLogger(__name__)
 
@@ -32,7 +33,7 @@ _PAUSES_S = (0.05, 0.3)
 
 
 @dataclass(frozen=True, slots=True)
-class Lost:
+class LostVersions:
     """Versions that can no longer be delivered: of one document, or of the collection (None).
     `number`: of the version, where it is known which one that is."""
 
@@ -47,7 +48,7 @@ class MessageRenderer(Protocol):
     def change(self, version: Version, fencing_token: int) -> Message:
         """Of a version; the same id each time."""
 
-    def lost(self, lost: Lost, fencing_token: int) -> Message:
+    def lost(self, lost: LostVersions, fencing_token: int) -> Message:
         """Of versions that are gone; the same id for the same reason."""
 
 
@@ -61,16 +62,16 @@ class DocumentQueue:
         began_at, failed_at: by the monotonic clock, of the last attempt.
     """
 
-    def __init__(self, document: Any, items: Sequence[Version | Lost]) -> None:
+    def __init__(self, document: Any, items: Sequence[Version | LostVersions]) -> None:
         self.document = document
         self.items = items
         self.at = 0
         self.leave = False
-        self.answer: Answer | None = None
+        self.result: DeliveryResult | None = None
         self.began_at = self.failed_at = 0.0
 
     @property
-    def head(self) -> Version | Lost | None:
+    def head(self) -> Version | LostVersions | None:
         """The next one; None where all are delivered."""
         return self.items[self.at] if self.at < len(self.items) else None
 
@@ -90,7 +91,7 @@ class DeliveryWorker:
         rest_until: before this the receiver has asked not to be asked, by the monotonic clock.
     """
 
-    def __init__(self, receiver: Receiver, rendering: MessageRenderer) -> None:
+    def __init__(self, receiver: WebhookClient, rendering: MessageRenderer) -> None:
         self.receiver = receiver
         self.delivered = self.failed = 0
         self.seconds = 0.0
@@ -99,55 +100,55 @@ class DeliveryWorker:
         self.rest_until = 0.0
         self._rendering = rendering
 
-    async def run(self, lane: DocumentQueue, fencing_token: int) -> None:
+    async def run(self, queue: DocumentQueue, fencing_token: int) -> None:
         """Deliver until one is not taken, or all are."""
-        while (item := lane.head) is not None and not lane.leave:
+        while (item := queue.head) is not None and not queue.leave:
             message = None
             try:
                 message = self._message(item, fencing_token)
-                answer = await self._attempts(lane, message)
+                answer = await self._attempts(queue, message)
             except Exception as exc:
                 # One version that cannot be sent is no reason to hold up the others.
                 if not isinstance(exc, GatewayError):
                     log.exception("event cannot be sent")
-                answer = Answer(
-                    fate=DeliveryOutcome.REFUSED,
-                    reason=f"it cannot be sent: {reason_of(exc)}",
+                answer = DeliveryResult(
+                    outcome=DeliveryOutcome.REFUSED,
+                    reason=f"it cannot be sent: {reason_from_error(exc)}",
                     posted=message is not None,
                 )
-            if answer.fate is not DeliveryOutcome.TAKEN:
-                lane.answer, lane.failed_at = answer, time.monotonic()
+            if answer.outcome is not DeliveryOutcome.TAKEN:
+                queue.result, queue.failed_at = answer, time.monotonic()
                 return
-            lane.at += 1
+            queue.at += 1
 
-    def vouched(self, lane: DocumentQueue) -> bool:
+    def is_document_fault(self, queue: DocumentQueue) -> bool:
         """Return whether the receiver has no part in the failure: nothing was posted, or it has
         taken something that was sent after this one had failed."""
-        posted = lane.answer is None or lane.answer.posted
-        return not posted or self.taken_at > lane.failed_at
+        posted = queue.result is None or queue.result.posted
+        return not posted or self.taken_at > queue.failed_at
 
-    def _message(self, item: Version | Lost, fencing_token: int) -> Message:
-        if isinstance(item, Lost):
+    def _message(self, item: Version | LostVersions, fencing_token: int) -> Message:
+        if isinstance(item, LostVersions):
             return self._rendering.lost(item, fencing_token)
         return self._rendering.change(item, fencing_token)
 
-    async def _attempts(self, lane: DocumentQueue, message: Message) -> Answer:
+    async def _attempts(self, queue: DocumentQueue, message: Message) -> DeliveryResult:
         for pause_s in (*_PAUSES_S, None):
-            answer = await self._post(lane, message)
+            answer = await self._post(queue, message)
             if pause_s is None or not answer.at_once:
                 break
             await asyncio.sleep(pause_s * random.uniform(1, 1.5))
         return answer
 
-    async def _post(self, lane: DocumentQueue, message: Message) -> Answer:
-        lane.began_at, began = time.monotonic(), datetime.now(UTC)
+    async def _post(self, queue: DocumentQueue, message: Message) -> DeliveryResult:
+        queue.began_at, began = time.monotonic(), datetime.now(UTC)
         answer = await self.receiver.post(message)
         now = time.monotonic()
-        self.seconds += now - lane.began_at
-        if answer.fate is DeliveryOutcome.TAKEN:
+        self.seconds += now - queue.began_at
+        if answer.outcome is DeliveryOutcome.TAKEN:
             self.delivered += 1
-            if lane.began_at > self.taken_at:
-                self.taken_at, self.taken = lane.began_at, began
+            if queue.began_at > self.taken_at:
+                self.taken_at, self.taken = queue.began_at, began
         else:
             self.failed += 1
             if answer.retry_after_s is not None:

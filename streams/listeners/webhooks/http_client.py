@@ -18,9 +18,9 @@ from email.utils import parsedate_to_datetime
 import aiohttp
 from standardwebhooks import Webhook
 
-from revstream.streams.listeners.webhooks.message import Answer, DeliveryOutcome, Message
+from revstream.streams.listeners.webhooks.message import DeliveryOutcome, DeliveryResult, Message
 
-__all__ = ["Receiver"]
+__all__ = ["WebhookClient"]
 
 # Of an answer: more of it is not read, and the connection is closed.
 _MOST_BYTES = 8 * 1024
@@ -33,7 +33,7 @@ _RETRY_AFTER_MOST_S = 3600.0
 _PASSING = frozenset({408, 425, 429})
 
 
-class Receiver:
+class WebhookClient:
     """What is behind one URL. Keeps its connections open between posts.
 
     Args:
@@ -79,7 +79,7 @@ class Receiver:
         if session is not None:
             await session.close()
 
-    async def post(self, message: Message) -> Answer:
+    async def post(self, message: Message) -> DeliveryResult:
         """Between `open` and `close`. Cancellation: safe; it may have arrived."""
         assert self._session is not None
         headers = {**message.headers, **self._signature(message)}
@@ -87,18 +87,18 @@ class Receiver:
             async with self._session.post(
                 self.url, data=message.body, headers=headers, allow_redirects=False
             ) as response:
-                return _answer(response, await _beginning(response))
+                return _result(response, await _read_excerpt(response))
         except (aiohttp.ConnectionTimeoutError, aiohttp.ClientConnectorError) as exc:
-            return Answer(
-                fate=DeliveryOutcome.AWAY, reason=f"no connection: {_cause(exc)}", at_once=True
+            return DeliveryResult(
+                outcome=DeliveryOutcome.AWAY, reason=f"no connection: {_cause(exc)}", at_once=True
             )
         except TimeoutError:
-            return Answer(
-                fate=DeliveryOutcome.FAILED, reason=f"no answer within {self._timeout.total:g} s"
+            return DeliveryResult(
+                outcome=DeliveryOutcome.FAILED, reason=f"no answer within {self._timeout.total:g} s"
             )
         except (aiohttp.ClientError, OSError) as exc:
             reason = f"the connection was lost: {_cause(exc)}"
-            return Answer(fate=DeliveryOutcome.FAILED, reason=reason, at_once=True)
+            return DeliveryResult(outcome=DeliveryOutcome.FAILED, reason=reason, at_once=True)
 
     def _signature(self, message: Message) -> dict[str, str]:
         if not self._keys:
@@ -112,7 +112,7 @@ class Receiver:
         }
 
 
-async def _beginning(response: aiohttp.ClientResponse) -> str:
+async def _read_excerpt(response: aiohttp.ClientResponse) -> str:
     """Of what it says, for people; the connection is kept where that was all of it."""
     if response.content.at_eof():
         return ""
@@ -134,22 +134,24 @@ async def _beginning(response: aiohttp.ClientResponse) -> str:
     return printable if len(printable) <= _QUOTED else f"{printable[: _QUOTED - 1]}…"
 
 
-def _answer(response: aiohttp.ClientResponse, said: str) -> Answer:
+def _result(response: aiohttp.ClientResponse, said: str) -> DeliveryResult:
     status = response.status
     if 200 <= status < 300:
-        return Answer(fate=DeliveryOutcome.TAKEN)
+        return DeliveryResult(outcome=DeliveryOutcome.TAKEN)
     if 300 <= status < 400:
-        return Answer(
-            fate=DeliveryOutcome.REFUSED,
+        return DeliveryResult(
+            outcome=DeliveryOutcome.REFUSED,
             reason=f"HTTP {status}: a redirect, and these are not followed",
         )
     reason = f"HTTP {status}"
     if 400 <= status < 500 and status not in _PASSING:
-        return Answer(fate=DeliveryOutcome.REFUSED, reason=reason, said=said, gone=status == 410)
+        return DeliveryResult(
+            outcome=DeliveryOutcome.REFUSED, reason=reason, said=said, gone=status == 410
+        )
     pause_s = _retry_after_s(response.headers.get("Retry-After"))
     at_once = pause_s is None and status != 429
-    return Answer(
-        fate=DeliveryOutcome.FAILED,
+    return DeliveryResult(
+        outcome=DeliveryOutcome.FAILED,
         reason=reason,
         said=said,
         at_once=at_once,

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from urllib.parse import urlsplit
 
-__all__ = ["Answer", "DeliveryOutcome", "Message", "shown_url"]
+__all__ = ["DeliveryOutcome", "DeliveryResult", "Message", "redact_url"]
 
 
 class DeliveryOutcome(Enum):
@@ -26,13 +26,13 @@ class DeliveryOutcome(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class DeliveryResult:
     """`reason`: for everybody; `said`: the receiver's own words, which may tell what only its owner
     should know. `posted`: whether there was a message to post: else the receiver has no part in it.
     `at_once`: it may help to try again without a pause. `retry_after_s`: what the
     receiver has asked for. `gone`: it says that it will never be there again (410)."""
 
-    fate: DeliveryOutcome
+    outcome: DeliveryOutcome
     reason: str = ""
     said: str = ""
     posted: bool = True
@@ -50,7 +50,7 @@ class Message:
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
-def shown_url(url: str) -> str:
+def redact_url(url: str) -> str:
     """Without what may be a secret: user, password, path and query. Whoever knows the path of many
     a webhook may post to it."""
     parts = urlsplit(url)

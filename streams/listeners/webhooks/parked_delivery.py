@@ -22,16 +22,16 @@ from revstream.streams.changefeed.event import identity
 from revstream.streams.coordination.checkpoint import Checkpoints
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.codecs import Document
-from revstream.streams.mongo.transactions import Writing, write
+from revstream.streams.mongo.transactions import WriteSession, write
 
 __all__ = [
     "COLLECTION",
-    "Deliveries",
-    "Drop",
-    "Waiting",
-    "pass_over",
-    "try_again",
-    "waiting_in",
+    "DropRequest",
+    "PendingDeliveries",
+    "PendingDelivery",
+    "find_deliveries",
+    "request_drop",
+    "request_retry",
 ]
 
 COLLECTION = "revstream.deliveries"
@@ -39,7 +39,7 @@ _DROPS = "revstream.drops"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Drop:
+class DropRequest:
     """Who wants the version of this token to be passed over, why, and since when."""
 
     token: str | None
@@ -49,7 +49,7 @@ class Drop:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Waiting:
+class PendingDelivery:
     """A document whose versions from `number` on wait.
 
     Attributes:
@@ -70,11 +70,11 @@ class Waiting:
     tried_at: datetime | None = None
     reason: str | None = None
     parked: datetime | None = None
-    drop: Drop | None = None
+    drop: DropRequest | None = None
     id: ObjectId | None = None
 
     @classmethod
-    def from_record(cls, record: Mapping[str, Any]) -> Waiting:
+    def from_record(cls, record: Mapping[str, Any]) -> PendingDelivery:
         drop = record.get("drop")
         return cls(
             id=record["_id"],
@@ -90,7 +90,7 @@ class Waiting:
             tried_at=record["triedAt"],
             reason=record["reason"],
             parked=record["parked"],
-            drop=None if drop is None else Drop(**drop),
+            drop=None if drop is None else DropRequest(**drop),
         )
 
     @property
@@ -108,7 +108,7 @@ class Waiting:
         }
 
 
-class Deliveries:
+class PendingDeliveries:
     """Of one sink. Everything that writes raises LeaseLost where another process has taken over."""
 
     def __init__(self, mongo: Mongo, checkpoints: Checkpoints, sink: str) -> None:
@@ -131,7 +131,7 @@ class Deliveries:
         parked = {"sink": self.sink, "parked": {"$ne": None}}
         return waiting, await self._mongo.count(COLLECTION, parked) if waiting else 0
 
-    async def among(self, documents: Sequence[Any]) -> set[Any]:
+    async def find_waiting(self, documents: Sequence[Any]) -> set[Any]:
         """Which of them wait, by `identity`."""
         found = await self._mongo.find(
             COLLECTION, {"sink": self.sink, "doc": {"$in": list(documents)}}, projection={"doc": 1}
@@ -140,7 +140,7 @@ class Deliveries:
 
     async def due(
         self, now: datetime, *, limit: int, besides: Sequence[ObjectId | None]
-    ) -> list[Waiting]:
+    ) -> list[PendingDelivery]:
         """Those whose time has come, the longest overdue first."""
         found = await self._mongo.find(
             COLLECTION,
@@ -155,9 +155,11 @@ class Deliveries:
             sort=[("nextAt", 1)],
             limit=limit,
         )
-        return [Waiting.from_record(each) for each in found]
+        return [PendingDelivery.from_record(each) for each in found]
 
-    async def put(self, waiting: Sequence[Waiting], fencing_token: int) -> list[Waiting]:
+    async def put(
+        self, waiting: Sequence[PendingDelivery], fencing_token: int
+    ) -> list[PendingDelivery]:
         """Set these documents aside, all of them or none. Returns them with their ids."""
         rows = [
             {
@@ -171,28 +173,30 @@ class Deliveries:
             for each in waiting
         ]
 
-        async def insert(writing: Writing) -> None:
+        async def insert(writing: WriteSession) -> None:
             for row in rows:
                 await writing.insert(COLLECTION, row)
 
         await self._guarded(insert, fencing_token)
-        return [Waiting.from_record(each) for each in rows]
+        return [PendingDelivery.from_record(each) for each in rows]
 
-    async def save(self, waiting: Waiting, fencing_token: int) -> None:
-        async def change(writing: Writing) -> None:
+    async def save(self, waiting: PendingDelivery, fencing_token: int) -> None:
+        async def change(writing: WriteSession) -> None:
             await writing.change(COLLECTION, {"_id": waiting.id}, {"$set": waiting.state})
 
         await self._guarded(change, fencing_token)
 
-    async def forget_drop(self, waiting: Waiting, fencing_token: int) -> None:
+    async def forget_drop(self, waiting: PendingDelivery, fencing_token: int) -> None:
         """It was asked for a version that waits no longer."""
 
-        async def change(writing: Writing) -> None:
+        async def change(writing: WriteSession) -> None:
             await writing.change(COLLECTION, {"_id": waiting.id}, {"$unset": {"drop": ""}})
 
         await self._guarded(change, fencing_token)
 
-    async def drop(self, waiting: Waiting, after: Waiting, fencing_token: int) -> None:
+    async def drop(
+        self, waiting: PendingDelivery, after: PendingDelivery, fencing_token: int
+    ) -> None:
         """Pass over the first version that waits, as `waiting.drop` says, and keep a record of it:
         who, why and when, and nothing of the content."""
         drop = waiting.drop
@@ -207,44 +211,46 @@ class Deliveries:
             "at": drop.at,
         }
 
-        async def change(writing: Writing) -> None:
+        async def change(writing: WriteSession) -> None:
             await writing.insert(_DROPS, line)
             done = {"$set": after.state, "$unset": {"drop": ""}}
             await writing.change(COLLECTION, {"_id": waiting.id}, done)
 
         await self._guarded(change, fencing_token)
 
-    async def remove(self, waiting: Waiting, fencing_token: int) -> None:
+    async def remove(self, waiting: PendingDelivery, fencing_token: int) -> None:
         """Nothing of the document waits any more."""
 
-        async def remove(writing: Writing) -> None:
+        async def remove(writing: WriteSession) -> None:
             await writing.remove(COLLECTION, {"_id": waiting.id})
 
         await self._guarded(remove, fencing_token)
 
     async def _guarded(
-        self, work: Callable[[Writing], Awaitable[None]], fencing_token: int
+        self, work: Callable[[WriteSession], Awaitable[None]], fencing_token: int
     ) -> None:
-        async def guarded(writing: Writing) -> None:
+        async def guarded(writing: WriteSession) -> None:
             await self._checkpoints.guard(writing, self.sink, fencing_token=fencing_token)
             await work(writing)
 
         await write(self._mongo, guarded, transaction=True)
 
 
-async def waiting_in(mongo: Mongo, query: Mapping[str, Any] | None = None) -> list[Waiting]:
+async def find_deliveries(
+    mongo: Mongo, query: Mapping[str, Any] | None = None
+) -> list[PendingDelivery]:
     """Of all sinks, or those that match; the longest waiting first."""
     found = await mongo.find(COLLECTION, query or {}, sort=[("since", 1), ("_id", 1)])
-    return [Waiting.from_record(each) for each in found]
+    return [PendingDelivery.from_record(each) for each in found]
 
 
-async def try_again(mongo: Mongo, query: Mapping[str, Any], now: datetime) -> int:
+async def request_retry(mongo: Mongo, query: Mapping[str, Any], now: datetime) -> int:
     """Have those that match tried at once, and anew, parked ones too. Returns how many."""
     anew = {"parked": None, "attempts": 0, "tries": 0, "triedAt": None, "nextAt": now}
     return await mongo.update_all(COLLECTION, query, {"$set": anew})
 
 
-async def pass_over(mongo: Mongo, waiting: Waiting, drop: Drop) -> bool:
+async def request_drop(mongo: Mongo, waiting: PendingDelivery, drop: DropRequest) -> bool:
     """Have the first version that waits passed over. Returns whether it still is the first."""
     mine = {"_id": waiting.id, "token": drop.token}
     mark = {"$set": {"drop": {"token": drop.token, "by": drop.by, "why": drop.why, "at": drop.at}}}

@@ -21,18 +21,22 @@ from revstream.streams.archive.store import Archive
 from revstream.streams.archive.tolerant_reader import read_versions
 from revstream.streams.changefeed.event import identity
 from revstream.streams.core.log_throttle import LogThrottle
-from revstream.streams.listeners.webhooks.document_queue import DeliveryWorker, DocumentQueue, Lost
+from revstream.streams.listeners.webhooks.document_queue import (
+    DeliveryWorker,
+    DocumentQueue,
+    LostVersions,
+)
 from revstream.streams.listeners.webhooks.message import DeliveryOutcome
-from revstream.streams.listeners.webhooks.parked_delivery import Deliveries, Waiting
+from revstream.streams.listeners.webhooks.parked_delivery import PendingDeliveries, PendingDelivery
 from revstream.streams.versioning.version import Version
 
-__all__ = ["Redelivery", "RedeliveryOptions"]
+__all__ = ["DeliveryRetry", "RetryOptions"]
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RedeliveryOptions:
+class RetryOptions:
     """Args:
     documents: worked on at once, at most.
     versions: of one document, between two looks at what else is due.
@@ -53,7 +57,7 @@ class RedeliveryOptions:
     count_every_s: float = 5.0
 
 
-class Redelivery:
+class DeliveryRetry:
     """Of one sink. One task at a time may call it.
 
     Attributes:
@@ -63,16 +67,16 @@ class Redelivery:
 
     def __init__(
         self,
-        courier: DeliveryWorker,
-        deliveries: Deliveries,
+        worker: DeliveryWorker,
+        deliveries: PendingDeliveries,
         archive: Archive,
         operations: frozenset[str] | None,
-        options: RedeliveryOptions,
+        options: RetryOptions,
     ) -> None:
         self.waiting = self.parked = 0
         self.working: dict[Any, _Work] = {}
         self.options = options
-        self._courier = courier
+        self._worker = worker
         self._deliveries = deliveries
         self._archive = archive
         self._operations = operations
@@ -90,39 +94,43 @@ class Redelivery:
             each.task.cancel()
         await asyncio.gather(*(each.task for each in working.values()), return_exceptions=True)
 
-    async def among(self, documents: Sequence[Any]) -> set[Any]:
+    async def find_waiting(self, documents: Sequence[Any]) -> set[Any]:
         """Which of these wait, by `identity`."""
-        return await self._deliveries.among(documents) if self.waiting else set()
+        return await self._deliveries.find_waiting(documents) if self.waiting else set()
 
-    async def put(self, lanes: Sequence[DocumentQueue], fencing_token: int) -> list[Waiting]:
-        """Set aside documents: from where their lanes ended or, of those still under way, from what
-        is being tried."""
+    async def put(
+        self, queues: Sequence[DocumentQueue], fencing_token: int
+    ) -> list[PendingDelivery]:
+        """Set aside documents: from where their queues ended or, of those still under way, from
+        what is being tried."""
         now = datetime.now(UTC)
         fresh = []
-        for lane in lanes:
-            head = lane.head
+        for queue in queues:
+            head = queue.head
             assert isinstance(head, Version)
-            waiting = Waiting(
+            waiting = PendingDelivery(
                 sink=self._deliveries.sink,
                 collection=self._archive.collection,
-                document=lane.document,
+                document=queue.document,
                 number=head.number,
                 token=head.token,
                 since=now,
                 next_at=now,
             )
-            fresh.append(waiting if lane.answer is None else self._failed(waiting, lane, now))
+            fresh.append(waiting if queue.result is None else self._failed(waiting, queue, now))
         stored = await self._deliveries.put(fresh, fencing_token)
         self.waiting += len(stored)
-        for lane in lanes:
-            reason = "it takes long" if lane.answer is None else lane.answer.reason
+        for queue in queues:
+            reason = "it takes long" if queue.result is None else queue.result.reason
             self._set_aside.note(listener=self._deliveries.sink, reason=reason)
         return stored
 
-    def adopt(self, waiting: Waiting, lane: DocumentQueue, task: asyncio.Task[None]) -> None:
+    def adopt(
+        self, waiting: PendingDelivery, queue: DocumentQueue, task: asyncio.Task[None]
+    ) -> None:
         """Go on with one that was set aside while it is under way."""
-        lane.leave = True
-        self.working[identity(lane.document)] = _Work(waiting, lane, task)
+        queue.leave = True
+        self.working[identity(queue.document)] = _Work(waiting, queue, task)
 
     @property
     def room(self) -> int:
@@ -151,7 +159,7 @@ class Redelivery:
                 moved = True
         return moved
 
-    async def _begin(self, waiting: Waiting, upto: str, fencing_token: int) -> None:
+    async def _begin(self, waiting: PendingDelivery, upto: str, fencing_token: int) -> None:
         if waiting.drop is not None:
             waiting = await self._drop(waiting, fencing_token)
             if waiting.parked is not None:
@@ -165,16 +173,16 @@ class Redelivery:
         wanted = [each for each in records if each["_id"] <= upto and self._wanted(each["op"])]
         found = await read_versions(self._archive, wanted)
         versions = [
-            Lost(each, waiting.document, record["v"]) if isinstance(each, str) else each
+            LostVersions(each, waiting.document, record["v"]) if isinstance(each, str) else each
             for record, each in zip(wanted, found, strict=True)
         ]
         if waiting.token is not None and waiting.token not in {each["_id"] for each in records}:
             reason = f"version {waiting.number} was dropped before it was delivered"
-            versions.insert(0, Lost(reason, waiting.document))
+            versions.insert(0, LostVersions(reason, waiting.document))
         if versions:
-            lane = DocumentQueue(waiting.document, versions)
-            task = asyncio.create_task(self._courier.run(lane, fencing_token))
-            self.working[identity(waiting.document)] = _Work(waiting, lane, task)
+            queue = DocumentQueue(waiting.document, versions)
+            task = asyncio.create_task(self._worker.run(queue, fencing_token))
+            self.working[identity(waiting.document)] = _Work(waiting, queue, task)
         elif len(records) == self.options.versions and records[-1]["_id"] <= upto:
             # None of these are wanted; others may be.
             await self._deliveries.save(_reset(waiting, records[-1]["v"] + 1), fencing_token)
@@ -185,7 +193,7 @@ class Redelivery:
     def _wanted(self, operation: str) -> bool:
         return self._operations is None or operation in self._operations
 
-    async def _drop(self, waiting: Waiting, fencing_token: int) -> Waiting:
+    async def _drop(self, waiting: PendingDelivery, fencing_token: int) -> PendingDelivery:
         """What somebody has asked for, if that is still what waits."""
         drop = waiting.drop
         assert drop is not None
@@ -208,38 +216,40 @@ class Redelivery:
             del self.working[name]
         return bool(ended)
 
-    def _after(self, work: _Work) -> Waiting:
+    def _after(self, work: _Work) -> PendingDelivery:
         """What waits now."""
-        waiting, lane, now = work.waiting, work.lane, datetime.now(UTC)
-        if lane.at:
-            last = lane.items[lane.at - 1]
+        waiting, queue, now = work.waiting, work.queue, datetime.now(UTC)
+        if queue.at:
+            last = queue.items[queue.at - 1]
             # Of one that was dropped, the next that is there is not known yet.
             number = waiting.number if last.number is None else last.number
             waiting = _reset(waiting, number + 1)
-        if lane.answer is None:
+        if queue.result is None:
             return waiting
-        if isinstance(lane.head, Version):
-            waiting = replace(waiting, number=lane.head.number, token=lane.head.token)
-        after = self._failed(waiting, lane, now)
+        if isinstance(queue.head, Version):
+            waiting = replace(waiting, number=queue.head.number, token=queue.head.token)
+        after = self._failed(waiting, queue, now)
         if after.parked is not None:
             self.parked += 1
-            self._parked.note(listener=waiting.sink, reason=lane.answer.reason)
+            self._parked.note(listener=waiting.sink, reason=queue.result.reason)
         return after
 
-    def _failed(self, waiting: Waiting, lane: DocumentQueue, now: datetime) -> Waiting:
-        answer = lane.answer
+    def _failed(
+        self, waiting: PendingDelivery, queue: DocumentQueue, now: datetime
+    ) -> PendingDelivery:
+        answer = queue.result
         assert answer is not None
-        vouched = (
-            waiting.tried_at is None or not answer.posted or self._courier.taken > waiting.tried_at
+        counts = (
+            waiting.tried_at is None or not answer.posted or self._worker.taken > waiting.tried_at
         )
-        attempts = waiting.attempts + vouched
+        attempts = waiting.attempts + counts
         most = (
             self.options.refusals
-            if answer.fate is DeliveryOutcome.REFUSED
+            if answer.outcome is DeliveryOutcome.REFUSED
             else self.options.attempts
         )
         pause_s = self.options.first_s * 2.0 ** min(waiting.tries, 30) * random.uniform(0.75, 1.25)
-        pause_s = min(pause_s, self.options.most_s if vouched else self.options.unvouched_most_s)
+        pause_s = min(pause_s, self.options.most_s if counts else self.options.unvouched_most_s)
         pause_s = max(pause_s, answer.retry_after_s or 0.0)
         return replace(
             waiting,
@@ -248,7 +258,7 @@ class Redelivery:
             tried_at=now,
             next_at=now + timedelta(seconds=pause_s),
             reason=": ".join(filter(None, (answer.reason, answer.said))),
-            parked=now if vouched and attempts >= most else None,
+            parked=now if counts and attempts >= most else None,
         )
 
     async def _count(self) -> None:
@@ -258,12 +268,12 @@ class Redelivery:
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    waiting: Waiting
-    lane: DocumentQueue
+    waiting: PendingDelivery
+    queue: DocumentQueue
     task: asyncio.Task[None]
 
 
-def _reset(waiting: Waiting, number: int) -> Waiting:
+def _reset(waiting: PendingDelivery, number: int) -> PendingDelivery:
     """The next version's turn, which nobody has tried."""
     return replace(
         waiting,

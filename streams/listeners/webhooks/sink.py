@@ -30,16 +30,16 @@ from revstream.streams.listeners.consumer import Handler
 from revstream.streams.listeners.webhooks.document_queue import (
     DeliveryWorker,
     DocumentQueue,
-    Lost,
+    LostVersions,
     MessageRenderer,
 )
-from revstream.streams.listeners.webhooks.message import Answer, DeliveryOutcome, shown_url
-from revstream.streams.listeners.webhooks.parked_delivery import Deliveries
-from revstream.streams.listeners.webhooks.retry import Redelivery, RedeliveryOptions
+from revstream.streams.listeners.webhooks.message import DeliveryOutcome, DeliveryResult, redact_url
+from revstream.streams.listeners.webhooks.parked_delivery import PendingDeliveries
+from revstream.streams.listeners.webhooks.retry import DeliveryRetry, RetryOptions
 from revstream.streams.versioning.version import Version
 
 if TYPE_CHECKING:
-    from revstream.streams.listeners.webhooks.http_client import Receiver
+    from revstream.streams.listeners.webhooks.http_client import WebhookClient
 
 __all__ = ["Sink", "SinkOptions"]
 
@@ -61,7 +61,7 @@ class SinkOptions:
     grace_s: float = 2.0
     doubts: int = 8
     patience_s: float = 300.0
-    redelivery: RedeliveryOptions = field(default_factory=RedeliveryOptions)
+    redelivery: RetryOptions = field(default_factory=RetryOptions)
 
     def __post_init__(self) -> None:
         if self.redelivery.documents >= self.documents:
@@ -83,22 +83,22 @@ class Sink(Handler):
         *,
         name: str,
         archive: Archive,
-        deliveries: Deliveries,
-        receiver: Receiver,
+        deliveries: PendingDeliveries,
+        receiver: WebhookClient,
         rendering: MessageRenderer,
         operations: Sequence[str] | None = None,
         options: SinkOptions | None = None,
     ) -> None:
         self.name = name
         self.collection = archive.collection
-        self.url = shown_url(receiver.url)
+        self.url = redact_url(receiver.url)
         self._options = options or SinkOptions()
         self._operations = None if operations is None else frozenset(operations)
         self._receiver = receiver
-        self._courier = DeliveryWorker(receiver, rendering)
+        self._worker = DeliveryWorker(receiver, rendering)
         self._deliveries = deliveries
-        self._redelivery = Redelivery(
-            self._courier, deliveries, archive, self._operations, self._options.redelivery
+        self._redelivery = DeliveryRetry(
+            self._worker, deliveries, archive, self._operations, self._options.redelivery
         )
         self._fencing_token = 0
         # What is delivered of the page in hand; how far the pages before it reached.
@@ -113,9 +113,9 @@ class Sink(Handler):
     def statistics(self) -> dict[str, float]:
         """Since the process began, and, of what waits, now."""
         return {
-            "delivered": self._courier.delivered,
-            "failed": self._courier.failed,
-            "seconds": self._courier.seconds,
+            "delivered": self._worker.delivered,
+            "failed": self._worker.failed,
+            "seconds": self._worker.seconds,
             "waiting": self._redelivery.waiting,
             "parked": self._redelivery.parked,
         }
@@ -135,9 +135,9 @@ class Sink(Handler):
 
     async def handle(self, versions: Sequence[Version], fencing_token: int) -> None:
         await self._rest()
-        lanes = await self._lanes(versions)
-        while lanes:
-            lanes = await self._deliver(lanes, fencing_token)
+        queues = await self._queues(versions)
+        while queues:
+            queues = await self._deliver(queues, fencing_token)
         self._done.clear()
         self._paused_at = None
         self._upto = versions[-1].token
@@ -147,26 +147,27 @@ class Sink(Handler):
 
     async def lost(self, reason: str) -> None:
         await self._rest()
-        lane = DocumentQueue(None, [Lost(reason)])
-        await self._courier.run(lane, self._fencing_token)
-        if lane.answer is None:
+        queue = DocumentQueue(None, [LostVersions(reason)])
+        await self._worker.run(queue, self._fencing_token)
+        if queue.result is None:
             return
-        if lane.answer.fate is DeliveryOutcome.REFUSED or (
-            lane.answer.fate is DeliveryOutcome.FAILED and self._patience_is_over()
+        if queue.result.outcome is DeliveryOutcome.REFUSED or (
+            queue.result.outcome is DeliveryOutcome.FAILED and self._patience_is_over()
         ):
             log.error(
-                "lost history not told", extra={"listener": self.name, "reason": lane.answer.reason}
+                "lost history not told",
+                extra={"listener": self.name, "reason": queue.result.reason},
             )
             return
-        raise self._pause(lane.answer)
+        raise self._pause(queue.result)
 
     async def _rest(self) -> None:
         """As long as the receiver has asked for, where it takes nothing."""
-        rest_s = self._courier.rest_until - time.monotonic()
+        rest_s = self._worker.rest_until - time.monotonic()
         if self._paused_at is not None and rest_s > 0:
             await asyncio.sleep(rest_s)
 
-    async def _lanes(self, versions: Sequence[Version]) -> list[DocumentQueue]:
+    async def _queues(self, versions: Sequence[Version]) -> list[DocumentQueue]:
         """What is left to do of a page, by document."""
         found: dict[Any, list[Version]] = {}
         for each in versions:
@@ -174,31 +175,31 @@ class Sink(Handler):
                 continue
             if each.token not in self._done:
                 found.setdefault(identity(each.document), []).append(each)
-        waiting = await self._redelivery.among([each[0].document for each in found.values()])
-        lanes = [
+        waiting = await self._redelivery.find_waiting([each[0].document for each in found.values()])
+        queues = [
             DocumentQueue(v[0].document, v) for name, v in found.items() if name not in waiting
         ]
         if self._paused_at is not None:
             # Those that are never taken shall not be the first each time.
-            random.shuffle(lanes)
-        return lanes
+            random.shuffle(queues)
+        return queues
 
     async def _deliver(
-        self, lanes: Sequence[DocumentQueue], fencing_token: int
+        self, queues: Sequence[DocumentQueue], fencing_token: int
     ) -> list[DocumentQueue]:
         """Deliver, and set aside what has to be. Returns what was not begun.
 
         Raises:
             ReceiverAway: it takes nothing.
         """
-        left = deque(lanes)
+        left = deque(queues)
         failed: list[DocumentQueue] = []
         running: dict[asyncio.Task[None], DocumentQueue] = {}
         try:
             while running or left:
                 while left and self._has_room(running) and not self._hopeless(failed):
-                    lane = left.popleft()
-                    running[asyncio.create_task(self._courier.run(lane, fencing_token))] = lane
+                    queue = left.popleft()
+                    running[asyncio.create_task(self._worker.run(queue, fencing_token))] = queue
                 if not running:
                     break
                 done, _ = await asyncio.wait(
@@ -207,18 +208,18 @@ class Sink(Handler):
                     return_when=asyncio.FIRST_COMPLETED,
                 )
                 for task in done:
-                    lane = running.pop(task)
+                    queue = running.pop(task)
                     task.result()
-                    if lane.answer is not None:
-                        failed.append(lane)
+                    if queue.result is not None:
+                        failed.append(queue)
                 if not done and not left:
                     await self._leave_behind(running, fencing_token)
         finally:
             for task in running:
                 task.cancel()
             await asyncio.gather(*running, return_exceptions=True)
-            for lane in lanes:
-                self._done |= lane.delivered
+            for queue in queues:
+                self._done |= queue.delivered
         await self._judge(failed, fencing_token)
         return list(left)
 
@@ -230,7 +231,7 @@ class Sink(Handler):
         return len(self._doubtful(failed)) > self._options.doubts
 
     def _doubtful(self, failed: Sequence[DocumentQueue]) -> list[DocumentQueue]:
-        return [each for each in failed if not self._courier.vouched(each)]
+        return [each for each in failed if not self._worker.is_document_fault(each)]
 
     async def _leave_behind(
         self, running: dict[asyncio.Task[None], DocumentQueue], fencing_token: int
@@ -238,17 +239,17 @@ class Sink(Handler):
         """Set aside what takes long while the receiver takes other things, and go on with it
         there."""
         slow = {
-            task: lane
-            for task, lane in running.items()
-            if isinstance(lane.head, Version) and self._courier.taken_at > lane.began_at
+            task: queue
+            for task, queue in running.items()
+            if isinstance(queue.head, Version) and self._worker.taken_at > queue.began_at
         }
         chosen = dict(list(slow.items())[: max(0, self._redelivery.room)])
         if not chosen:
             return
         stored = await self._redelivery.put(list(chosen.values()), fencing_token)
-        for (task, lane), waiting in zip(chosen.items(), stored, strict=True):
+        for (task, queue), waiting in zip(chosen.items(), stored, strict=True):
             del running[task]
-            self._redelivery.adopt(waiting, lane, task)
+            self._redelivery.adopt(waiting, queue, task)
 
     async def _judge(self, failed: Sequence[DocumentQueue], fencing_token: int) -> None:
         """Set aside what is the documents' own fault, or may be.
@@ -258,9 +259,9 @@ class Sink(Handler):
         """
         doubtful = self._doubtful(failed)
         aside = [each for each in failed if each not in doubtful]
-        if self._courier.taken_at > self._doubted_at:
+        if self._worker.taken_at > self._doubted_at:
             self._doubts = 0
-        reached = all(_answer(each).fate is not DeliveryOutcome.AWAY for each in doubtful)
+        reached = all(_result(each).outcome is not DeliveryOutcome.AWAY for each in doubtful)
         if reached and self._doubts + len(doubtful) <= self._options.doubts:
             risked = doubtful
         elif reached and self._patience_is_over():
@@ -273,15 +274,15 @@ class Sink(Handler):
             self._doubts += len(risked)
             self._doubted_at = time.monotonic()
         if len(risked) < len(doubtful):
-            raise self._pause(_answer(doubtful[-1]))
+            raise self._pause(_result(doubtful[-1]))
 
     def _patience_is_over(self) -> bool:
         paused = self._paused_at
         return paused is not None and time.monotonic() - paused >= self._options.patience_s
 
-    def _pause(self, answer: Answer) -> ReceiverAway:
+    def _pause(self, answer: DeliveryResult) -> ReceiverAway:
         now = time.monotonic()
-        if self._paused_at is None or self._courier.taken_at > self._paused_at:
+        if self._paused_at is None or self._worker.taken_at > self._paused_at:
             self._paused_at = now
         if answer.gone:
             # It asks never to be asked again; only who runs revstream can see to that.
@@ -289,6 +290,6 @@ class Sink(Handler):
         return ReceiverAway(f"{self.url} takes nothing: {answer.reason}")
 
 
-def _answer(lane: DocumentQueue) -> Answer:
-    assert lane.answer is not None
-    return lane.answer
+def _result(queue: DocumentQueue) -> DeliveryResult:
+    assert queue.result is not None
+    return queue.result

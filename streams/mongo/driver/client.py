@@ -16,7 +16,7 @@ import pymongo.errors
 from motor.motor_asyncio import AsyncIOMotorClient
 
 from revstream.streams.core.errors import Unsuitable
-from revstream.streams.mongo.driver.error_translation import harmless
+from revstream.streams.mongo.driver.error_translation import redact_uri
 from revstream.streams.mongo.driver.pymongo_internals import release_lock_on_cancellation
 
 __all__ = ["Driver", "MongoOptions", "open_client"]
@@ -77,4 +77,4 @@ def open_client(uri: str, options: MongoOptions, *, listeners: Sequence[Any] = (
         UserWarning,
         ValueError,
     ) as exc:
-        raise Unsuitable(f"the MongoDB URI cannot be used: {harmless(exc, uri)}") from exc
+        raise Unsuitable(f"the MongoDB URI cannot be used: {redact_uri(exc, uri)}") from exc

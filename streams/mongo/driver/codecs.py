@@ -15,7 +15,7 @@ from bson.binary import UuidRepresentation
 from bson.codec_options import DatetimeConversion
 from bson.raw_bson import RawBSONDocument
 
-__all__ = ["DECODED", "RAW", "REPLY", "SHOWN", "Document", "decode", "plain"]
+__all__ = ["DECODED", "RAW", "REPLY", "SHOWN", "Document", "decode", "plain_value"]
 
 Document = dict[str, Any]
 
@@ -48,18 +48,18 @@ def decode(raw: bytes | memoryview, options: CodecOptions[Document] = DECODED) -
     data = bytes(raw)
     if _REFERENCE not in data:
         return bson.decode(data, options)
-    found: Document = plain(bson.decode(data, RAW.with_options(tz_aware=options.tz_aware)))
+    found: Document = plain_value(bson.decode(data, RAW.with_options(tz_aware=options.tz_aware)))
     return found
 
 
-def plain(value: Any) -> Any:
+def plain_value(value: Any) -> Any:
     """Return a value with raw documents as dicts."""
     if isinstance(value, RawBSONDocument):
-        return {name: plain(each) for name, each in value.items()}
+        return {name: plain_value(each) for name, each in value.items()}
     if isinstance(value, list):
-        return [plain(each) for each in value]
+        return [plain_value(each) for each in value]
     if isinstance(value, Code) and value.scope is not None:
-        return Code(str(value), plain(value.scope))
+        return Code(str(value), plain_value(value.scope))
     return value
 
 

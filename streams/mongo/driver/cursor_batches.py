@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Any, TypeAlias
 
 from revstream.streams.core.errors import GatewayError
-from revstream.streams.core.task_cleanup import ended
+from revstream.streams.core.task_cleanup import cancel_and_wait
 from revstream.streams.mongo.driver.codecs import Document
 from revstream.streams.mongo.driver.error_translation import translate_driver_errors
 
@@ -59,7 +59,7 @@ async def cursor_batches(
                 reply = await (ask(more) if upcoming is None else upcoming)
             cursor, part = reply["cursor"], "nextBatch"
     finally:
-        await ended(upcoming)
+        await cancel_and_wait(upcoming)
         if cursor["id"]:
             # A server that is gone has freed it already.
             with suppress(GatewayError, TimeoutError), translate_driver_errors():

@@ -33,7 +33,7 @@ __all__ = [
     "STANDALONE",
     "TOO_LARGE",
     "error_from_reply",
-    "harmless",
+    "redact_uri",
     "translate_driver_errors",
 ]
 
@@ -205,7 +205,7 @@ def error_from_reply(reply: Mapping[str, Any]) -> pymongo.errors.PyMongoError:
 _QUOTED = re.compile(r"""(["'])(?P<quoted>.*?)\1|(?<=: )(?P<last>\S+)$""")
 
 
-def harmless(exc: Exception, uri: str) -> str:
+def redact_uri(exc: Exception, uri: str) -> str:
     """What is wrong with a URI, without what the message quotes of it: it may be part of a password
     that was not escaped."""
     return _QUOTED.sub(

@@ -18,7 +18,7 @@ from typing import Any
 
 import pymongo.errors
 
-from revstream.streams.core.task_cleanup import seen
+from revstream.streams.core.task_cleanup import retrieve_exception
 from revstream.streams.mongo.driver.pymongo_internals import reset_pools
 
 __all__ = ["SessionPool"]
@@ -72,7 +72,7 @@ class SessionPool:
                 ending = asyncio.ensure_future(session.end_session())
                 self._ending.add(ending)
                 ending.add_done_callback(self._ending.discard)
-                ending.add_done_callback(seen)
+                ending.add_done_callback(retrieve_exception)
 
     async def close(self) -> None:
         while self._idle:

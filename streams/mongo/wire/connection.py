@@ -23,7 +23,7 @@ from revstream.streams.mongo.driver.codecs import DECODED, RAW, Document
 from revstream.streams.mongo.driver.error_translation import error_from_reply
 from revstream.streams.mongo.driver.pymongo_internals import borrowed_connection
 
-__all__ = ["HEADER", "WireConnection", "borrowed"]
+__all__ = ["HEADER", "WireConnection", "borrow_connection"]
 
 # Length, number, number of what is answered, opcode; flags, and the kind of the one section.
 HEADER = struct.Struct("<iiiiIB")
@@ -141,7 +141,7 @@ class WireConnection(asyncio.Protocol):
 
 
 @asynccontextmanager
-async def borrowed(
+async def borrow_connection(
     client: _Client, replied: Callable[[WireConnection], None], selection_s: float | None = None
 ) -> AsyncIterator[WireConnection]:
     """A connection to the primary out of the driver's pool; ends with it.

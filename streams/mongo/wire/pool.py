@@ -23,7 +23,7 @@ from revstream.streams.mongo.driver.client import MongoOptions, open_client
 from revstream.streams.mongo.driver.codecs import Document
 from revstream.streams.mongo.driver.error_translation import translate_driver_errors
 from revstream.streams.mongo.driver.pymongo_internals import Unsupported
-from revstream.streams.mongo.wire.connection import WireConnection, borrowed
+from revstream.streams.mongo.wire.connection import WireConnection, borrow_connection
 
 __all__ = ["SharedWires", "WirePool"]
 
@@ -142,7 +142,7 @@ class WirePool(monitoring.TopologyListener):
     async def _keep(self, opened: _Opened, replied: _Replied, selection_s: float | None) -> None:
         """Keep a connection out of the driver's pool until it is lost, or nobody wants it."""
         try:
-            async with borrowed(self._client, replied, selection_s) as connection:
+            async with borrow_connection(self._client, replied, selection_s) as connection:
                 self.open.add(connection)
                 try:
                     if not opened.done():

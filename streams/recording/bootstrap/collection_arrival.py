@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from revstream.streams.changefeed.event import ChangeEvent, is_exact
 from revstream.streams.coordination.checkpoint import Baseline
-from revstream.streams.layouts.core.snapshot_scan import last_place
+from revstream.streams.layouts.core.snapshot_scan import position_after_last
 from revstream.streams.recording.commit_pipeline import CommitPipeline
 from revstream.streams.recording.coverage_writer import ARRIVED, CoverageWriter
 from revstream.streams.recording.version_builder import VersionBuilder
@@ -65,7 +65,7 @@ def advance_baseline(baseline: Baseline, chunk: SnapshotChunk, number: int) -> B
     read = baseline.read + (len(found) if chunk.versions is not None else len(chunk.documents))
     beyond = baseline.beyond
     if chunk.documents:
-        beyond = None if is_exact(chunk.documents[-1]) else last_place(chunk.documents)
+        beyond = None if is_exact(chunk.documents[-1]) else position_after_last(chunk.documents)
     return replace(
         baseline,
         done=chunk.end,

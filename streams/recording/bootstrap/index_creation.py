@@ -8,7 +8,7 @@ from typing import Any
 
 from revstream.model.definition import Index, Model
 from revstream.streams.core.errors import DatabaseError, DuplicateKey, Unsuitable
-from revstream.streams.layouts.factory import layout_of
+from revstream.streams.layouts.factory import create_layout
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.versioning.copied_field import copied_fields
 
@@ -64,11 +64,11 @@ def wanted_indexes(mongo: Mongo, model: Model) -> list[WantedIndex]:
     wanted = [(entity.collection, index) for entity in model.entities for index in entity.indexes]
     wanted += [each for each in _back_references(model) if each not in wanted]
     wanted += [each for each in dict.fromkeys(_copies(model)) if each not in wanted]
-    layouts = {each.collection: layout_of(mongo, each) for each in model.entities}
+    layouts = {each.collection: create_layout(mongo, each) for each in model.entities}
     found: list[WantedIndex] = []
     for collection, index in wanted:
         keys = _keys(index)
-        indexed = layouts[collection].indexed([name for name, _ in keys])
+        indexed = layouts[collection].index_fields([name for name, _ in keys])
         if indexed is not None:
             names, options = indexed
             directions = [direction for _, direction in keys]

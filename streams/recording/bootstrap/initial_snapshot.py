@@ -20,14 +20,14 @@ from revstream.streams.coordination.checkpoint import Baseline
 from revstream.streams.core import resume_tokens
 from revstream.streams.core.errors import DatabaseError, GatewayError, Unavailable, Unsuitable
 from revstream.streams.layouts.core.snapshot_scan import (
-    PAST_UNKNOWN,
+    SNAPSHOT_REFUSALS,
     SNAPSHOT_TOO_OLD,
-    place_behind,
+    position_after_key,
     read_documents,
     scan_command,
 )
 from revstream.streams.mongo.database import Mongo
-from revstream.streams.mongo.server_check import remedy
+from revstream.streams.mongo.server_check import grant_command
 from revstream.streams.recording.versions.snapshot_chunk import SnapshotChunk
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ async def oldest_start(mongo: Mongo) -> str:
     except GatewayError as exc:
         facts = {"reason": exc.message}
         if isinstance(exc, Unsuitable):
-            facts["remedy"] = await remedy(mongo, "read", database="local")
+            facts["grant_command"] = await grant_command(mongo, "read", database="local")
         log.warning("the oplog cannot be read: history begins now", extra=facts)
         entry = None
     return resume_tokens.time_prefix(now if entry is None else entry["ts"])
@@ -97,7 +97,7 @@ async def read_chunk(
                 mongo, collection, baseline, size, layout, arrival.wall, arrival.at, arrival
             )
         except DatabaseError as exc:
-            if exc.number not in PAST_UNKNOWN:
+            if exc.number not in SNAPSHOT_REFUSALS:
                 raise
     attempts = 20
     while True:
@@ -108,7 +108,7 @@ async def read_chunk(
             attempts -= 1
             # Somebody has created the collection, or an index, since the clock was read. Layouts
             # need more than one read.
-            if exc.number not in PAST_UNKNOWN or not attempts:
+            if exc.number not in SNAPSHOT_REFUSALS or not attempts:
                 raise
             if exc.number == SNAPSHOT_TOO_OLD and layout is None:
                 chunk = await _last_chunk(mongo, collection, baseline, size, wall, arrival)
@@ -166,4 +166,4 @@ def _after(baseline: Baseline) -> tuple[Any] | None:
 def _place(baseline: Baseline) -> RawBSONDocument | None:
     if baseline.beyond is not None or not baseline.started:
         return baseline.beyond
-    return place_behind(baseline.after)
+    return position_after_key(baseline.after)

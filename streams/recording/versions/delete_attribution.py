@@ -13,7 +13,7 @@ from typing import Any
 
 from revstream.streams.changefeed.event import ChangeEvent, identity
 from revstream.streams.mongo.database import Mongo
-from revstream.streams.mongo.transactions import Writing
+from revstream.streams.mongo.transactions import WriteSession
 
 __all__ = ["DeleteAttributions"]
 
@@ -35,7 +35,7 @@ class DeleteAttributions:
 
     @staticmethod
     async def add(
-        writing: Writing,
+        writing: WriteSession,
         collection: str,
         key: Any,
         change: Mapping[str, Any],
@@ -54,7 +54,7 @@ class DeleteAttributions:
                 "session": writing.session_id,
                 "collection": collection,
                 "doc": key,
-                "after": writing.at,
+                "after": writing.cluster_time,
                 "change": change,
                 **({} if fence is None else {"fence": fence}),
             },

@@ -8,7 +8,7 @@ from typing import Any
 from revstream.streams.archive.store import Archive
 from revstream.streams.changefeed.event import ChangeEvent, identity
 from revstream.streams.coordination.checkpoint import Baseline
-from revstream.streams.layouts.core.snapshot_scan import behind
+from revstream.streams.layouts.core.snapshot_scan import find_unscanned
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.recording.versions.last_version_cache import LastVersionCache
 
@@ -32,7 +32,7 @@ async def doubtful_keys(
         return set()
     keys = [each.key for each in events if _in_doubt(lasts, each.key, baseline.doubt)]
     if keys and baseline.started:
-        keys = await behind(mongo, archive.collection, baseline.after, keys)
+        keys = await find_unscanned(mongo, archive.collection, baseline.after, keys)
     return {identity(each) for each in keys}
 
 

@@ -21,7 +21,7 @@ from revstream.streams.changefeed.event import ChangeEvent, identity
 from revstream.streams.core.errors import DatabaseError, GatewayError
 from revstream.streams.core.log_throttle import LogThrottle
 from revstream.streams.mongo.database import Mongo
-from revstream.streams.mongo.driver.codecs import DECODED, RAW, Document, plain
+from revstream.streams.mongo.driver.codecs import DECODED, RAW, Document, plain_value
 from revstream.streams.raw_bson.update_description import Ambiguous, apply_delta, apply_oplog_diff
 from revstream.streams.versioning.version import CHANGE_FIELD, COPIES_FIELD, LastVersion
 
@@ -58,12 +58,12 @@ class Reconstruction:
         """
         reason = "the state before is not known"
         if last is not None and last.full is not None and event.update is not None:
-            state, update = plain(last.full), plain(event.update)
+            state, update = plain_value(last.full), plain_value(event.update)
             if not (_is_lossless(state, last.full) and _is_lossless(update, event.update)):
                 return await self._read(event, "there are values that Python has no types for")
             for name, beside in ((CHANGE_FIELD, last.change), (COPIES_FIELD, last.copies)):
                 if beside is not None:
-                    state[name] = plain(beside)
+                    state[name] = plain_value(beside)
             try:
                 return RebuiltDocument(_raw(apply_delta(state, update)))
             except Ambiguous as exc:
@@ -99,7 +99,7 @@ class Reconstruction:
         if len(writes) != 1 or writes[0]["op"] != "u" or writes[0]["o"].get("$v") != 2:
             return None
         diff = writes[0]["o"].get("diff")
-        return None if diff is None else plain(diff)
+        return None if diff is None else plain_value(diff)
 
     async def _read(self, event: ChangeEvent, reason: str) -> RebuiltDocument | None:
         try:

@@ -39,7 +39,9 @@ class SnapshotChunk:
     @property
     def token(self) -> str:
         """Where its records stand in the stream."""
-        return resume_tokens.moment(self.at) if self.arrival is None else self.arrival.token
+        return (
+            resume_tokens.token_from_time(self.at) if self.arrival is None else self.arrival.token
+        )
 
     @property
     def recorded_at(self) -> Timestamp:

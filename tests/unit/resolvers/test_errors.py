@@ -35,7 +35,7 @@ def test_each_has_a_code_of_its_own_and_may_carry_facts() -> None:
 )
 def test_another_one_is_told_the_same_and_what_is_added_is_his_own(error: GatewayError) -> None:
     """Whatever it is made of."""
-    again = error.again()
+    again = error.copy()
     assert type(again) is type(error)
     assert (str(again), vars(again)) == (str(error), vars(error))
     again.facts["resumeToken"] = "t"

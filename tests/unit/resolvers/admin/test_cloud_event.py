@@ -10,7 +10,7 @@ from bson import Decimal128, Int64, Timestamp
 
 from revstream.model.compiler.loader import read_model
 from revstream.resolvers.admin.cloud_event import Events
-from revstream.streams.listeners.webhooks.document_queue import Lost
+from revstream.streams.listeners.webhooks.document_queue import LostVersions
 from revstream.streams.versioning.truncation_mark import TruncationMark
 from revstream.streams.versioning.version import Version
 
@@ -114,6 +114,6 @@ def test_the_id_is_the_same_each_time_and_the_fence_is_not() -> None:
     assert one.id == other.id == "65B0000000000001.abc"
     assert orjson.loads(other.body)["fencingtoken"] == 5
     assert one.headers["Revstream-Fencing-Token"] == "4"
-    lost = [EVENTS.lost(Lost("dropped", key), fence) for fence in (4, 5)]
-    assert lost[0].id == lost[1].id != EVENTS.lost(Lost("dropped"), 4).id
+    lost = [EVENTS.lost(LostVersions("dropped", key), fence) for fence in (4, 5)]
+    assert lost[0].id == lost[1].id != EVENTS.lost(LostVersions("dropped"), 4).id
     assert orjson.loads(lost[0].body)["type"] == "revstream.Order.history-lost"

@@ -37,7 +37,7 @@ def at(second: int) -> Timestamp:
 
 
 def token(second: int) -> str:
-    return resume_tokens.moment(at(second))
+    return resume_tokens.token_from_time(at(second))
 
 
 def own_writes(progress: Progress, **options: Any) -> OwnWrites:

@@ -27,7 +27,7 @@ def there(*keys: Any) -> list[dict[str, Any]]:
 
 
 def token(second: int) -> str:
-    return resume_tokens.moment(Timestamp(second, 1))
+    return resume_tokens.token_from_time(Timestamp(second, 1))
 
 
 @dataclass

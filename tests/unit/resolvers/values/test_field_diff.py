@@ -26,7 +26,7 @@ from revstream.resolvers.values.field_diff import (
     visible,
 )
 from revstream.streams.mongo.driver.codecs import DECODED, RAW
-from revstream.streams.raw_bson.diff import differences
+from revstream.streams.raw_bson.diff import find_differences
 from revstream.streams.versioning.version import changed_paths
 from tests.support.shapes import SHAPES, THING
 
@@ -79,7 +79,7 @@ def test_changes_are_the_differences_of_whole_states(
 ) -> None:
     """In the order of the model's fields: what is passed over quickly is the same."""
     found: dict[str, list[FieldChange]] = {}
-    for each in differences(before, after):
+    for each in find_differences(before, after):
         change = _in_api_names(THING, SHAPES, each)
         if change is not None:
             found.setdefault(each.path[0], []).append(change)

@@ -59,7 +59,7 @@ def reply(*events: RawBSONDocument, token: str | None = None) -> dict[str, Any]:
 
 
 def moment(seconds: int) -> str:
-    return resume_tokens.moment(Timestamp(seconds, 1))
+    return resume_tokens.token_from_time(Timestamp(seconds, 1))
 
 
 class Script:
@@ -116,7 +116,7 @@ async def test_a_batch_moves_the_position_to_its_last_event() -> None:
     script = Script([reply(change(5, 1), change(5, 2), token=data(5, 2))])
     found = await read(script, moment(4))
     assert keys(found) == [1, 2]
-    assert found[-1].position == resume_tokens.from_stream(data(5, 2))
+    assert found[-1].position == resume_tokens.token_from_stream(data(5, 2))
     assert script.started_at[0] == Timestamp(4, 1)
 
 
@@ -130,14 +130,14 @@ async def test_the_mark_that_a_stream_opens_with_tells_nothing() -> None:
     """It repeats where the stream was asked to start; events of that very time may follow."""
     script = Script([reply(token=mark(4)), reply(change(4, 1), token=data(4, 1))])
     found = await read(script, resume_tokens.time_prefix(Timestamp(4, 1)))
-    assert found[0].position < resume_tokens.from_stream(data(4, 1))
+    assert found[0].position < resume_tokens.token_from_stream(data(4, 1))
     assert keys(found) == [1]
 
 
 async def test_a_mark_of_a_sharded_cluster_stays_before_the_events_of_its_time() -> None:
     """Another shard may still bring one."""
     found = await read(Script([reply(token=mark(9))]), moment(4), sharded=True)
-    assert found[0].position == resume_tokens.from_stream(mark(9)) < moment(9)
+    assert found[0].position == resume_tokens.token_from_stream(mark(9)) < moment(9)
 
 
 async def test_an_empty_batch_says_that_the_time_of_the_last_event_is_over() -> None:
@@ -145,18 +145,24 @@ async def test_an_empty_batch_says_that_the_time_of_the_last_event_is_over() -> 
     follow."""
     script = Script([reply(change(5), token=data(5)), reply(token=data(5))])
     found = await read(script, moment(4))
-    assert [each.position for each in found] == [resume_tokens.from_stream(data(5)), moment(5)]
+    assert [each.position for each in found] == [
+        resume_tokens.token_from_stream(data(5)),
+        moment(5),
+    ]
     script = Script([reply(change(5), token=data(5)), reply(token=data(5))])
     found = await read(script, moment(4), sharded=True)
-    assert found[-1].position == resume_tokens.from_stream(data(5))
+    assert found[-1].position == resume_tokens.token_from_stream(data(5))
 
 
 async def test_a_stream_resumed_at_the_last_event_knows_that_its_time_is_over() -> None:
     """On a quiet server too: the event comes again, is passed over, and nothing follows it."""
     script = Script([reply(change(5), token=data(5)), reply(token=data(5))])
-    found = await read(script, resume_tokens.from_stream(data(5)))
+    found = await read(script, resume_tokens.token_from_stream(data(5)))
     assert keys(found) == []
-    assert [each.position for each in found] == [resume_tokens.from_stream(data(5)), moment(5)]
+    assert [each.position for each in found] == [
+        resume_tokens.token_from_stream(data(5)),
+        moment(5),
+    ]
 
 
 async def test_the_position_never_goes_back() -> None:
@@ -166,7 +172,7 @@ async def test_the_position_never_goes_back() -> None:
     assert [each.position for each in found] == [
         moment(5),
         moment(5),
-        resume_tokens.from_stream(data(6)),
+        resume_tokens.token_from_stream(data(6)),
     ]
     assert keys(found) == [1]
 
@@ -174,7 +180,7 @@ async def test_the_position_never_goes_back() -> None:
 async def test_events_of_the_position_s_own_time_are_passed_over_up_to_it() -> None:
     """Resumed by time: of a transaction, what was handed over is not handed over again."""
     script = Script([reply(change(5, 1), change(5, 2), change(5, 3), token=data(5, 3))])
-    found = await read(script, resume_tokens.from_stream(data(5, 2)))
+    found = await read(script, resume_tokens.token_from_stream(data(5, 2)))
     assert keys(found) == [3]
 
 
@@ -294,8 +300,8 @@ async def test_the_position_behind_a_drop_is_behind_all_records_that_are_made_of
     """Of one event the archive makes many records, whose tokens begin with the event's."""
     script = Script([reply(change(5, operation="drop"), token=data(5))])
     found = await read(script, moment(4))
-    drop = resume_tokens.from_stream(data(5))
-    assert resume_tokens.numbered(drop, 1) < found[-1].position < moment(5)
+    drop = resume_tokens.token_from_stream(data(5))
+    assert resume_tokens.numbered_token(drop, 1) < found[-1].position < moment(5)
     assert (
         resume_tokens.decode(resume_tokens.encode(found[-1].position, "abc"), "abc")
         == found[-1].position

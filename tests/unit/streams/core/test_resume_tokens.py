@@ -38,16 +38,18 @@ def places(draw: st.DrawFn) -> tuple[tuple[int, int, int, str, int], str]:
         return (*key, 0, "", 0), resume_tokens.time_prefix(time)
     data = f"82{resume_tokens.time_prefix(time)}{rest}"
     if kind == "event":
-        return (*key, 1, rest, 0), resume_tokens.from_stream(data)
+        return (*key, 1, rest, 0), resume_tokens.token_from_stream(data)
     if kind == "drop":
-        return (*key, 1, rest, number), resume_tokens.numbered(
-            resume_tokens.from_stream(data), number
+        return (*key, 1, rest, number), resume_tokens.numbered_token(
+            resume_tokens.token_from_stream(data), number
         )
     if kind == "moment":
-        return (*key, 2, "", 0), resume_tokens.moment(time)
+        return (*key, 2, "", 0), resume_tokens.token_from_time(time)
     if kind == "snapshot":
-        return (*key, 3, "", 0), resume_tokens.unfinished(time)
-    return (*key, 4, "", number), resume_tokens.numbered(resume_tokens.moment(time), number)
+        return (*key, 3, "", 0), resume_tokens.snapshot_token(time)
+    return (*key, 4, "", number), resume_tokens.numbered_token(
+        resume_tokens.token_from_time(time), number
+    )
 
 
 @given(st.lists(places(), max_size=20))
@@ -72,14 +74,19 @@ def test_every_token_survives_the_wire_and_tells_its_time(
 
 def test_a_high_water_mark_stands_before_the_events_of_its_time() -> None:
     """The server's own tokens keep the order that it gives them."""
-    mark, seen = resume_tokens.from_stream(MARK_DATA), resume_tokens.from_stream(EVENT_DATA)
-    assert resume_tokens.time_prefix(TIME) < mark < seen < resume_tokens.moment(TIME)
+    mark, seen = (
+        resume_tokens.token_from_stream(MARK_DATA),
+        resume_tokens.token_from_stream(EVENT_DATA),
+    )
+    assert resume_tokens.time_prefix(TIME) < mark < seen < resume_tokens.token_from_time(TIME)
     assert resume_tokens.cluster_time(seen) == TIME
 
 
 def test_a_stream_token_is_read_whatever_the_case_of_its_digits() -> None:
     """Hexadecimal digits are digits in either case; inside there is one form."""
-    assert resume_tokens.from_stream(EVENT_DATA.lower()) == resume_tokens.from_stream(EVENT_DATA)
+    assert resume_tokens.token_from_stream(EVENT_DATA.lower()) == resume_tokens.token_from_stream(
+        EVENT_DATA
+    )
 
 
 @pytest.mark.parametrize(
@@ -88,7 +95,7 @@ def test_a_stream_token_is_read_whatever_the_case_of_its_digits() -> None:
 def test_a_stream_token_of_unknown_form_is_an_error(data: str) -> None:
     """A token that does not begin with a cluster time is not taken for one."""
     with pytest.raises(ValueError, match="does not begin with a cluster time"):
-        resume_tokens.from_stream(data)
+        resume_tokens.token_from_stream(data)
 
 
 @pytest.mark.parametrize(
@@ -122,29 +129,33 @@ def test_what_is_no_token_is_refused(text: str) -> None:
 def test_a_token_of_another_deployment_is_refused_with_both_names() -> None:
     """A token means something in one deployment only."""
     with pytest.raises(ResumeTokenInvalid, match=r"'zzz999'.*'abc234'"):
-        resume_tokens.decode(resume_tokens.encode(resume_tokens.moment(TIME), "zzz999"), "abc234")
+        resume_tokens.decode(
+            resume_tokens.encode(resume_tokens.token_from_time(TIME), "zzz999"), "abc234"
+        )
 
 
 def test_a_record_of_a_drop_knows_that_others_may_follow() -> None:
     """All of them stand at one event, before whatever comes next; the last place is behind them."""
-    drop = resume_tokens.from_stream(EVENT_DATA)
-    third, last = resume_tokens.numbered(drop, 3), resume_tokens.behind(drop)
-    assert drop < third < last < resume_tokens.moment(TIME)
-    assert resume_tokens.divided(third) == drop
-    assert resume_tokens.divided(last) is None
+    drop = resume_tokens.token_from_stream(EVENT_DATA)
+    third, last = resume_tokens.numbered_token(drop, 3), resume_tokens.token_after_event(drop)
+    assert drop < third < last < resume_tokens.token_from_time(TIME)
+    assert resume_tokens.divided_event(third) == drop
+    assert resume_tokens.divided_event(last) is None
     for whole in (
         drop,
-        resume_tokens.moment(TIME),
-        resume_tokens.numbered(resume_tokens.moment(TIME), 3),
+        resume_tokens.token_from_time(TIME),
+        resume_tokens.numbered_token(resume_tokens.token_from_time(TIME), 3),
     ):
-        assert resume_tokens.divided(whole) is None
+        assert resume_tokens.divided_event(whole) is None
 
 
 def test_a_token_within_a_snapshot_is_refused_as_a_place_to_resume_from() -> None:
     """The rest of the snapshot would be missing, silently."""
-    assert resume_tokens.resumable(resume_tokens.moment(TIME)) == resume_tokens.moment(TIME)
+    assert resume_tokens.require_resumable(
+        resume_tokens.token_from_time(TIME)
+    ) == resume_tokens.token_from_time(TIME)
     with pytest.raises(ResumeTokenInvalid, match="snapshot"):
-        resume_tokens.resumable(resume_tokens.unfinished(TIME))
+        resume_tokens.require_resumable(resume_tokens.snapshot_token(TIME))
 
 
 def test_just_before_an_event_stands_behind_all_that_come_before_it() -> None:
@@ -152,14 +163,14 @@ def test_just_before_an_event_stands_behind_all_that_come_before_it() -> None:
     time, kind, end = "65A1B2C300000005", "2B022C0100", "6E5A1004"
     events = [f"{time}{kind}{index}{end}{key}" for index in ("29", "2B02", "2B04") for key in "0F"]
     for one, other in pairwise(events[::2]):
-        assert one < resume_tokens.just_before(other) < other
+        assert one < resume_tokens.token_before_event(other) < other
     for event in events:
-        assert time < resume_tokens.just_before(event) < event
+        assert time < resume_tokens.token_before_event(event) < event
         assert resume_tokens.decode(
-            resume_tokens.encode(resume_tokens.just_before(event), "abc"), "abc"
+            resume_tokens.encode(resume_tokens.token_before_event(event), "abc"), "abc"
         )
     assert (
         resume_tokens.time_prefix(Timestamp(5, 1))
-        < resume_tokens.just_before(token_at(5))
+        < resume_tokens.token_before_event(token_at(5))
         < token_at(5)
     )

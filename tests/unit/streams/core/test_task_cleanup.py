@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from revstream.streams.core.task_cleanup import ended
+from revstream.streams.core.task_cleanup import cancel_and_wait
 from tests.support.streams import turn
 
 
@@ -19,9 +19,9 @@ async def test_all_have_ended_whatever_they_raise() -> None:
 
     tasks = [asyncio.ensure_future(each) for each in (fails(), asyncio.sleep(3600))]
     await turn()
-    await ended(None, *tasks)
+    await cancel_and_wait(None, *tasks)
     assert [each.done() for each in tasks] == [True, True]
-    await ended(None)
+    await cancel_and_wait(None)
 
 
 async def test_who_is_cancelled_meanwhile_is_cancelled_once_they_have_ended() -> None:
@@ -39,7 +39,7 @@ async def test_who_is_cancelled_meanwhile_is_cancelled_once_they_have_ended() ->
     await turn()
 
     async def waits() -> None:
-        await ended(task)
+        await cancel_and_wait(task)
         after.append("went on")
 
     waiting = asyncio.ensure_future(waits())

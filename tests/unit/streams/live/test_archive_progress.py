@@ -91,7 +91,7 @@ async def test_a_quiet_recorder_elsewhere_is_known_to_be_done_by_this_process_s_
     stored = Stored(token_at(5))
     progress = progress_of(stored, hub)
     hub.publish(batch(event(5)))
-    hub.publish(EventBatch((), resume_tokens.moment(Timestamp(9, 1))))
+    hub.publish(EventBatch((), resume_tokens.token_from_time(Timestamp(9, 1))))
     await progress.wait(NAME, token_at(9))
     # The event after it is not archived yet.
     hub.publish(batch(event(10)))
@@ -298,7 +298,7 @@ async def test_what_befalls_the_collection_is_archived_once_all_partitions_have_
     hub.publish(batch(event(5, operation="drop", key=None), event(6, key=KEYS[PARTS[0]])))
     with pytest.raises(ArchiveBehind):
         await progress.wait(NAME, token_at(6), limit_s=0.01)
-    stored.tokens[PARTS[2]] = resume_tokens.behind(token_at(5))
+    stored.tokens[PARTS[2]] = resume_tokens.token_after_event(token_at(5))
     await progress.wait(NAME, token_at(6))
 
 

@@ -28,7 +28,7 @@ class Quick:
     async def batches(self, after: str) -> AsyncIterator[EventBatch]:
         self.stretches.append(self._horizon.time - resume_tokens.cluster_time(after).time)
         yield EventBatch((), after)
-        yield EventBatch((), resume_tokens.moment(self._horizon))
+        yield EventBatch((), resume_tokens.token_from_time(self._horizon))
         raise AssertionError("read on behind its horizon")
 
 

@@ -97,7 +97,7 @@ class Oplog:
 
 
 def place(last: ChangeEvent) -> str:
-    return last.token if last.is_write else resume_tokens.behind(last.token)
+    return last.token if last.is_write else resume_tokens.token_after_event(last.token)
 
 
 class Reader:

@@ -13,7 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from revstream.streams.mongo.driver.codecs import RAW
-from revstream.streams.raw_bson.diff import Difference, Kind, differences, differing_paths, same
+from revstream.streams.raw_bson.diff import (
+    Difference,
+    DifferenceKind,
+    find_differences,
+    find_differing_paths,
+    is_same,
+)
 from tests.support.bson_values import DOCUMENTS, VALUES
 from tests.support.streams import raw
 
@@ -27,7 +33,7 @@ def applied(before: dict[str, Any], found: list[Difference]) -> dict[str, Any]:
         node = after
         for name in each.path[:-1]:
             node = node[name]
-        if each.kind is Kind.REMOVED:
+        if each.kind is DifferenceKind.REMOVED:
             del node[each.path[-1]]
         else:
             node[each.path[-1]] = each.after
@@ -40,12 +46,12 @@ def test_applying_the_differences_turns_before_into_after(
     before: dict[str, Any], after: dict[str, Any]
 ) -> None:
     """Nothing is left out, nothing is said twice, and what is said is true of both states."""
-    found = list(differences(before, after))
-    assert same(applied(before, found), after)
+    found = list(find_differences(before, after))
+    assert is_same(applied(before, found), after)
     assert len({each.path for each in found}) == len(found)
-    assert bool(found) == (not same(before, after))
+    assert bool(found) == (not is_same(before, after))
     for each in found:
-        assert not same(each.before, each.after) or each.kind is not Kind.CHANGED
+        assert not is_same(each.before, each.after) or each.kind is not DifferenceKind.CHANGED
 
 
 @settings(deadline=None)
@@ -55,13 +61,13 @@ def test_raw_and_decoded_documents_have_the_same_differences(
 ) -> None:
     """The recorder compares raw documents, the API decoded ones, and they tell the same."""
 
-    def told(one: Any, other: Any) -> list[tuple[tuple[str, ...], Kind]]:
-        return [(each.path, each.kind) for each in differences(one, other)]
+    def told(one: Any, other: Any) -> list[tuple[tuple[str, ...], DifferenceKind]]:
+        return [(each.path, each.kind) for each in find_differences(one, other)]
 
     expected = told(before, after)
     assert told(raw(before), raw(after)) == expected
     assert told(raw(before), after) == expected
-    assert same(raw(before), raw(after)) == same(before, after)
+    assert is_same(raw(before), raw(after)) == is_same(before, after)
 
 
 @settings(deadline=None)
@@ -78,9 +84,9 @@ def test_paths_that_differ_are_those_of_the_differences(
         del after[data.draw(st.sampled_from(list(after)))]
     if data.draw(st.booleans()):
         after[data.draw(st.sampled_from(["", "a", "new"]))] = data.draw(VALUES)
-    expected = [each.path for each in differences(before, after)]
-    assert list(differing_paths(raw(before), raw(after))) == expected
-    assert list(differing_paths(before, after)) == expected
+    expected = [each.path for each in find_differences(before, after)]
+    assert list(find_differing_paths(raw(before), raw(after))) == expected
+    assert list(find_differing_paths(before, after)) == expected
 
 
 # Many of them nearly the same.
@@ -94,15 +100,15 @@ def test_text_that_is_none_differs_where_it_is_shown_otherwise() -> None:
         given = bson.encode({"a": "x" * len(value)}).replace(b"x" * len(value), value)
         return RawBSONDocument(given, RAW)
 
-    assert list(differing_paths(text(b"\xff"), text(b"\xfe"))) == []
-    assert list(differing_paths(text(b"\xffa"), text(b"\xffb"))) == [("a",)]
+    assert list(find_differing_paths(text(b"\xff"), text(b"\xfe"))) == []
+    assert list(find_differing_paths(text(b"\xffa"), text(b"\xffb"))) == [("a",)]
 
 
 @given(VALUES)
 def test_a_value_is_the_same_as_its_copy(value: Any) -> None:
     """NaN included; a round trip through BSON changes nothing either."""
-    assert same(value, copy.deepcopy(value))
-    assert same(value, bson.decode(bson.encode({"": value}))[""]) or _loses_its_zone(value)
+    assert is_same(value, copy.deepcopy(value))
+    assert is_same(value, bson.decode(bson.encode({"": value}))[""]) or _loses_its_zone(value)
 
 
 def _loses_its_zone(value: Any) -> bool:
@@ -123,8 +129,8 @@ def _loses_its_zone(value: Any) -> bool:
 )
 def test_what_is_one_value_to_a_reader_is_the_same(one: Any, other: Any) -> None:
     """An integer's width, the order of fields and the sign of zero are no change."""
-    assert same(one, other)
-    assert same(raw({"x": one}), raw({"x": other}))
+    assert is_same(one, other)
+    assert is_same(raw({"x": one}), raw({"x": other}))
 
 
 @pytest.mark.parametrize(
@@ -149,25 +155,25 @@ def test_what_is_one_value_to_a_reader_is_the_same(one: Any, other: Any) -> None
 )
 def test_values_of_two_types_differ(one: Any, other: Any) -> None:
     """Strict where Python is lax: 1, 1.0 and true are three values."""
-    assert not same(one, other)
-    assert not same(other, one)
-    assert not same(raw({"x": one}), raw({"x": other}))
+    assert not is_same(one, other)
+    assert not is_same(other, one)
+    assert not is_same(raw({"x": one}), raw({"x": other}))
 
 
 def test_a_subtree_that_appears_or_goes_is_one_difference() -> None:
     """In the order of the state after, then what was removed; a name with dots is one step."""
     found = list(
-        differences(
+        find_differences(
             {"keep": {"x": 1}, "gone": {"y": {"z": 1}}, "list": [1, 2]},
             {"new": {"a": {"b": 1}}, "keep": {"x": 2, "a.b": 1}, "list": [1, 3]},
         )
     )
     assert [(each.path, each.kind) for each in found] == [
-        (("new",), Kind.ADDED),
-        (("keep", "x"), Kind.CHANGED),
-        (("keep", "a.b"), Kind.ADDED),
-        (("list",), Kind.CHANGED),
-        (("gone",), Kind.REMOVED),
+        (("new",), DifferenceKind.ADDED),
+        (("keep", "x"), DifferenceKind.CHANGED),
+        (("keep", "a.b"), DifferenceKind.ADDED),
+        (("list",), DifferenceKind.CHANGED),
+        (("gone",), DifferenceKind.REMOVED),
     ]
     assert found[2].dotted == "keep.a.b"
     assert (found[4].before, found[4].after) == ({"y": {"z": 1}}, None)
@@ -176,7 +182,9 @@ def test_a_subtree_that_appears_or_goes_is_one_difference() -> None:
 @given(st.none() | DOCUMENTS)
 def test_nothing_differs_from_nothing_by_its_fields(document: dict[str, Any] | None) -> None:
     """A missing state is one without fields."""
-    assert [each.kind for each in differences(None, document)] == [Kind.ADDED] * len(document or {})
-    assert [each.kind for each in differences(document, None)] == [Kind.REMOVED] * len(
+    assert [each.kind for each in find_differences(None, document)] == [DifferenceKind.ADDED] * len(
         document or {}
     )
+    assert [each.kind for each in find_differences(document, None)] == [
+        DifferenceKind.REMOVED
+    ] * len(document or {})

@@ -12,7 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from revstream.streams.mongo.driver.codecs import DECODED
-from revstream.streams.raw_bson.fields import elements_of, objects_of, unlike, without_field
+from revstream.streams.raw_bson.fields import (
+    find_changed_elements,
+    iterate_elements,
+    remove_field,
+    split_objects,
+)
 from tests.support.bson_values import DOCUMENTS, VALUES
 
 EVERY: dict[str, Any] = {
@@ -44,17 +49,17 @@ def test_a_field_is_taken_out_from_between_any_two(place: int) -> None:
     """Whatever stands before and after it; one of the same name further in stays."""
     fields = list(EVERY.items())
     fields.insert(place, ("_change", {"by": "alice"}))
-    assert without_field(bson.encode(dict(fields)), "_change") == bson.encode(EVERY)
+    assert remove_field(bson.encode(dict(fields)), "_change") == bson.encode(EVERY)
 
 
 @given(DOCUMENTS)
 def test_what_has_no_such_field_stays_the_bytes_that_it_was(document: dict[str, Any]) -> None:
     """And what has it is what the driver would write without it."""
     raw = bson.encode(document, codec_options=DECODED)
-    assert without_field(raw, "_change") == raw
+    assert remove_field(raw, "_change") == raw
     for name in document:
         rest = {key: value for key, value in document.items() if key != name}
-        assert without_field(raw, name) == bson.encode(rest, codec_options=DECODED)
+        assert remove_field(raw, name) == bson.encode(rest, codec_options=DECODED)
 
 
 @given(DOCUMENTS, st.data())
@@ -63,7 +68,7 @@ def test_objects_are_cut_out_and_all_else_stays(
 ) -> None:
     """Only what is an object, whatever else has its name."""
     names = data.draw(st.sets(st.sampled_from(list(document)))) if document else set()
-    found, rest = objects_of(
+    found, rest = split_objects(
         bson.encode(document, codec_options=DECODED), {each.encode() for each in names}
     )
     objects = {n: each for n, each in document.items() if n in names and isinstance(each, dict)}
@@ -85,17 +90,23 @@ def test_what_is_unlike_is_told_where_fields_stand_where_they_stood(
     one, other = (bson.encode(each, codec_options=DECODED) for each in (before, after))
     expected = [
         pair
-        for pair in zip(elements_of(one), elements_of(other), strict=True)
+        for pair in zip(iterate_elements(one), iterate_elements(other), strict=True)
         if pair[0] != pair[1]
     ]
-    assert unlike(one, other) == expected
-    assert unlike(one, bson.encode({**after, "one more": 1}, codec_options=DECODED)) is None
-    assert unlike(bson.encode({**before, "one more": 1}, codec_options=DECODED), other) is None
+    assert find_changed_elements(one, other) == expected
+    assert (
+        find_changed_elements(one, bson.encode({**after, "one more": 1}, codec_options=DECODED))
+        is None
+    )
+    assert (
+        find_changed_elements(bson.encode({**before, "one more": 1}, codec_options=DECODED), other)
+        is None
+    )
     turned = bson.encode(dict(reversed(after.items())), codec_options=DECODED)
-    assert len(after) < 2 or unlike(one, turned) is None
+    assert len(after) < 2 or find_changed_elements(one, turned) is None
 
 
 def test_a_type_that_does_not_exist_is_refused() -> None:
     """It cannot be told where its value ends."""
     with pytest.raises(ValueError, match="0x42"):
-        without_field(b"\x08\0\0\0\x42a\0\0", "b")
+        remove_field(b"\x08\0\0\0\x42a\0\0", "b")

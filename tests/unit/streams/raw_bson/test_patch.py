@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from revstream.streams.mongo.driver.codecs import DECODED, RAW
-from revstream.streams.raw_bson.diff import same
-from revstream.streams.raw_bson.patch import patch_between, patched
+from revstream.streams.raw_bson.diff import is_same
+from revstream.streams.raw_bson.patch import apply_patch, create_patch
 from tests.support.bson_values import DOCUMENTS, VALUES
 
 
@@ -41,8 +41,8 @@ def test_a_patch_makes_the_one_state_of_the_other(
     before: dict[str, Any], after: dict[str, Any]
 ) -> None:
     """Equal strictly, but for the order of fields."""
-    made = patched(raw(before), stored(patch_between(raw(before), raw(after))))
-    assert same(made, raw(after))
+    made = apply_patch(raw(before), stored(create_patch(raw(before), raw(after))))
+    assert is_same(made, raw(after))
     assert sorted(made) == sorted(after)
 
 
@@ -50,7 +50,7 @@ def test_a_patch_makes_the_one_state_of_the_other(
 def test_lists_are_cut_where_they_differ(before: list[Any], after: list[Any]) -> None:
     """To the byte: the order is that of the fields, and here there is one."""
     one, other = raw({"_id": 1, "list": before}), raw({"_id": 1, "list": after})
-    assert patched(one, stored(patch_between(one, other))).raw == other.raw
+    assert apply_patch(one, stored(create_patch(one, other))).raw == other.raw
 
 
 @pytest.mark.parametrize(
@@ -71,11 +71,11 @@ def test_lists_are_cut_where_they_differ(before: list[Any], after: list[Any]) ->
 def test_only_what_differs_is_kept(
     before: dict[str, Any], after: dict[str, Any], patch: dict[str, Any]
 ) -> None:
-    assert patch_between(raw(before), raw(after)) == patch
+    assert create_patch(raw(before), raw(after)) == patch
 
 
 def test_a_patch_on_another_state_is_refused() -> None:
     """Where it can be seen."""
-    patch = patch_between(raw({"a": {"b": 1}, "c": 1}), raw({"a": {"b": 2}}))
+    patch = create_patch(raw({"a": {"b": 1}, "c": 1}), raw({"a": {"b": 2}}))
     with pytest.raises(KeyError):
-        patched(raw({"a": {"b": 1}}), patch)
+        apply_patch(raw({"a": {"b": 1}}), patch)

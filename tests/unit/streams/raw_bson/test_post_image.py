@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from revstream.streams.mongo.driver.codecs import DECODED, RAW
-from revstream.streams.raw_bson.post_image import settled
+from revstream.streams.raw_bson.post_image import repair_post_image
 
 
 def raw(*fields: tuple[str, Any]) -> RawBSONDocument:
@@ -48,7 +48,7 @@ def described(**updated: Any) -> RawBSONDocument:
 def test_what_stands_twice_stands_where_it_stood_last(
     after: RawBSONDocument, update: RawBSONDocument, expected: list[tuple[str, Any]]
 ) -> None:
-    assert settled(after, update).raw == raw(*expected).raw
+    assert repair_post_image(after, update).raw == raw(*expected).raw
 
 
 @given(
@@ -59,7 +59,7 @@ def test_what_stands_twice_stands_where_it_stood_last(
 )
 def test_others_are_left_alone(document: dict[str, Any], nested: bool) -> None:
     after = RawBSONDocument(bson.encode({"d": document}, codec_options=DECODED), RAW)
-    assert settled(after, described(**{"d__a" if nested else "d": 1})) is after
+    assert repair_post_image(after, described(**{"d__a" if nested else "d": 1})) is after
 
 
 @given(
@@ -86,19 +86,19 @@ def test_each_field_stands_where_it_stood_last(
         for n, each in enumerate(fields)
         if each[0] not in {name for name, _ in fields[n + 1 :]}
     ]
-    found = settled(raw(*fields), update)
+    found = repair_post_image(raw(*fields), update)
     assert found is not None
     assert found.raw == raw(*last).raw
 
 
 def test_text_that_is_no_text_is_not_rewritten() -> None:
     after = RawBSONDocument(bson.encode({"a": "xx"}).replace(b"xx", b"\xff\xfe"), RAW)
-    assert settled(after, described(a=1)) is after
-    assert settled(after, raw(("updatedFields", {"b.c": 1}))) is after
+    assert repair_post_image(after, described(a=1)) is after
+    assert repair_post_image(after, raw(("updatedFields", {"b.c": 1}))) is after
 
 
 def test_without_an_image_or_a_description_there_is_nothing_to_do() -> None:
     after = raw(("_id", 1))
-    assert settled(None, described(a=1)) is None
-    assert settled(after, None) is after
-    assert settled(after, raw(("removedFields", ["a"]))) is after
+    assert repair_post_image(None, described(a=1)) is None
+    assert repair_post_image(after, None) is after
+    assert repair_post_image(after, raw(("removedFields", ["a"]))) is after

@@ -46,7 +46,7 @@ async def test_nothing_that_was_read_is_served_to_another_event(
             Change(
                 entity=entity,
                 kind="CHANGE",
-                token=resume_tokens.moment(at(second)),
+                token=resume_tokens.token_from_time(at(second)),
                 document=READING,
             )
         )
@@ -87,7 +87,7 @@ async def test_an_error_that_ends_a_subscription_is_its_last_result(
     """With its code, and the facts that a client resumes by."""
     entity = model.entity("Reading")
     memory.changes.append(
-        Change(entity=entity, kind="CHECKPOINT", token=resume_tokens.moment(at(0)))
+        Change(entity=entity, kind="CHECKPOINT", token=resume_tokens.token_from_time(at(0)))
     )
     memory.failure = SlowConsumer("256 events behind")
     stream: Any = await schema.subscribe(
@@ -97,7 +97,7 @@ async def test_an_error_that_ends_a_subscription_is_its_last_result(
     assert results[0].data == {"readingChanges": {"kind": "CHECKPOINT"}}
     assert results[-1].errors[0].extensions == {
         "code": "SLOW_CONSUMER",
-        "resumeToken": f"{resume_tokens.moment(at(0))}.tests",
+        "resumeToken": f"{resume_tokens.token_from_time(at(0))}.tests",
     }
 
 

@@ -11,7 +11,7 @@ from revstream.gql.engine.limits.concurrency import ConcurrencyLimiter
 from revstream.gql.engine.limits.operation_budget import OperationLimits
 from revstream.resolvers.errors import LimitExceeded
 from revstream.streams.core.errors import Unavailable
-from revstream.streams.core.operation import OPERATION, count_made, execution_suspended
+from revstream.streams.core.operation import OPERATION, count_computed, execution_suspended
 from revstream.streams.core.read_limiter import ReadClass, ReadLimiter
 from revstream.streams.core.read_memory import LargeRead
 from tests.support.eventually import eventually
@@ -171,7 +171,7 @@ async def test_several_reads_of_an_operation_wait_together() -> None:
             )
 
     async def made() -> int:
-        await count_made(4 * MB, 0)
+        await count_computed(4 * MB, 0)
         running = OPERATION.get()
         assert running is not None
         return running.read_bytes

@@ -144,7 +144,7 @@ async def test_a_subscription_takes_no_place_and_may_take_its_time(
     await eventually(lambda: schema.limiter.executing == 1)
     entity = model.entity("Reading")
     change = Change(
-        entity=entity, kind="CHANGE", token=resume_tokens.moment(at(0)), document=READING
+        entity=entity, kind="CHANGE", token=resume_tokens.token_from_time(at(0)), document=READING
     )
     memory.changes.append(change)
     stream = await schema.stream(

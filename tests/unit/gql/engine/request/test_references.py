@@ -65,7 +65,7 @@ async def test_below_an_as_of_root_they_stand_at_its_moment(ask: Ask, memory: Me
         (54, "new 0", None),
     ):
         memory.calls.clear()
-        token = resume_tokens.encode(resume_tokens.moment(at(second)), DEPLOYMENT)
+        token = resume_tokens.encode(resume_tokens.token_from_time(at(second)), DEPLOYMENT)
         result = await ask(query, token=token)
         assert result.errors is None
         assert result.data is not None

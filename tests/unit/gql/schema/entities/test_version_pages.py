@@ -43,7 +43,10 @@ async def test_versions_are_shown_as_they_were_read(
       productVersions { edges { node { documentId operation changedFields resumeToken } } }
       productsAsOf(asOf: {token: $token}) { nodes { version document { name addedAt } } }
     }"""
-    asked = {"token": resume_tokens.encode(resume_tokens.moment(at(1)), DEPLOYMENT), "id": "p1"}
+    asked = {
+        "token": resume_tokens.encode(resume_tokens.token_from_time(at(1)), DEPLOYMENT),
+        "id": "p1",
+    }
     expected = await schema.execute(text, asked, memory.context())
     assert expected.errors is None
     for _ in range(TIMES):

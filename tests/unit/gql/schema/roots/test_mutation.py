@@ -300,11 +300,11 @@ async def test_a_cursor_is_kept_without_the_deployments_tag(
     ask: Ask, editing: MemoryEditing
 ) -> None:
     """Under its owner's name and the client's own; the answer is what was given."""
-    token = resume_tokens.encode(resume_tokens.moment(at(3)), DEPLOYMENT)
+    token = resume_tokens.encode(resume_tokens.token_from_time(at(3)), DEPLOYMENT)
     result = await ask(f'mutation {{ saveCursor(name: "mine", token: "{token}") }}')
     assert result.errors is None
     assert result.data == {"saveCursor": token}
-    assert asked(editing) == ("save", ("", "mine", resume_tokens.moment(at(3))), {})
+    assert asked(editing) == ("save", ("", "mine", resume_tokens.token_from_time(at(3))), {})
 
 
 async def test_what_was_read_before_a_write_is_read_again_after_it(

@@ -230,7 +230,7 @@ async def test_arguments_become_what_the_stream_is_asked(memory: Memory, follow:
     [
         ("null", (None, True)),
         (f'"{TOKEN}.tests"', (TOKEN, False)),
-        (f'"{resume_tokens.unfinished(Timestamp(7, 1))}.tests"', (None, True)),
+        (f'"{resume_tokens.snapshot_token(Timestamp(7, 1))}.tests"', (None, True)),
     ],
     ids=["at first", "behind it", "within it"],
 )

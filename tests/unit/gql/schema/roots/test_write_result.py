@@ -64,7 +64,7 @@ async def test_what_was_written_is_answered_with_its_content(
     result = await ask(
         APPLY % "... on ReadingWritten { version resumeToken reading { id version value } }"
     )
-    token = resume_tokens.encode(resume_tokens.moment(editing.answer.at), DEPLOYMENT)
+    token = resume_tokens.encode(resume_tokens.token_from_time(editing.answer.at), DEPLOYMENT)
     assert result.errors is None
     assert result.data == {
         "r": {
@@ -166,5 +166,7 @@ async def test_a_batch_is_answered_with_what_became_of_its_events(
     editing.answer = AppliedEvent(applied=2, stale=1, at=Timestamp(1_700_000_000, 3))
     result = await ask("mutation { applyReadings(events: []) { applied stale resumeToken } }")
     assert result.errors is None
-    token = resume_tokens.encode(resume_tokens.moment(Timestamp(1_700_000_000, 3)), DEPLOYMENT)
+    token = resume_tokens.encode(
+        resume_tokens.token_from_time(Timestamp(1_700_000_000, 3)), DEPLOYMENT
+    )
     assert result.data == {"applyReadings": {"applied": 2, "stale": 1, "resumeToken": token}}

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from revstream.streams.layouts.core.query_rewrite import renamed_query, under
+from revstream.streams.layouts.core.query_rewrite import replace_first_name, rewrite_query
 
 
 def inside(path: str) -> str | None:
@@ -16,7 +16,7 @@ def inside(path: str) -> str | None:
 
 def only_the_id(path: str) -> str | None:
     """As DOCUMENT_PER_VERSION has it."""
-    return under(path, "_id", "docId")
+    return replace_first_name(path, "_id", "docId")
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,7 @@ def test_what_can_be_said_is_said(
     query: dict[str, Any], renamed: dict[str, Any] | None, exact: bool
 ) -> None:
     """And what cannot is left out where that makes it find more, and not less."""
-    found, is_exact = renamed_query(query, inside)
+    found, is_exact = rewrite_query(query, inside)
     if renamed is None:
         renamed = {"$or": [{"current.a": 1}, {"current.b": 1}]}
     assert (found, is_exact) == (renamed, exact)
@@ -59,4 +59,4 @@ def test_of_versions_only_the_id_is_asked_first(
     query: dict[str, Any], renamed: dict[str, Any], exact: bool
 ) -> None:
     """What else matches a version need not match the current one."""
-    assert renamed_query(query, only_the_id) == (renamed, exact)
+    assert rewrite_query(query, only_the_id) == (renamed, exact)

@@ -8,7 +8,7 @@ from email.utils import format_datetime
 import pytest
 
 from revstream.streams.listeners.webhooks.http_client import _retry_after_s
-from revstream.streams.listeners.webhooks.message import shown_url
+from revstream.streams.listeners.webhooks.message import redact_url
 
 
 @pytest.mark.parametrize(
@@ -40,4 +40,4 @@ def test_a_date_to_wait_for() -> None:
 )
 def test_what_may_be_secret_of_a_url_is_not_shown(url: str, shown: str) -> None:
     """User, password, path and query."""
-    assert shown_url(url) == shown
+    assert redact_url(url) == shown

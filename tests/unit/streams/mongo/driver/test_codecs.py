@@ -11,7 +11,7 @@ import pytest
 from bson import Code, Int64
 from bson.raw_bson import RawBSONDocument
 
-from revstream.streams.mongo.driver.codecs import RAW, SHOWN, decode, plain
+from revstream.streams.mongo.driver.codecs import RAW, SHOWN, decode, plain_value
 
 SHAPES: list[dict[str, Any]] = [
     {"a": {"$ref": "users", "$id": 1}},
@@ -30,7 +30,7 @@ def test_no_object_is_made_of_a_shape(document: dict[str, Any]) -> None:
     found = decode(raw)
     assert repr(found) == repr(document) or "code" in document
     assert bson.encode(found) == raw
-    assert plain(RawBSONDocument(raw, RAW)) == found
+    assert plain_value(RawBSONDocument(raw, RAW)) == found
 
 
 def test_dates_are_as_the_options_say() -> None:
