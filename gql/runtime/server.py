@@ -15,11 +15,8 @@ import signal
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
-from functools import partial
-from typing import Any, cast
 
 import click
-import uvicorn
 import uvloop
 
 from revstream.gql.auth.authenticator import Authenticator
@@ -34,8 +31,8 @@ from revstream.gql.runtime.embedded.embedded_mongod import embedded_mongod
 from revstream.gql.runtime.gateway import Gateway
 from revstream.gql.runtime.lifecycle import open_gateway
 from revstream.gql.runtime.progress_display import shown_progress, shown_readings
-from revstream.gql.server.http_connection import RequestConnection
-from revstream.gql.server.websocket_connection import Connections, WebSocketConnection
+from revstream.gql.server.uvicorn_server import BACKLOG, UvicornServer
+from revstream.gql.server.websocket_connection import Connections
 from revstream.model.definition import Model
 
 __all__ = ["Failed", "run", "serve"]
@@ -44,9 +41,6 @@ log = logging.getLogger(__name__)
 
 # How long it is waited for what subscribers are told to go out: one small message each.
 _FAREWELL_MOST_S = 2.0
-# Connections that wait to be accepted; a system that allows fewer has its way. Whoever finds no
-# room is not told, and tries again 1, 3 and 7 s later.
-_BACKLOG = 65_535
 # libuv accepts one in each turn of the loop, of each descriptor that it listens on: the heads of
 # these are read in the next one.
 _ACCEPTED_A_TURN = 4
@@ -162,22 +156,13 @@ async def _until_stopped(
             app = create_app(gateway, sign_in)
             _allow_files(app.state.connections)
             sockets = app.state.connections.__len__
-            server = _Server(
-                gateway,
-                app.state.operations,
-                uvicorn.Config(
-                    app,
-                    loop="none",
-                    ws=_within(WebSocketConnection, app.state.connections),
-                    ws_max_size=settings.socket_message_bytes,
-                    ws_per_message_deflate=False,
-                    http=_within(RequestConnection, app.state.connections),
-                    lifespan="off",
-                    log_config=None,
-                    access_log=False,
-                    backlog=_BACKLOG,
-                    timeout_graceful_shutdown=max(1, round(settings.shutdown_s)),
-                ),
+            operations = app.state.operations
+            server = UvicornServer(
+                app,
+                app.state.connections,
+                message_bytes=settings.socket_message_bytes,
+                shutdown_s=settings.shutdown_s,
+                before_closing=lambda: _end_subscriptions(gateway, operations),
             )
             accepting = [listening, *(listening.dup() for _ in range(1, _ACCEPTED_A_TURN))]
             serving = tasks.create_task(server.serve(sockets=accepting))
@@ -203,14 +188,6 @@ async def _until_stopped(
         collecting.cancel()
 
 
-def _within(
-    kind: Callable[..., asyncio.Protocol], connections: Connections
-) -> type[asyncio.Protocol]:
-    """uvicorn makes one of each connection, or of each handshake."""
-    made: Any = partial(kind, connections=connections)
-    return cast(type[asyncio.Protocol], made)
-
-
 async def _guarded(work: Awaitable[None], stop: _Stop) -> None:
     try:
         await work
@@ -219,29 +196,14 @@ async def _guarded(work: Awaitable[None], stop: _Stop) -> None:
         stop.fail(exc)
 
 
-class _Server(uvicorn.Server):
-    """Signals are ours: uvicorn would raise them again on the way out, before the leases are
-    released. Subscribers are told to resume before it closes their sockets under them."""
-
-    def __init__(self, gateway: Gateway, operations: Operations, config: uvicorn.Config) -> None:
-        super().__init__(config)
-        self._gateway = gateway
-        self._operations = operations
-
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        for each in self.servers:
-            each.close()
-        expect_refusals()
-        if self._gateway.end_subscriptions():
-            with contextlib.suppress(TimeoutError):
-                # One whose client takes nothing off its socket would hold up the others.
-                async with asyncio.timeout(_FAREWELL_MOST_S):
-                    await self._operations.none_on_sockets.wait()
-        await super().shutdown(sockets)
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
+async def _end_subscriptions(gateway: Gateway, operations: Operations) -> None:
+    """Tell subscribers to resume before their sockets are closed."""
+    expect_refusals()
+    if gateway.end_subscriptions():
+        with contextlib.suppress(TimeoutError):
+            # One whose client takes nothing off its socket would hold up the others.
+            async with asyncio.timeout(_FAREWELL_MOST_S):
+                await operations.none_on_sockets.wait()
 
 
 @contextlib.contextmanager
@@ -277,7 +239,7 @@ def _bound(settings: Settings) -> Iterator[socket.socket]:
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     try:
         address = settings.host, settings.port
-        bound = socket.create_server(address, family=family, backlog=_BACKLOG)
+        bound = socket.create_server(address, family=family, backlog=BACKLOG)
     except (OSError, OverflowError) as exc:
         # Python appends the address, which is said already.
         reason = str(getattr(exc, "strerror", exc)).partition(" (while attempting")[0]

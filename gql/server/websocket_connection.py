@@ -18,7 +18,6 @@ from http import HTTPStatus
 from typing import Any
 
 from starlette.responses import Response as Answer
-from uvicorn._types import ASGIReceiveEvent, ASGISendEvent
 from uvicorn.protocols.utils import ClientDisconnected
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.datastructures import Headers
@@ -191,7 +190,7 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
             self.drop(f"more than {_MESSAGES_MOST} messages were sent at once")
         self._measure()
 
-    async def receive(self) -> ASGIReceiveEvent:
+    async def receive(self) -> Any:
         message = await super().receive()
         # Whether one sends a thousand messages at once or a thousand come back: others have their
         # turn in between.
@@ -201,7 +200,7 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
         self._measure()
         return message
 
-    async def send(self, message: ASGISendEvent) -> None:
+    async def send(self, message: Any) -> None:
         # All who wait wake up at once, and the first may fill the buffer again.
         while not self.writable.is_set():
             await self.writable.wait()
