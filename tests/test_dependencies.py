@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import subprocess
 import sys
@@ -57,3 +58,36 @@ def test_each_dependency_has_a_lowest_version_and_those_of_users_a_highest() -> 
     ).stdout
     lowest = {Requirement(line).name.lower() for line in printed.splitlines()}
     assert lowest == {each.name.lower() for each in [*RUNTIME, *DEVELOPMENT]}
+
+
+def test_the_page_of_undocumented_members_has_those_of_the_contract_tests() -> None:
+    """Each is used by a module that its row names, and held by the test that it names."""
+    page = (ROOT / "docs/private-interfaces.md").read_text(encoding="utf-8")
+    listed: set[tuple[str, str, str]] = set()
+    for line in page.splitlines():
+        if line.count("|") == 6 and line.endswith("` |"):
+            library, _, members, modules, contract = (each.strip() for each in line.split("|")[1:6])
+            used = "".join((ROOT / each).read_text() for each in re.findall("`(.+?)`", modules))
+            for member in re.findall("`(.+?)`", members):
+                assert re.search(rf"\b{member}\b", used), f"{member}: not used by {modules}"
+                listed.add((contract.strip("`"), library, member))
+    held = {
+        (path.relative_to(ROOT).as_posix(), *found)
+        for path in sorted((ROOT / "tests/contract").glob("test_*_internals.py"))
+        for found in _checked(ast.parse(path.read_text(encoding="utf-8")))
+    }
+    assert sorted(listed ^ held) == []
+
+
+def _checked(tree: ast.AST) -> list[tuple[str, str]]:
+    """The library and the member of each argument of `check_members`."""
+    return [
+        (ast.literal_eval(call.args[0]), name.value)
+        for call in ast.walk(tree)
+        if isinstance(call, ast.Call)
+        and isinstance(call.func, ast.Name)
+        and call.func.id == "check_members"
+        for each in call.args[2:]
+        for name in ast.walk(each)
+        if isinstance(name, ast.Constant) and isinstance(name.value, str)
+    ]
