@@ -1,4 +1,4 @@
-"""Keys of services: a file of hashed keys, and who each of them is.
+"""API keys: a file of hashed keys and their principals.
 
     [[keys]]
     sha256 = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
@@ -6,10 +6,11 @@
     roles = ["writer"]
     claims = { tenant = "acme" }
 
-A row rule's `$sub` is that of `claims`, never the principal, which may be the text of a token's.
-Guarantees: comparing takes the same time whichever key is given; the file is read again when it has
-changed, so that a key is withdrawn by taking it out. A key whose entry is changed is another one:
-what was opened with the old entry ends. A file that does not read leaves the last one in force.
+The `$sub` of a row rule is that of `claims`, never the principal's name, which may equal the `sub`
+of a token.
+Guarantees: comparison takes the same time for every key. The file is read again after a change, so
+that removing an entry withdraws its key. A changed entry counts as another key: connections that
+were opened with the old entry end. If the file cannot be read, the last one stays in force.
 """
 
 from __future__ import annotations
@@ -38,11 +39,13 @@ _FIELDS = {"sha256", "principal", "roles", "claims"}
 
 
 class ApiKeys:
-    """Attributes:
-        changed: called when other keys are in force.
+    """Keys of one file.
+
+    Attributes:
+        changed: Called when other keys come into force.
 
     Raises:
-        ValueError: the file cannot be read, or is none; says where.
+        ValueError: The file cannot be read or has a mistake; the message says where.
     """
 
     def __init__(self, path: Path, *, clock: Callable[[], float] = time.monotonic) -> None:
@@ -54,32 +57,34 @@ class ApiKeys:
         self._principals = _read(path)
 
     def principal(self, key: str) -> Principal:
-        """Raises:
-        Unauthenticated: there is no such key.
+        """Return the principal of a key.
+
+        Raises:
+            Unauthenticated: There is no such key.
         """
         self._look()
         given = hashlib.sha256(key.encode()).hexdigest()
         found: Principal | None = None
         for digest, principal in self._principals.items():
-            # All of them, each in the same time: how long it takes must not tell how near it was.
+            # All of them, in constant time: the duration must not reveal a partial match.
             if hmac.compare_digest(digest, given):
                 found = principal
         if found is None:
-            raise Unauthenticated("there is no such API key")
+            raise Unauthenticated("unknown API key")
         return found
 
     def without(self, claim: str) -> list[str]:
-        """Return the names of the principals for whom a claim is unknown."""
+        """Return the names of the principals that lack a claim."""
         return sorted(
             {each.name or "" for each in self._principals.values() if each.claim(claim) is None}
         )
 
     def holds(self, principal: Principal) -> bool:
-        """Return whether the entry of a principal is in force as it was."""
+        """Return whether the entry of a principal is unchanged."""
         return self._principals.get(str(principal.key)) is principal
 
     async def watch(self) -> None:
-        """Read the file when it changes, also while no key is sent: sockets are open under them."""
+        """Read the file when it changes, even without requests: open WebSockets depend on it."""
         while True:
             await asyncio.sleep(_LOOK_EVERY_S)
             self._look()
@@ -98,7 +103,7 @@ class ApiKeys:
             log.error("API keys not read", extra={"reason": str(exc)})
             return
         log.info("API keys read", extra={"keys": len(read)})
-        # The same object as before where nothing has changed: what is open under it goes on.
+        # An unchanged entry keeps its object, so that its connections stay open.
         known = self._principals
         self._principals = {key: _as_known(each, known.get(key)) for key, each in read.items()}
         self.changed()
@@ -136,10 +141,10 @@ def _read(path: Path) -> dict[str, Principal]:
             raise ValueError(f"{path}: key {number}: {problem}")
         digest = each["sha256"].lower()
         if digest in found:
-            raise ValueError(f"{path}: key {number} is there twice")
+            raise ValueError(f"{path}: key {number} is a duplicate")
         found[digest] = Principal(
             name=each["principal"],
-            # Not that of a token whose `sub` is the same text; nobody else is called so.
+            # Differs from the account of every token, whose `sub` may be the same text.
             account=f"{RESERVED_NAMES}key:{each['principal']}",
             roles=frozenset(each.get("roles", ())),
             claims=each.get("claims", {}),
@@ -151,17 +156,17 @@ def _read(path: Path) -> dict[str, Principal]:
 def _problem(entry: Mapping[str, Any]) -> str | None:
     unknown = set(entry) - _FIELDS
     if unknown:
-        return f"{', '.join(sorted(unknown))} is not known; there are {', '.join(sorted(_FIELDS))}"
+        return f"unknown {', '.join(sorted(unknown))}; known are {', '.join(sorted(_FIELDS))}"
     digest, roles = entry.get("sha256"), entry.get("roles", [])
     if not isinstance(digest, str) or not re.fullmatch("[0-9a-fA-F]{64}", digest):
-        return "sha256 is the key's SHA-256 in 64 hexadecimal digits"
+        return "sha256: the key's SHA-256 in 64 hexadecimal digits expected"
     if not isinstance(entry.get("principal"), str) or not entry["principal"]:
-        return "principal is the name of whom the key is for"
+        return "principal: a name expected"
     if is_reserved_name(entry["principal"]):
         named = entry["principal"]
         return f"principal: {named!r}, names that begin with {RESERVED_NAMES} are reserved"
     if not isinstance(roles, list) or not all(isinstance(each, str) for each in roles):
-        return "roles is a list of text"
+        return "roles: a list of strings expected"
     if not isinstance(entry.get("claims", {}), dict):
-        return "claims is a table"
+        return "claims: a table expected"
     return None

@@ -1,7 +1,8 @@
-"""Who sends a request: by a token, by an API key, or nobody known.
+"""Authentication of a request by a bearer token or an API key.
 
-`Authorization: Bearer <token>` or `X-API-Key: <key>`; over a socket the same as `authorization` and
-`apiKey` in the payload of `connection_init`, for browsers, which cannot send headers with it.
+`Authorization: Bearer <token>` or `X-API-Key: <key>`. Over a WebSocket the payload of
+`connection_init` has the same as `authorization` and `apiKey`, because browsers cannot send headers
+with it.
 """
 
 from __future__ import annotations
@@ -23,19 +24,26 @@ __all__ = ["Authenticator", "Credentials"]
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """As they were sent. `authorization`: scheme and token."""
+    """Credentials of a request, before they are checked.
+
+    Attributes:
+        authorization: scheme and token.
+    """
 
     authorization: str | None = None
     api_key: str | None = None
 
     @classmethod
-    def of_headers(cls, headers: Mapping[str, str]) -> Credentials:
+    def from_headers(cls, headers: Mapping[str, str]) -> Credentials:
+        """Read the credentials of an HTTP request."""
         return cls(headers.get("authorization"), headers.get("x-api-key"))
 
     @classmethod
-    def of_payload(cls, payload: object) -> Credentials:
-        """Raises:
-        Unauthenticated: not text.
+    def from_payload(cls, payload: object) -> Credentials:
+        """Read the credentials in the payload of `connection_init`.
+
+        Raises:
+            Unauthenticated: A credential is not text.
         """
         if not isinstance(payload, Mapping):
             return cls()
@@ -47,12 +55,17 @@ class Credentials:
 
     @property
     def given(self) -> bool:
+        """Whether there is any credential."""
         return self.authorization is not None or self.api_key is not None
 
 
 class Authenticator:
-    """Args:
-    anonymous: whether nobody known may ask, too.
+    """Check credentials and return the principal that they belong to.
+
+    Args:
+        bearer: Tokens; None if this gateway accepts none.
+        keys: API keys; None if there are none.
+        anonymous: Accept requests without credentials as `ANONYMOUS`.
     """
 
     def __init__(
@@ -64,12 +77,12 @@ class Authenticator:
 
     @property
     def keys(self) -> Sequence[JsonWebKeySet | ApiKeys]:
-        """All key stores; the server runs `watch` of each."""
+        """The key stores, whose `watch` the server runs."""
         tokens = None if self._bearer is None else self._bearer.keys
         return [each for each in (tokens, self._keys) if each is not None]
 
     def holds(self, principal: Principal) -> bool:
-        """Return whether the key that a principal has signed in with is still in force."""
+        """Return whether the key that authenticated a principal is still in force."""
         if principal.key is None:
             return True
         # An API key is known by its hash.
@@ -78,7 +91,7 @@ class Authenticator:
         return self._bearer is None or self._bearer.keys.holds(principal.key)
 
     def known(self, headers: Mapping[str, str]) -> Principal | None:
-        """Who was found to have sent these before, where that holds without a closer look."""
+        """Return the principal of a token that was verified before; None if it is unknown."""
         authorization = headers.get("authorization")
         bearer = self._bearer
         if authorization is None or bearer is None or "x-api-key" in headers:
@@ -88,24 +101,26 @@ class Authenticator:
         return bearer.known(authorization[len("Bearer ") :])
 
     async def principal(self, credentials: Credentials) -> Principal:
-        """Raises:
-        Unauthenticated: says what is wrong, or what is missing.
-        Unavailable: it cannot be said at the moment.
+        """Verify credentials.
+
+        Raises:
+            Unauthenticated: They are missing or wrong; the message says which.
+            Unavailable: The keys cannot be read at the moment.
         """
         if credentials.authorization is not None and credentials.api_key is not None:
-            raise Unauthenticated("give a token or an API key, not both")
+            raise Unauthenticated("a token and an API key were sent; send one of them")
         if credentials.api_key is not None:
             if self._keys is None:
-                raise Unauthenticated("there are no API keys here; sign in with a token")
+                raise Unauthenticated("API keys are not accepted here; send a token")
             return self._keys.principal(credentials.api_key)
         if credentials.authorization is not None:
             scheme, _, token = credentials.authorization.strip().partition(" ")
             if self._bearer is None or scheme.lower() != "bearer" or not token:
                 expected = "X-API-Key" if self._bearer is None else "Authorization: Bearer <token>"
-                raise Unauthenticated(f"this cannot be signed in with; send {expected}")
+                raise Unauthenticated(f"unknown authorization scheme; send {expected}")
             return await self._bearer.principal(token.strip())
         if not self._anonymous:
-            raise Unauthenticated("sign in: nothing is served to those who have not")
+            raise Unauthenticated("authentication required; send a token or an API key")
         return ANONYMOUS
 
 
@@ -114,6 +129,6 @@ def _text(payload: Mapping[str, Any], names: tuple[str, ...]) -> str | None:
         value = payload.get(name)
         if value is not None:
             if not isinstance(value, str):
-                raise Unauthenticated(f"{name} is text")
+                raise Unauthenticated(f"{name}: a string expected")
             return value
     return None

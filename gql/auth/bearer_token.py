@@ -1,8 +1,8 @@
-"""Tokens of those who sign in: JWTs, checked once and then known until they end or their key does.
+"""Bearer tokens: JSON Web Tokens, verified once and then cached.
 
-Guarantees: signature, `exp`, `nbf`, `iss` and `aud` are checked, with algorithms that the settings
-name and no others. What is remembered is bounded, and counts only while the key that it was checked
-with is among those in force.
+Guarantees: signature, `exp`, `nbf`, `iss` and `aud` are verified, with the algorithms of the
+settings and no others. The cache is bounded. A cached token is accepted only while it has not
+expired and the key that signed it is in force.
 Source: RFC 8725 (JSON Web Token Best Current Practices).
 """
 
@@ -24,13 +24,17 @@ __all__ = ["BearerOptions", "BearerTokens"]
 
 _MOST_TOKENS = 10_000
 _MOST_CHARACTERS = 16_384
-# The end of the year 9999, the last that a date can show: some issuers write milliseconds.
+# The end of the year 9999, the largest time of `datetime`: some issuers write milliseconds.
 _LATEST_S = 253_402_300_799.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BearerOptions:
-    """`roles`: the path of the claim with the roles, dotted."""
+    """Verification of tokens.
+
+    Attributes:
+        roles: Dotted path of the claim that lists the roles.
+    """
 
     algorithms: Sequence[str]
     issuer: str
@@ -43,29 +47,31 @@ class BearerOptions:
         unknown = [each for each in self.algorithms if each not in known]
         if unknown or not self.algorithms:
             raise ValueError(
-                f"{', '.join(unknown) or 'nothing'} is no algorithm of tokens; "
-                f"there are {', '.join(sorted(known))}"
+                f"unknown algorithm: {', '.join(unknown) or 'none given'}; "
+                f"known are {', '.join(sorted(known))}"
             )
         if len({each.startswith("HS") for each in self.algorithms}) > 1:
-            # A public key must never be taken for a shared secret.
+            # With both kinds, a public key could be used as a shared secret (RFC 8725, 2.1).
             raise ValueError(
                 f"{', '.join(self.algorithms)} mixes shared secrets with key pairs; "
-                "name algorithms of one kind"
+                "list algorithms of one kind"
             )
 
 
 class BearerTokens:
+    """Verifier of tokens, with a cache of 10,000 of them."""
+
     def __init__(self, keys: JsonWebKeySet, options: BearerOptions) -> None:
         self.keys = keys
         self._known = LruCache[str, Principal](most=_MOST_TOKENS)
         self._options = options
 
     async def principal(self, token: str) -> Principal:
-        """The same object each time for the same token.
+        """Verify a token. Returns the same object each time for the same token.
 
         Raises:
-            Unauthenticated: says what is wrong with it.
-            Unavailable: the keys cannot be read.
+            Unauthenticated: The token is refused; the message says why.
+            Unavailable: The keys cannot be read.
         """
         await self.keys.freshen()
         known = self.known(token)
@@ -87,20 +93,20 @@ class BearerTokens:
         return principal
 
     def known(self, token: str) -> Principal | None:
-        """The one of a token that was looked at before, and is still good. Waits for nothing."""
+        """Return the principal of a cached token that is still valid, without waiting."""
         known = self._known.get(token)
         if known is None or known.expired or not self.keys.holds(known.key):
             return None
         return known
 
     async def _checked(self, token: str) -> tuple[jwt.PyJWK, dict[str, Any]]:
-        """Its key, and its claims."""
+        """Return the key of a token and its verified claims."""
         if len(token) > _MOST_CHARACTERS:
-            raise Unauthenticated(f"the token has more than {_MOST_CHARACTERS} characters")
+            raise Unauthenticated(f"token: {len(token)} characters, maximum is {_MOST_CHARACTERS}")
         try:
             header = jwt.get_unverified_header(token)
         except jwt.PyJWTError as exc:
-            raise Unauthenticated("the token is no JWT") from exc
+            raise Unauthenticated("the token is not a JWT") from exc
         algorithm, name = str(header.get("alg")), header.get("kid")
         if algorithm not in self._options.algorithms:
             raise Unauthenticated("the token is signed with an algorithm that is not accepted")
@@ -118,13 +124,13 @@ class BearerTokens:
         except jwt.PyJWTError as exc:
             raise Unauthenticated(_reason(exc)) from exc
         except (OverflowError, ValueError) as exc:
-            # JSON as Python reads it has numbers that are no time.
-            raise Unauthenticated("the token has a time that is none") from exc
+            # Python's JSON parser accepts numbers, such as Infinity, that are not a time.
+            raise Unauthenticated("the token has an invalid time") from exc
         return key, claims
 
 
 def _reason(exc: jwt.PyJWTError) -> str:
-    """Not PyJWT's own words, which quote the token."""
+    """Return the reason without PyJWT's message, which quotes the token."""
     match exc:
         case jwt.ExpiredSignatureError():
             return "the token has expired"

@@ -1,9 +1,8 @@
-"""The keys that tokens are signed with: a JWKS, from a URL or a file, read again when it changes.
+"""JSON Web Key Set (JWKS): the keys of tokens, read from a URL or a file and read again.
 
-Guarantees: an unknown key has the set read again, so that an issuer may rotate its keys; but not
-more often than every so many seconds, whatever tokens are sent. A key that the issuer withdraws is
-out of force within the time that a set is fresh for, as long as the set can be read; one that
-cannot be leaves the last one in force.
+Guarantees: an unknown key id causes a new read, so that an issuer may rotate its keys; reads are at
+least 10 s apart, whatever tokens are sent. A key that the issuer withdraws is out of force within
+`fresh_s`, as long as the set can be read. If it cannot be read, the last one stays in force.
 """
 
 from __future__ import annotations
@@ -28,18 +27,21 @@ __all__ = ["JsonWebKeySet"]
 
 log = logging.getLogger(__name__)
 
-# Between two reads, whatever tokens say.
+# The least time between two reads.
 _AGAIN_S = 10.0
 _PATIENCE_S = 5.0
 _MOST_BYTES = 1024 * 1024
 
 
 class JsonWebKeySet:
-    """Args:
-        place: a URL, or the path of a file.
-        fresh_s: after so long it is read again.
+    """JWKS of one issuer.
+
+    Args:
+        place: URL, or path of a file.
+        fresh_s: Age after which the set is read again.
+
     Attributes:
-        changed: called when other keys are in force.
+        changed: Called when other keys come into force.
     """
 
     def __init__(
@@ -62,12 +64,14 @@ class JsonWebKeySet:
         self._reading = asyncio.Lock()
 
     async def key(self, name: str | None, algorithm: str) -> jwt.PyJWK:
-        """Args:
-        name: the token's `kid`; None where it has none, for which a set must have one key only.
+        """Return the key of a token.
+
+        Args:
+            name: The token's `kid`; None if it has none, which needs a set of one key.
 
         Raises:
-            Unauthenticated: there is no such key, or it is of another algorithm.
-            Unavailable: the set could never be read.
+            Unauthenticated: The set has no such key, or the key is for another algorithm.
+            Unavailable: The set was never read.
         """
         await self.freshen()
         found = self._find(name)
@@ -76,31 +80,31 @@ class JsonWebKeySet:
             found = self._find(name)
         if self._read_at is None:
             raise Unavailable(
-                "the keys that tokens are signed with cannot be read; try again",
+                "the keys of tokens cannot be read; try again",
                 retryAfterSeconds=math.ceil(self._again_s),
             )
         if found is None:
-            raise Unauthenticated("the token is signed with a key that is not known here")
+            raise Unauthenticated("the token is signed with an unknown key")
         return self._make(found, algorithm)
 
     async def freshen(self) -> None:
-        """Read it again if that is due; where another one does, what there is will do."""
+        """Read the set again if it is due. Waits only for the first read."""
         if self._due_s() <= 0:
             await self._refresh(wait=self._read_at is None)
 
     async def watch(self) -> None:
-        """Keep it fresh, also while nobody asks: sockets are open under its keys."""
+        """Keep the set fresh while no request comes: open WebSockets depend on its keys."""
         while True:
             await self._refresh(wait=True)
             await asyncio.sleep(max(self._due_s(), self._again_s))
 
     def holds(self, key: object) -> bool:
-        """Whether a key that was handed out is still in force."""
+        """Return whether a key that was returned before is still in force."""
         return key in self._made.values()
 
     @property
     def fresh(self) -> bool:
-        """Whether it need not be read again yet."""
+        """Whether the set is not due to be read again."""
         return self._due_s() > 0
 
     @property
@@ -112,7 +116,7 @@ class JsonWebKeySet:
 
     async def _refresh(self, *, wait: bool) -> None:
         if not wait and self._reading.locked():
-            return  # somebody is at it; what there is will do
+            return  # another task reads it; the present set is good enough
         async with self._reading:
             if self._tried_at is not None and self._clock() - self._tried_at < self._again_s:
                 return
@@ -147,13 +151,13 @@ class JsonWebKeySet:
             session.get(self._place, allow_redirects=False) as response,
         ):
             if response.status != 200:
-                raise ValueError(f"it answers with {response.status}")
+                raise ValueError(f"HTTP status: {response.status}, 200 expected")
             body = b""
-            # `read` would be content with what has come by then.
+            # `content.read(n)` may return fewer bytes than the body has.
             async for piece in response.content.iter_any():
                 body += piece
                 if len(body) > _MOST_BYTES:
-                    raise ValueError(f"it has more than {_MOST_BYTES} bytes")
+                    raise ValueError(f"size: more than {_MOST_BYTES} bytes, the maximum")
         return orjson.loads(body)
 
     def _find(self, name: str | None) -> Mapping[str, Any] | None:
@@ -181,7 +185,7 @@ def _is_url(place: str) -> bool:
 
 
 def _reason(exc: Exception) -> str:
-    """Without the URL, which may hold a secret."""
+    """Return the reason without the URL, which may contain a secret."""
     names_it = isinstance(exc, aiohttp.InvalidURL | aiohttp.ClientResponseError)
     return type(exc).__name__ if names_it else repr(exc)
 
@@ -189,8 +193,8 @@ def _reason(exc: Exception) -> str:
 def _usable(document: Any) -> dict[str | None, Mapping[str, Any]]:
     keys = document.get("keys") if isinstance(document, Mapping) else None
     if not isinstance(keys, list):
-        raise ValueError('it is no JWKS: {"keys": […]}')
-    # What is no key is passed over, so that it keeps none of the others in force (RFC 7517, 5).
+        raise ValueError('not a JWKS: {"keys": […]} expected')
+    # Entries that are not keys are ignored (RFC 7517, 5).
     return {
         each.get("kid"): each
         for each in keys

@@ -1,8 +1,7 @@
-"""Who is connected: sockets, and what is followed over them or otherwise, for administrators to see
-and to end.
+"""Sessions: open connections of one process, and their subscriptions, for administrators.
 
-A session ends when what its caller has signed in with does, unless he renews it, and when the key
-of that is withdrawn. Of one process: a deployment of several is asked one by one.
+A session ends when its authentication expires, unless the client renews it, and when its key is
+withdrawn. Each process of a deployment has its own.
 """
 
 from __future__ import annotations
@@ -20,30 +19,31 @@ from revstream.resolvers.values.dates import date_text
 
 __all__ = ["Session", "Sessions"]
 
-EXPIRED = "what was signed in with has expired"
-WITHDRAWN = "the key of this sign-in has been withdrawn or changed; sign in again"
+EXPIRED = "the authentication has expired; authenticate again"
+WITHDRAWN = "the key of this authentication was withdrawn or changed; authenticate again"
 
 
 @dataclass(eq=False)
 class Session:
-    """Args:
-    transport: "websocket" or "http".
-    end: closes it, given the reason, and whether its client may come back; may be called more than
-        once.
-    farewell: ends what is followed over it.
-    followed: the names of the subscriptions that run.
+    """One connection.
+
+    Args:
+        transport: "websocket" or "http".
+        end: Closes the connection: (reason, whether the client may reconnect). May be called again.
+        shutdown: Ends the subscriptions of the connection.
+        followed: Names of the running subscriptions.
     """
 
     principal: Principal
     transport: str
     end: Callable[[str, bool], None]
-    farewell: SubscriptionShutdown = field(default_factory=SubscriptionShutdown)
+    shutdown: SubscriptionShutdown = field(default_factory=SubscriptionShutdown)
     since: datetime = field(default_factory=lambda: datetime.now(UTC))
     followed: dict[object, str] = field(default_factory=dict)
     _timer: asyncio.TimerHandle | None = None
 
     def until(self, principal: Principal) -> None:
-        """From now on this sign-in counts."""
+        """Set the principal, and end the session when its authentication expires."""
         self.principal = principal
         self.forget()
         if principal.expires_at is not None:
@@ -52,17 +52,17 @@ class Session:
             self._timer = loop.call_later(left_s, self.end, EXPIRED, True)
 
     def forget(self) -> None:
-        """It is over."""
+        """Cancel the timer of the expiry."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
 
 class Sessions:
-    """All of one process.
+    """Registry of the open sessions of one process.
 
     Args:
-        holds: whether what a caller has signed in with still counts.
+        holds: Returns whether the authentication of a principal is still in force.
     """
 
     def __init__(self, holds: Callable[[Principal], bool] = lambda principal: True) -> None:
@@ -73,10 +73,10 @@ class Sessions:
         return len(self._open)
 
     def open(self, session: Session) -> None:
-        """It is, until `close`; on a running loop."""
+        """Add a session until `close`. Needs a running loop."""
         self._open.add(session)
         session.until(session.principal)
-        # Since he was asked for it, and had to wait.
+        # The key may have been withdrawn since the principal was verified.
         self._review(session)
 
     def close(self, session: Session) -> None:
@@ -84,7 +84,7 @@ class Sessions:
         self._open.discard(session)
 
     def shown(self) -> list[dict[str, Any]]:
-        """As JSON, the oldest first."""
+        """Return the sessions as JSON, the oldest first."""
         return [
             {
                 "principal": each.principal.name,
@@ -98,7 +98,7 @@ class Sessions:
         ]
 
     def review(self) -> None:
-        """End those that no longer hold."""
+        """End the sessions whose authentication is no longer in force."""
         for each in list(self._open):
             self._review(each)
 
@@ -107,7 +107,7 @@ class Sessions:
             session.end(WITHDRAWN, True)
 
     def disconnect(self, name: str) -> int:
-        """End all of a principal. Returns how many there were."""
+        """End all sessions of a principal. Returns their number."""
         found = [each for each in self._open if each.principal.name == name]
         for each in found:
             each.end("an administrator has ended this connection", False)

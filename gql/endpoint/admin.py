@@ -41,7 +41,7 @@ def admin_routes(
     def for_administrators(handle: Handle) -> Callable[[Request], Awaitable[Response]]:
         async def endpoint(request: Request) -> Response:
             try:
-                principal = await callers.principal(Credentials.of_headers(request.headers))
+                principal = await callers.principal(Credentials.from_headers(request.headers))
                 if role not in principal.roles:
                     raise Forbidden(f"this is for the role {role} only")
                 return await handle(request, principal)

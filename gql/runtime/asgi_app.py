@@ -146,7 +146,7 @@ def create_app(gateway: Gateway, sign_in: Authenticator | None = None) -> Starle
             if not settings.introspection:
                 return PlainTextResponse("introspection is switched off here\n", status_code=404)
             try:
-                await callers.principal(Credentials.of_headers(request.headers))
+                await callers.principal(Credentials.from_headers(request.headers))
             except GatewayError as exc:
                 return schema.failures.response(exc)
             return await handle(request)

@@ -58,7 +58,7 @@ class RequestContextFactory:
         known = self.known(headers)
         if known is not None:
             return known
-        principal = await self.principal(Credentials.of_headers(headers))
+        principal = await self.principal(Credentials.from_headers(headers))
         return self._context(principal, headers)
 
     def known(self, headers: Mapping[str, str]) -> RequestContext | None:
@@ -80,9 +80,9 @@ class RequestContextFactory:
         """
         if self._sign_in is None:
             return ANONYMOUS, self._context(ANONYMOUS, headers)
-        credentials = Credentials.of_payload(payload)
+        credentials = Credentials.from_payload(payload)
         if not credentials.given:
-            credentials = Credentials.of_headers(headers)
+            credentials = Credentials.from_headers(headers)
         principal = await self.principal(credentials)
         return principal, self._context(principal, headers)
 
@@ -96,7 +96,7 @@ class RequestContextFactory:
         """
         if self._sign_in is None:
             return None
-        credentials = Credentials.of_payload(payload)
+        credentials = Credentials.from_payload(payload)
         if not credentials.given:
             return None
         other = await self.principal(credentials)

@@ -35,7 +35,7 @@ class TrackedSubscription:
     @property
     def shutdown(self) -> SubscriptionShutdown | None:
         """Return the shutdown that the end of the authentication or an administrator triggers."""
-        return None if self._session is None else self._session.farewell
+        return None if self._session is None else self._session.shutdown
 
     def __enter__(self) -> TrackedSubscription:
         if self._session is not None:

@@ -63,7 +63,7 @@ async def test_keys_rotate(issuer: Issuer, server: KeyServer) -> None:
     issuer.withdraw("first")
     server.pieces = [shown(issuer)]
     clock.now += 301
-    with pytest.raises(Unauthenticated, match="not known"):
+    with pytest.raises(Unauthenticated, match="unknown key"):
         await bearer.principal(old)
     assert server.asked == 3
 
