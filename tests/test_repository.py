@@ -287,6 +287,16 @@ def test_what_the_pages_for_developers_name_is_in_the_repository() -> None:
         assert missing == set(), page
 
 
+def test_what_is_to_be_changed_where_something_is_added_is_in_the_code() -> None:
+    """A class or a table that is renamed is renamed on the page, too."""
+    page = (ROOT / "docs" / "adding.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`(_?[A-Z]\w+)`", page))
+    code = "\n".join(each.read_text(encoding="utf-8") for each in _python_files())
+    defined = set(re.findall(r"^(?:class |def )?(\w+)", code, re.M))
+    assert {"Scalar", "Settings"} <= named
+    assert named - defined == set()
+
+
 def test_the_page_of_packages_has_them_in_the_order_of_the_contracts() -> None:
     """What may import what is said by pyproject.toml, and drawn on the page."""
     page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
