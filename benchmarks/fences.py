@@ -35,7 +35,7 @@ from revstream.resolvers.mutations.expected_version import ExpectedVersions
 from revstream.resolvers.mutations.fenced_upsert import FencedUpserts
 from revstream.resolvers.mutations.idempotency import IdempotencyStore
 from revstream.resolvers.mutations.result import Author, StaleWrite
-from revstream.resolvers.mutations.writes import Writes
+from revstream.resolvers.mutations.writes import DocumentWrites
 from revstream.streams.archive.store import Archive
 from revstream.streams.coordination.checkpoint import Checkpoints
 from revstream.streams.core import resume_tokens
@@ -174,7 +174,7 @@ async def _ours(mongo: Mongo) -> FencedUpserts:
     progress = ArchiveProgress(Checkpoints(mongo), hub)
     own_writes, repeats = OwnWrites(progress), IdempotencyStore(mongo)
     standing = ExpectedVersions(mongo, archives, progress)
-    writes = Writes(mongo, _MODEL, archives, progress, own_writes, standing, repeats)
+    writes = DocumentWrites(mongo, _MODEL, archives, progress, own_writes, standing, repeats)
     return FencedUpserts(mongo, writes, own_writes, repeats)
 
 

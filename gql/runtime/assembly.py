@@ -20,9 +20,9 @@ from revstream.resolvers.admin.data_sample import examine_data
 from revstream.resolvers.admin.stream_status import Status
 from revstream.resolvers.current.documents import Current
 from revstream.resolvers.current.read_your_writes import OwnWrites
-from revstream.resolvers.current.version_number_cache import LastNumbers
+from revstream.resolvers.current.version_number_cache import VersionNumberCache
 from revstream.resolvers.drafts.changes import ProposalChanges, proposal_topics
-from revstream.resolvers.history.time_point import Moments
+from revstream.resolvers.history.time_point import TimePointResolver
 from revstream.resolvers.history.versions import VersionHistory
 from revstream.resolvers.subscriptions.stream import Changes
 from revstream.streams.archive.coverage import CoverageStore
@@ -155,7 +155,7 @@ async def assemble_gateway(
         checkpoints,
         leases,
     )
-    own_writes = OwnWrites(progress, LastNumbers(hub))
+    own_writes = OwnWrites(progress, VersionNumberCache(hub))
     # Told now, and not when the first version is to be written.
     async with explain_refusal(mongo, _NEEDS, "readWrite"):
         editing = await prepare_editing(
@@ -205,7 +205,7 @@ async def assemble_gateway(
         progress=progress,
         current=Current(mongo, archives, own_writes),
         history=VersionHistory(mongo, archives, own_writes),
-        moments=Moments(mongo, archives, progress, deployment),
+        moments=TimePointResolver(mongo, archives, progress, deployment),
         layouts={each.collection: each.layout for each in archives.values() if each.layout.keeps},
         live=changes,
         proposals=proposals,

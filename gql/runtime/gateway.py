@@ -16,7 +16,7 @@ from revstream.model.definition import Model
 from revstream.resolvers.admin.stream_status import Status
 from revstream.resolvers.current.documents import Current
 from revstream.resolvers.drafts.changes import ProposalChanges
-from revstream.resolvers.history.time_point import Moments
+from revstream.resolvers.history.time_point import TimePointResolver
 from revstream.resolvers.history.versions import VersionHistory
 from revstream.resolvers.subscriptions.stream import Changes
 from revstream.streams.changefeed.source import Source
@@ -65,7 +65,7 @@ class Gateway:
     progress: ArchiveProgress
     current: Current
     history: VersionHistory
-    moments: Moments
+    moments: TimePointResolver
     layouts: Mapping[str, Layout]
     live: Changes
     proposals: ProposalChanges

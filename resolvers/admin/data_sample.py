@@ -15,7 +15,7 @@ from typing import Any
 from revstream.model.definition import Entity, HistoryKind, Model, ObjectType
 from revstream.model.naming import suggestion
 from revstream.resolvers.errors import DocumentMisfit
-from revstream.resolvers.values.output import ValueLocation, converter, described
+from revstream.resolvers.values.output import ValueLocation, converter, describe_value
 from revstream.streams.core.errors import DatabaseError, GatewayError
 from revstream.streams.maintenance.diagnosis import DiagnosisFinding
 from revstream.streams.mongo.database import Mongo
@@ -154,7 +154,7 @@ def _of_layout(entity: Entity, documents: list[Any]) -> list[DiagnosisFinding]:
             level="warning",
             subject=_SUBJECT,
             says=f"{entity.name}: {len(these)} of {len(documents)} documents looked at {says}, as "
-            f"{entity.collection}/{described(these[0]['_id']).rpartition(' ')[2]}",
+            f"{entity.collection}/{describe_value(these[0]['_id']).rpartition(' ')[2]}",
             mend=way_out,
         )
         for these, says, way_out in checked
@@ -214,6 +214,6 @@ async def _duplicates(mongo: Mongo, entity: Entity) -> AsyncIterator[DiagnosisFi
                 level="error",
                 subject=_SUBJECT,
                 says=f"{entity.name}: documents have the same {' and '.join(index.fields)}, which "
-                f"the model says are unique: {described(one)} and {described(other)}",
+                f"the model says are unique: {describe_value(one)} and {describe_value(other)}",
                 mend="change one of them and start again, or take unique out of the model",
             )

@@ -15,16 +15,16 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from revstream.streams.core.operation import MOST_TOGETHER, OPERATION, Operation
 from revstream.streams.core.read_memory import LargeRead
 
-__all__ = ["BatchLoader", "Pools"]
+__all__ = ["BatchLoader", "BatchLoaders"]
 
 K = TypeVar("K")
 T = TypeVar("T")
 
-_Asked = tuple[Sequence[K], "asyncio.Future[Sequence[T]]", Operation | None]
+_PendingLookup = tuple[Sequence[K], "asyncio.Future[Sequence[T]]", Operation | None]
 """Keys, what is given for them, and by whose operation they were asked for."""
 
 
-class _Part(NamedTuple, Generic[K, T]):
+class _Batch(NamedTuple, Generic[K, T]):
     """Keys of one read.
 
     Attributes:
@@ -33,7 +33,7 @@ class _Part(NamedTuple, Generic[K, T]):
     """
 
     operation: Operation | None
-    asked: list[_Asked[K, T]]
+    asked: list[_PendingLookup[K, T]]
     together: bool = False
 
 
@@ -68,7 +68,7 @@ class BatchLoader(Generic[K, T]):
         self._patience_s = patience_s
         self._enough = enough
         self._waiting: asyncio.TimerHandle | None = None
-        self._asked: list[_Asked[K, T]] = []
+        self._asked: list[_PendingLookup[K, T]] = []
         self._under_way: set[asyncio.Task[None]] = set()
         # Those of them that count for no operation.
         self._counted: set[asyncio.Task[None]] = set()
@@ -102,14 +102,14 @@ class BatchLoader(Generic[K, T]):
             self._waiting = None
         self._planned = False
         asked, self._asked = self._asked, []
-        self._begin(_by_operation(asked))
+        self._begin(_group_lookups(asked))
 
-    def _begin(self, parts: Sequence[_Part[K, T]]) -> None:
+    def _begin(self, parts: Sequence[_Batch[K, T]]) -> None:
         loop = asyncio.get_running_loop()
         for part in parts:
             context = copy_context()
             context.run(OPERATION.set, part.operation)
-            context.run(MOST_TOGETHER.set, _MOST_TOGETHER if part.together else 0)
+            context.run(MOST_TOGETHER.set, _MAX_SHARED_BYTES if part.together else 0)
             task = loop.create_task(self._run(part), context=context)
             self._under_way.add(task)
             if part.operation is None:
@@ -122,7 +122,7 @@ class BatchLoader(Generic[K, T]):
         if self._asked:
             self._plan(asyncio.get_running_loop())
 
-    async def _run(self, part: _Part[K, T]) -> None:
+    async def _run(self, part: _Batch[K, T]) -> None:
         waiting = [each for each in part.asked if not each[1].done()]
         if not waiting:
             return
@@ -136,7 +136,7 @@ class BatchLoader(Generic[K, T]):
         except Exception as exc:
             if part.together and isinstance(exc, LargeRead):
                 # Each operation is to account for what it has asked for.
-                self._begin(_apart(waiting))
+                self._begin(_split_by_operation(waiting))
                 return
             for _, future, _ in waiting:
                 if not future.done():
@@ -151,37 +151,37 @@ class BatchLoader(Generic[K, T]):
 
 # So many keys of an operation are read with those of others; what that takes counts for none,
 # unless it is more than so many bytes.
-_FEW = 20
-_MOST_TOGETHER = 1024 * 1024
+_MAX_SHARED_KEYS = 20
+_MAX_SHARED_BYTES = 1024 * 1024
 
 
-def _by_operation(asked: Sequence[_Asked[K, T]]) -> list[_Part[K, T]]:
+def _group_lookups(asked: Sequence[_PendingLookup[K, T]]) -> list[_Batch[K, T]]:
     """Divide what was asked for into reads: an operation that asks for much has one of its own,
     which counts for it and ends with it."""
-    parts = _apart(asked)
+    parts = _split_by_operation(asked)
     if len(parts) <= 1:
         return parts
-    small: list[_Part[K, T]] = []
-    large: list[_Part[K, T]] = []
+    small: list[_Batch[K, T]] = []
+    large: list[_Batch[K, T]] = []
     for part in parts:
-        few = sum(len(keys) for keys, _, _ in part.asked) <= _FEW
+        few = sum(len(keys) for keys, _, _ in part.asked) <= _MAX_SHARED_KEYS
         (small if few else large).append(part)
     if len(small) <= 1:
         return parts
     together = [each for part in small for each in part.asked]
-    return [_Part(None, together, together=True), *large]
+    return [_Batch(None, together, together=True), *large]
 
 
-def _apart(asked: Sequence[_Asked[K, T]]) -> list[_Part[K, T]]:
+def _split_by_operation(asked: Sequence[_PendingLookup[K, T]]) -> list[_Batch[K, T]]:
     """Divide what was asked for by operation."""
-    parts: dict[int, _Part[K, T]] = {}
+    parts: dict[int, _Batch[K, T]] = {}
     for each in asked:
         operation = each[2]
-        parts.setdefault(id(operation), _Part(operation, [])).asked.append(each)
+        parts.setdefault(id(operation), _Batch(operation, [])).asked.append(each)
     return list(parts.values())
 
 
-class Pools:
+class BatchLoaders:
     """Those of a process, by what is read; those that nobody uses are forgotten.
 
     Attributes:

@@ -18,9 +18,9 @@ from bson import Timestamp
 from revstream.model.definition import Entity
 from revstream.resolvers.access.cluster_time import at_one_time
 from revstream.resolvers.access.permissions import OPEN, Scope
-from revstream.resolvers.current.batcher import Pools
-from revstream.resolvers.current.page_query import PageQuery, token_of
-from revstream.resolvers.current.read_your_writes import OwnWrites, Seen
+from revstream.resolvers.current.batcher import BatchLoaders
+from revstream.resolvers.current.page_query import PageQuery, resume_token_from_time
+from revstream.resolvers.current.read_your_writes import OwnWrites, ReadPositions
 from revstream.resolvers.current.stored_ids import (
     RecordKind,
     find_other_id,
@@ -32,7 +32,7 @@ from revstream.resolvers.filters.number_filters import asks_for_number, numbered
 from revstream.resolvers.filters.parser import Condition
 from revstream.resolvers.pagination.keyset import Keyset
 from revstream.resolvers.pagination.order_by import Order, order_keys
-from revstream.resolvers.pagination.page import Page, PageRequest, Window, both
+from revstream.resolvers.pagination.page import Page, PageRequest, Window, and_queries
 from revstream.resolvers.pagination.pages_by_parent import pages_by_key
 from revstream.resolvers.pagination.projection import Fields, document_projection
 from revstream.resolvers.values.dates import in_utc
@@ -69,7 +69,7 @@ class Current:
         self._mongo = mongo
         self._archives = archives
         self._own_writes = own_writes
-        self.lookups = Pools()
+        self.lookups = BatchLoaders()
         self._scope = OPEN
         self._windows: dict[Hashable, tuple[Window, Mapping[str, Any]]] = {}
 
@@ -221,13 +221,15 @@ class Current:
                     self._mongo,
                     joined,
                     parents,
-                    query=both(rows.limited({} if where is None else to_query(where)), beside),
+                    query=and_queries(
+                        rows.limited({} if where is None else to_query(where)), beside
+                    ),
                     window=window,
                     projection=document_projection(fields),
                     total=total,
                     at=at,
                     snapshot=layout.snapshot,
-                    token=token_of(at),
+                    token=resume_token_from_time(at),
                 )
 
             found, unordered = await window.read(pages)
@@ -235,7 +237,7 @@ class Current:
 
         return await (at_one_time(self._mongo, read) if token else read())
 
-    def seen(self) -> Seen:
+    def seen(self) -> ReadPositions:
         """By collection, a place that documents read from now on are not behind: for `numbers`."""
         return self._own_writes.seen()
 

@@ -11,12 +11,12 @@ from typing import Any
 from bson import Timestamp
 
 from revstream.model.definition import Entity
-from revstream.resolvers.pagination.page import Page, Window, both
+from revstream.resolvers.pagination.page import Page, Window, and_queries
 from revstream.streams.core import resume_tokens
 from revstream.streams.layouts.core.interface import Layout
 from revstream.streams.mongo.driver.codecs import Document
 
-__all__ = ["PageQuery", "token_of"]
+__all__ = ["PageQuery", "resume_token_from_time"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +43,7 @@ class PageQuery:
 
         def find(beside: Mapping[str, Any]) -> Awaitable[list[Document]]:
             return layout.find(
-                both(self.windowed, beside),
+                and_queries(self.windowed, beside),
                 projection=self.projection,
                 sort=self.window.keys,
                 limit=self.window.limit,
@@ -57,9 +57,11 @@ class PageQuery:
             (rows, unordered), count = await asyncio.gather(reading, counting)
         else:
             (rows, unordered), count = await reading, None
-        return self.window.page(rows, total=count, token=token_of(at), unordered=unordered)
+        return self.window.page(
+            rows, total=count, token=resume_token_from_time(at), unordered=unordered
+        )
 
 
-def token_of(at: Timestamp | None) -> str | None:
+def resume_token_from_time(at: Timestamp | None) -> str | None:
     """A page's resume token, of the cluster time that it was read at."""
     return None if at is None else resume_tokens.token_from_time(at)

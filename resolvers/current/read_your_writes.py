@@ -10,17 +10,17 @@ from typing import Any
 
 from bson import Timestamp
 
-from revstream.resolvers.current.version_number_cache import LastNumbers
+from revstream.resolvers.current.version_number_cache import VersionNumberCache
 from revstream.streams.changefeed.event import identity
 from revstream.streams.core import resume_tokens
 from revstream.streams.live.archive_progress import ArchiveProgress
 
-__all__ = ["OwnWrites", "Seen"]
+__all__ = ["OwnWrites", "ReadPositions"]
 
 _ASK_EVERY_S = 1.0
 
 
-class Seen:
+class ReadPositions:
     """Places in the stream, as they were: one for each collection that is asked about."""
 
     __slots__ = ("_archived", "_position", "_written")
@@ -44,7 +44,7 @@ class OwnWrites:
     """
 
     def __init__(
-        self, progress: ArchiveProgress, numbers: LastNumbers, *, most: int = 10_000
+        self, progress: ArchiveProgress, numbers: VersionNumberCache, *, most: int = 10_000
     ) -> None:
         self.numbers = numbers
         self._progress = progress
@@ -68,9 +68,9 @@ class OwnWrites:
             _, forgotten = written.popitem(last=False)
             self._forgotten[collection] = max(forgotten, self._forgotten.get(collection, ""))
 
-    def seen(self) -> Seen:
+    def seen(self) -> ReadPositions:
         """By collection, a place in the stream that no read of it, begun from now on, is behind."""
-        return Seen(self._latest, *self._progress.known_positions())
+        return ReadPositions(self._latest, *self._progress.known_positions())
 
     async def archived(self, collection: str) -> str:
         """So far the archive has come, at least. Where another process records, that is asked now

@@ -29,7 +29,7 @@ __all__ = [
     "first_shown_as",
     "ids_shown_as",
     "other_ids",
-    "read_meant",
+    "read_with_other_ids",
 ]
 
 K = TypeVar("K")
@@ -118,7 +118,7 @@ async def _recorded_ids(
     return [each["doc"] for each in records]
 
 
-async def read_meant(
+async def read_with_other_ids(
     entity: Entity,
     wanted: Sequence[tuple[Any, K]],
     read: Callable[[Sequence[tuple[Any, K]]], Awaitable[list[Any]]],

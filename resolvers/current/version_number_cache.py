@@ -21,10 +21,10 @@ from revstream.streams.changefeed.event import ChangeEvent, identities, identity
 from revstream.streams.core import resume_tokens
 from revstream.streams.live.hub import Hub
 
-__all__ = ["LastNumbers"]
+__all__ = ["VersionNumberCache"]
 
 
-class LastNumbers:
+class VersionNumberCache:
     """Args:
     hub: whose collections they are of.
     most: documents known per collection; about 200 bytes each.
@@ -33,7 +33,7 @@ class LastNumbers:
     def __init__(self, hub: Hub, *, most: int = 100_000) -> None:
         self._hub = hub
         self._most = most
-        self._of: dict[str, _Known] = {}
+        self._of: dict[str, _CollectionNumbers] = {}
 
     def of(
         self, collection: str, documents: Sequence[Mapping[str, Any]], seen: str
@@ -61,7 +61,7 @@ class LastNumbers:
                 partial(self._changed, collection),
                 partial(self._begin_anew, collection),
             )
-            known = self._of[collection] = _Known(self._hub.position)
+            known = self._of[collection] = _CollectionNumbers(self._hub.position)
         for key, number, token in found:
             name = identity(key)
             if archived >= known.changed.get(name, known.floor):
@@ -78,13 +78,13 @@ class LastNumbers:
             self._of[collection].change(identity(event.key), event.token, self._most)
         else:
             # Dropped or renamed: whatever was known may be otherwise now.
-            self._of[collection] = _Known(event.token)
+            self._of[collection] = _CollectionNumbers(event.token)
 
     def _begin_anew(self, collection: str) -> None:
-        self._of[collection] = _Known(self._hub.position)
+        self._of[collection] = _CollectionNumbers(self._hub.position)
 
 
-class _Known:
+class _CollectionNumbers:
     """Of one collection.
 
     Attributes:

@@ -29,7 +29,7 @@ from revstream.resolvers.drafts.records import (
 )
 from revstream.resolvers.drafts.store import Drafts
 from revstream.resolvers.errors import BadUserInput
-from revstream.resolvers.mutations.expected_version import decoded
+from revstream.resolvers.mutations.expected_version import decode_content
 from revstream.resolvers.mutations.idempotency import IdempotencyStore
 from revstream.resolvers.mutations.result import Author
 from revstream.resolvers.pagination.page import Page, PageRequest
@@ -270,7 +270,7 @@ class Comments:
 
             async def work(writing: WriteSession) -> Comment:
                 # As it is stored, so that a repetition is answered with the same.
-                stored = decoded(await writing.insert(_name(entity), record))
+                stored = decode_content(await writing.insert(_name(entity), record))
                 return Comment.from_record(entity, stored)
 
             return (await self._repeats.once(author, work, {"comment": record["_id"]}))[0]

@@ -16,8 +16,12 @@ from revstream.model.definition import Entity
 from revstream.resolvers.access.permissions import OPEN, Scope
 from revstream.resolvers.drafts.draft import PROPOSED, PUBLISHED, REJECTED, Draft
 from revstream.resolvers.drafts.store import Drafts, decide, decided
-from revstream.resolvers.mutations.expected_version import ExpectedVersions, conflict, not_found
-from revstream.resolvers.mutations.merge_patch import REMOVED, merge_of_paths
+from revstream.resolvers.mutations.expected_version import (
+    ExpectedVersions,
+    conflict_error,
+    not_found_error,
+)
+from revstream.resolvers.mutations.merge_patch import REMOVED, merge_from_paths
 from revstream.resolvers.mutations.result import (
     AlreadyExists,
     Author,
@@ -25,9 +29,9 @@ from revstream.resolvers.mutations.result import (
     VersionConflict,
     Written,
 )
-from revstream.resolvers.mutations.update_pipeline import Alteration, attribution
+from revstream.resolvers.mutations.update_pipeline import DocumentUpdate, attribution
 from revstream.resolvers.mutations.write_executor import ATTEMPTS, too_many_conflicts
-from revstream.resolvers.mutations.writes import Beside, Writes
+from revstream.resolvers.mutations.writes import DocumentWrites, ExtraWrite
 from revstream.resolvers.values.field_diff import hidden_fields
 from revstream.resolvers.values.json_value import json_value
 from revstream.streams.mongo.driver.codecs import Document
@@ -43,14 +47,14 @@ class _Decided(Exception):
 
 
 class Publishing:
-    def __init__(self, drafts: Drafts, standing: ExpectedVersions, writes: Writes) -> None:
+    def __init__(self, drafts: Drafts, standing: ExpectedVersions, writes: DocumentWrites) -> None:
         self._drafts = drafts
         self._standing = standing
         self._writes = writes
         self._scope = OPEN
 
     def within(
-        self, scope: Scope, drafts: Drafts, standing: ExpectedVersions, writes: Writes
+        self, scope: Scope, drafts: Drafts, standing: ExpectedVersions, writes: DocumentWrites
     ) -> Publishing:
         """The same for one caller, who must be allowed to write what the draft changes.
 
@@ -81,7 +85,7 @@ class Publishing:
                 new = chain[0].is_new
                 if last is None or last.full is None:
                     if not new:
-                        raise not_found(entity, key)
+                        raise not_found_error(entity, key)
                     try:
                         return await self._create(entity, key, chain, last, author)
                     except _Decided:
@@ -99,8 +103,8 @@ class Publishing:
                     if _overlap(wanted, list(moved)):
                         # By this very draft, perhaps, since it was read: then it is decided.
                         await self._chain(entity, key, number)
-                        raise conflict(entity, key, base, last.number)
-                merge = merge_of_paths(
+                        raise conflict_error(entity, key, base, last.number)
+                merge = merge_from_paths(
                     [
                         (e.path, REMOVED if e.kind is DifferenceKind.REMOVED else e.after)
                         for e in wanted
@@ -110,7 +114,7 @@ class Publishing:
                     return await self._writes.alter(
                         entity,
                         key,
-                        Alteration.publication(merge, number),
+                        DocumentUpdate.publication(merge, number),
                         last.number,
                         author,
                         beside=self._marking(entity, chain, author),
@@ -181,14 +185,14 @@ class Publishing:
                 self._scope.check_publisher(entity, draft.by, own=draft.owner == author.owner)
                 last = await self._standing.now(entity, key)
                 if last is None or last.full is None:
-                    raise not_found(entity, key)
+                    raise not_found_error(entity, key)
                 if expected is not None and expected != last.number:
-                    raise conflict(entity, key, expected, last.number)
+                    raise conflict_error(entity, key, expected, last.number)
                 try:
                     return await self._writes.alter(
                         entity,
                         key,
-                        Alteration.restoration_of_draft(draft.full, number),
+                        DocumentUpdate.restoration_of_draft(draft.full, number),
                         last.number,
                         author,
                         beside=self._marking(entity, [draft], author),
@@ -229,7 +233,7 @@ class Publishing:
         content = await self._drafts.content(entity, key, number)
         return number, first.base if content is None else content
 
-    def _marking(self, entity: Entity, chain: Sequence[Draft], author: Author) -> Beside:
+    def _marking(self, entity: Entity, chain: Sequence[Draft], author: Author) -> ExtraWrite:
         async def mark(writing: WriteSession, version: int) -> None:
             for each in chain:
                 published = {"status": PUBLISHED, "publishedAs": version}

@@ -28,12 +28,12 @@ from revstream.resolvers.drafts.records import RecordParser
 from revstream.resolvers.mutations.document_input import DocumentChange
 from revstream.resolvers.mutations.expected_version import (
     ExpectedVersions,
-    conflict,
-    not_found,
-    out_of_rows,
+    conflict_error,
+    not_found_error,
+    outside_rows_error,
 )
 from revstream.resolvers.mutations.idempotency import IdempotencyStore
-from revstream.resolvers.mutations.merge_patch import applied
+from revstream.resolvers.mutations.merge_patch import apply_merge
 from revstream.resolvers.mutations.result import (
     AlreadyExists,
     Author,
@@ -187,9 +187,9 @@ class Drafts:
         async def proposing() -> Draft:
             moment = await self._mongo.operation_time()
             based, base = await self._foundation(entity, key, based_on, based_on_draft)
-            full = applied(change.merge, base)
+            full = apply_merge(change.merge, base)
             if not rows.allow({**full, "_id": key}):
-                raise out_of_rows(entity, key)
+                raise outside_rows_error(entity, key)
             for demand in change.demands:
                 if not _has(full, demand.stored):
                     raise InvalidDocument(demand.problem, path=demand.path)
@@ -224,7 +224,7 @@ class Drafts:
         async def proposing() -> Draft:
             moment = await self._mongo.operation_time()
             if not rows.allow(document):
-                raise out_of_rows(entity, key)
+                raise outside_rows_error(entity, key)
             layout = self._archives[entity.collection].layout
             # Also where the caller does not see it: ids are unique, as `create` says, too.
             if await layout.find({"_id": key}, projection={"_id": 1}, limit=1):
@@ -285,14 +285,14 @@ class Drafts:
             if exists or (earlier.based_on == 0 and earlier.status == PROPOSED):
                 return earlier.published_as or earlier.based_on, earlier.full
         if last is None or last.full is None:
-            raise not_found(entity, key)
+            raise not_found_error(entity, key)
         if version is None or version == last.number:
             return last.number, last.full
         content = await self.content(entity, key, version)
         if content is None:
             archive = self._archives[entity.collection]
             await Horizons(self._mongo).check_number(archive, key, version)
-            raise conflict(entity, key, version, last.number)
+            raise conflict_error(entity, key, version, last.number)
         return version, content
 
     async def _insert(self, entity: Entity, content: Document, author: Author) -> Draft:

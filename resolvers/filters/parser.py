@@ -32,7 +32,7 @@ from revstream.resolvers.filters.expression import (
     negate,
 )
 from revstream.resolvers.values.input import field_from_api, ids_meant
-from revstream.resolvers.values.output import TEXT_IDS, shortened
+from revstream.resolvers.values.output import TEXT_IDS, shorten_repr
 
 __all__ = ["Condition", "operators", "parse_where"]
 
@@ -96,7 +96,7 @@ class _Parser:
         if self.depth > DEEPEST:
             raise BadUserInput(f"where: filters may be nested {DEEPEST} deep, this one is deeper")
         if not isinstance(where, Mapping):
-            raise BadUserInput(f"{owner}: a filter is an object, not {shortened(where)}")
+            raise BadUserInput(f"{owner}: a filter is an object, not {shorten_repr(where)}")
         deeper = _Parser(self.model, self.check, self.depth + 1)
 
         def again(each: object) -> Condition:
@@ -121,7 +121,7 @@ class _Parser:
             elif name == "exists" and embedded:
                 conditions.append(_exists(HOLDER, prefix[:-1], f"{owner} exists", value))
             else:
-                raise BadUserInput(f"{owner} has no field {shortened(name)} to filter by")
+                raise BadUserInput(f"{owner} has no field {shorten_repr(name)} to filter by")
         return all_of(conditions)
 
     def field(self, field: Field, owner: str, value: object, prefix: str) -> Condition:
@@ -138,12 +138,12 @@ class _Parser:
             kind = self.model.embedded(field.type)
             return self.where(kind, owner, value, f"{path}.", embedded=True)
         if not isinstance(value, Mapping):
-            raise BadUserInput(f"{owner}: a filter is an object, not {shortened(value)}")
+            raise BadUserInput(f"{owner}: a filter is an object, not {shorten_repr(value)}")
         conditions = []
         for operator, operand in value.items():
             if operator not in known:
                 raise BadUserInput(
-                    f"{owner} has no operator {shortened(operator)}, only {', '.join(known)}"
+                    f"{owner} has no operator {shorten_repr(operator)}, only {', '.join(known)}"
                 )
             if operand is None and operator not in ("eq", "ne"):
                 raise BadUserInput(f"{owner} {operator}: a value expected, got null")
@@ -182,13 +182,13 @@ def _field(kind: ObjectType, name: str) -> Field | None:
 
 def _list(owner: str, value: object) -> Sequence[object]:
     if not isinstance(value, list | tuple):
-        raise BadUserInput(f"{owner}: a list expected, got {shortened(value)}")
+        raise BadUserInput(f"{owner}: a list expected, got {shorten_repr(value)}")
     return value
 
 
 def _boolean(owner: str, value: object) -> bool:
     if not isinstance(value, bool):
-        raise BadUserInput(f"{owner}: true or false expected, got {shortened(value)}")
+        raise BadUserInput(f"{owner}: true or false expected, got {shorten_repr(value)}")
     return value
 
 

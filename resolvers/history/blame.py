@@ -9,12 +9,12 @@ from typing import Any
 from revstream.model.definition import Entity, Field, Model
 from revstream.resolvers.history.versions import VersionHistory
 from revstream.resolvers.pagination.projection import Fields
-from revstream.resolvers.values.field_diff import shown, visible
+from revstream.resolvers.values.field_diff import api_value, visible_fields
 from revstream.streams.core.errors import HistoryLost
 from revstream.streams.mongo.driver.codecs import Document
 from revstream.streams.versioning.version import Version
 
-__all__ = ["Blame", "blame"]
+__all__ = ["FieldBlame", "blame_documents"]
 
 _FIRST_READ = 32
 _MOST_PER_READ = 2048
@@ -25,7 +25,7 @@ _WHOLE = frozenset({"INSERT", "BASELINE"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Blame:
+class FieldBlame:
     """`path`: dotted API names. `value`: as JSON. `version`: the one that last changed it."""
 
     path: str
@@ -40,9 +40,9 @@ class _Leaf:
     value: Any
 
 
-async def blame(
+async def blame_documents(
     history: VersionHistory, model: Model, entity: Entity, ids: Sequence[Any], fields: Fields | None
-) -> list[list[Blame]]:
+) -> list[list[FieldBlame]]:
     """n ids -> for each document the fields that its last archived version has, in the model's
     order.
 
@@ -55,8 +55,10 @@ async def blame(
     Args:
         fields: of the versions' states; as `VersionHistory` has it.
     """
-    present = await history.newest(entity, ids, frozenset(each.stored for each in visible(entity)))
-    searches = [_Search(model, entity, version) for version in present]
+    present = await history.newest(
+        entity, ids, frozenset(each.stored for each in visible_fields(entity))
+    )
+    searches = [_BlameSearch(model, entity, version) for version in present]
     limit = _FIRST_READ
     while pending := [each for each in searches if each.missing]:
         older = await history.changes_before(
@@ -80,7 +82,7 @@ def _all_there(found: Sequence[Version | HistoryLost | None]) -> Iterator[Versio
         yield each
 
 
-class _Search:
+class _BlameSearch:
     """Of one document: its leaves, and the versions known to have changed them last."""
 
     def __init__(self, model: Model, entity: Entity, present: Version | None) -> None:
@@ -90,7 +92,7 @@ class _Search:
         self.number = 0
         if present is not None and present.full is not None and present.operation != "DELETE":
             self.document = present.document
-            self._leaves = list(_leaves(model, visible(entity), present.full))
+            self._leaves = list(_leaves(model, visible_fields(entity), present.full))
             self.number = present.number
         self.missing = {leaf.stored for leaf in self._leaves}
         self._whole = present is not None and present.previous is None and present.cut is None
@@ -117,13 +119,13 @@ class _Search:
         elif end:
             self.missing.clear()
 
-    def blames(self, versions: Iterator[Version | None]) -> list[Blame]:
+    def blames(self, versions: Iterator[Version | None]) -> list[FieldBlame]:
         """Args:
         versions: those of `found`, in its order, and then those of others.
         """
         by_leaf = {stored: next(versions) for stored in self.found}
         return [
-            Blame(path=leaf.path, value=leaf.value, version=version)
+            FieldBlame(path=leaf.path, value=leaf.value, version=version)
             for leaf in self._leaves
             if (version := by_leaf.get(leaf.stored)) is not None
         ]
@@ -158,4 +160,4 @@ def _leaves(
             kind = model.embedded(field.type)
             inner = list(_leaves(model, kind.fields, value, f"{name}.", f"{place}."))
         # An embedded document with nothing in it is there all the same.
-        yield from inner or [_Leaf(name, place, shown(field, model, value))]
+        yield from inner or [_Leaf(name, place, api_value(field, model, value))]

@@ -11,10 +11,10 @@ from revstream.streams.archive.store import Archive
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.codecs import Document
 
-__all__ = ["changes_before"]
+__all__ = ["read_changes_before"]
 
 
-async def changes_before(
+async def read_changes_before(
     mongo: Mongo,
     archive: Archive,
     rows: RowFilter,

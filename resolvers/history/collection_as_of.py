@@ -37,10 +37,10 @@ from revstream.resolvers.filters.expression import (
 )
 from revstream.resolvers.filters.mongo_query import to_query
 from revstream.resolvers.history.content_filter import ContentFilter
-from revstream.resolvers.history.id_walk import Walk
+from revstream.resolvers.history.id_walk import IdWalk
 from revstream.resolvers.pagination.keyset import Keyset
 from revstream.resolvers.pagination.order_by import Order, order_keys
-from revstream.resolvers.pagination.page import Page, PageRequest, Window, both
+from revstream.resolvers.pagination.page import Page, PageRequest, Window, and_queries
 from revstream.resolvers.pagination.projection import EVERY_FACT, Fields, record_projection
 from revstream.streams.archive.coverage import Coverage, CoverageStore
 from revstream.streams.archive.horizon import check_horizon
@@ -50,7 +50,7 @@ from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.codecs import Document
 from revstream.streams.versioning.version import Version
 
-__all__ = ["CollectionAsOf", "on_records"]
+__all__ = ["CollectionAsOf", "to_record_condition"]
 
 _WALK_MOST = 2000
 """Documents that a walk passes before it gives up: 20 ms, as much as a sweep of 4,000."""
@@ -85,10 +85,10 @@ class CollectionAsOf:
         self._at = at
         self._facts = facts
         self._make = None if shown else Version.from_record
-        condition = EVERYTHING if where is None else on_records(where, entity)
+        condition = EVERYTHING if where is None else to_record_condition(where, entity)
         self._where = to_query(condition)
         where_id = to_query(_of_id(condition))
-        self._walk = Walk(mongo, archive, at, where_id=where_id, naive=shown)
+        self._walk = IdWalk(mongo, archive, at, where_id=where_id, naive=shown)
         keys = order_keys(entity, order, id_path="doc", version_path="v", prefix="full.")
         self._keyset = Keyset(f"as of {entity.name}", keys)
         looked_at = {path for path, _ in keys} | paths(condition)
@@ -143,7 +143,7 @@ class CollectionAsOf:
         them; and the order's paths, where records were left out: see `Window.read`."""
 
         def sweep(beside: Mapping[str, Any]) -> Awaitable[list[Document]]:
-            return self._sweep(window, both(window.query, beside), projection, window.limit)
+            return self._sweep(window, and_queries(window.query, beside), projection, window.limit)
 
         if len(self._keyset.keys) > 1:
             swept, unordered = await window.read(sweep)
@@ -192,7 +192,7 @@ class CollectionAsOf:
 
     async def _first_apart(self, window: Window, beside: Mapping[str, Any]) -> list[Document]:
         """The first of all that stood, read portion by portion."""
-        query = both(window.query, beside)
+        query = and_queries(window.query, beside)
         first: list[Document] = []
         async with aclosing(self._standing()) as pages:
             async for page in pages:
@@ -228,7 +228,7 @@ class CollectionAsOf:
         ]
 
 
-def on_records(condition: Condition, entity: Entity) -> Condition:
+def to_record_condition(condition: Condition, entity: Entity) -> Condition:
     """A condition on documents, as one on the archive's records of them.
 
     The id and the number are the record's own, which indexes know; the rest lies under `full`.
@@ -237,11 +237,11 @@ def on_records(condition: Condition, entity: Entity) -> Condition:
         return condition
     match condition:
         case All(conditions):
-            return All(tuple(on_records(each, entity) for each in conditions))
+            return All(tuple(to_record_condition(each, entity) for each in conditions))
         case AnyOf(conditions):
-            return AnyOf(tuple(on_records(each, entity) for each in conditions))
+            return AnyOf(tuple(to_record_condition(each, entity) for each in conditions))
         case Not(inner):
-            return Not(on_records(inner, entity))
+            return Not(to_record_condition(inner, entity))
         case _:
             names = {"_id": "doc", entity.version: "v"}
             path = names.get(condition.path, f"full.{condition.path}")

@@ -13,7 +13,7 @@ from typing import Any
 import bson
 
 from revstream.resolvers.pagination.keyset import Keys
-from revstream.resolvers.pagination.page import PLACED
+from revstream.resolvers.pagination.page import SORT_KEY
 from revstream.streams.archive.store import Archive
 from revstream.streams.layouts.core.sort_key import sort_key_expressions
 from revstream.streams.mongo.database import Mongo
@@ -21,7 +21,7 @@ from revstream.streams.mongo.driver.codecs import DECODED, Document
 
 __all__ = ["ContentFilter"]
 
-Stages = list[Mapping[str, Any]]
+PipelineStages = list[Mapping[str, Any]]
 
 # A command may have 16 MB.
 _MOST_BYTES = 8 * 1024 * 1024
@@ -46,7 +46,7 @@ class ContentFilter:
         whole = await self._archive.contents.fill(records)
         found: set[int] = set()
         for rows in self._portions(whole):
-            stages: Stages = [{"$match": self._where}, {"$project": {"n": 1}}]
+            stages: PipelineStages = [{"$match": self._where}, {"$project": {"n": 1}}]
             found.update(each["n"] for each in await self._asked(rows, stages))
         return [record for n, record in enumerate(whole) if n in found]
 
@@ -60,20 +60,20 @@ class ContentFilter:
         portions = list(self._portions(whole))
         while portions:
             rows = portions.pop()
-            stages: Stages = [
+            stages: PipelineStages = [
                 {"$match": {"$and": [self._where, place]}},
                 {"$sort": dict(order)},
                 {"$limit": limit},
-                {"$project": {"n": 1, PLACED: sort_key_expressions(order)}},
+                {"$project": {"n": 1, SORT_KEY: sort_key_expressions(order)}},
             ]
             found = await self._asked(rows, stages)
             if portions:
                 # What may be among the first goes on with the next portion.
                 kept = {each["n"] for each in found}
                 portions[-1] += [row for row in rows if row["n"] in kept]
-        return [{**whole[each["n"]], PLACED: each[PLACED]} for each in found]
+        return [{**whole[each["n"]], SORT_KEY: each[SORT_KEY]} for each in found]
 
-    async def _asked(self, rows: Sequence[Document], stages: Stages) -> list[Document]:
+    async def _asked(self, rows: Sequence[Document], stages: PipelineStages) -> list[Document]:
         # literal: values such as "$name" are no field paths
         return await self._mongo.aggregate(None, [{"$documents": {"$literal": rows}}, *stages])
 

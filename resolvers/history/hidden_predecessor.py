@@ -14,7 +14,7 @@ from revstream.streams.archive.store import Archive
 from revstream.streams.mongo.driver.codecs import Document
 from revstream.streams.versioning.version import Version
 
-__all__ = ["conceal_changes", "touches"]
+__all__ = ["changes_path", "conceal_changes"]
 
 
 async def conceal_changes(
@@ -43,7 +43,7 @@ async def conceal_changes(
             each["changed"] = names
 
 
-def touches(changed: Sequence[str], path: str) -> bool:
+def changes_path(changed: Sequence[str], path: str) -> bool:
     """Return whether a change of some paths is one of a field, of something inside of it, or of
     what it is in."""
     return any(

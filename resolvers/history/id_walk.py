@@ -22,7 +22,7 @@ from revstream.streams.changefeed.event import identity
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.codecs import Document
 
-__all__ = ["Walk", "WalkStep"]
+__all__ = ["IdWalk", "WalkStep"]
 
 # As the index of documents has it in its partialFilterExpression.
 _FIRST: Document = {"first": True}
@@ -44,7 +44,7 @@ class WalkStep:
     coverage: Coverage
 
 
-class Walk:
+class IdWalk:
     """Through the documents that an archive has.
 
     Args:

@@ -11,7 +11,7 @@ from revstream.resolvers.pagination.page import Page
 from revstream.streams.archive.store import Archive
 from revstream.streams.versioning.version import Version
 
-__all__ = ["with_ends"]
+__all__ = ["add_replacement_times"]
 
 
 class _Link(NamedTuple):
@@ -21,7 +21,7 @@ class _Link(NamedTuple):
     place: tuple[Any, int]
 
 
-async def with_ends(archive: Archive, pages: Sequence[Page[Any]]) -> list[Page[Any]]:
+async def add_replacement_times(archive: Archive, pages: Sequence[Page[Any]]) -> list[Page[Any]]:
     """The pages, with the ends of their versions, which were read with `prev`.
 
     What stands on a page with what replaced it is known by that; the others are one read.

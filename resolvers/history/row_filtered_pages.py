@@ -15,8 +15,8 @@ from typing import Any
 from revstream.model.definition import Entity
 from revstream.resolvers.access.row_filter import RowFilter
 from revstream.resolvers.filters.mongo_query import to_query
-from revstream.resolvers.history.collection_as_of import on_records
-from revstream.resolvers.history.hidden_predecessor import conceal_changes, touches
+from revstream.resolvers.history.collection_as_of import to_record_condition
+from revstream.resolvers.history.hidden_predecessor import changes_path, conceal_changes
 from revstream.resolvers.history.version_filter import VersionFilter
 from revstream.resolvers.pagination.page import Page, Window
 from revstream.resolvers.pagination.projection import Fields, record_projection
@@ -38,7 +38,7 @@ class RowFilteredPages:
         self._rows = rows
         self._query: Mapping[str, Any] = {}
         if rows.limits:
-            here = to_query(on_records(rows.condition, entity))
+            here = to_query(to_record_condition(rows.condition, entity))
             # A content that is not in the record is none that could be judged here.
             whole = {"op": {"$ne": "DELETE"}, "packed": {"$ne": True}}
             self._query = {"$and": [whole, here]}
@@ -115,7 +115,7 @@ class RowFilteredPages:
             seen = [each for each in found if self._rows.allow_version(each)]
             if changed is not None:
                 await conceal_changes(self._archive, self._entity, self._rows, seen)
-                seen = [each for each in seen if touches(each["changed"], changed)]
+                seen = [each for each in seen if changes_path(each["changed"], changed)]
             yield seen
             if len(found) < size:
                 return

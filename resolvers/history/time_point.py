@@ -35,7 +35,7 @@ from revstream.streams.live.archive_progress import ArchiveProgress
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.codecs import Document
 
-__all__ = ["Moments", "TimePoint"]
+__all__ = ["TimePoint", "TimePointResolver"]
 
 SLACK_S = 2
 """How much later than a write's cluster time the primary's clock may read in its oplog entry."""
@@ -51,7 +51,7 @@ class TimePoint:
     at: Timestamp
 
 
-class Moments:
+class TimePointResolver:
     """Args:
     ahead_most_s: how far in the future of the database's clock a time may lie: that long it is
         waited for.

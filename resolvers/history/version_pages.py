@@ -21,11 +21,11 @@ from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.codecs import Document
 from revstream.streams.versioning.version import Version
 
-__all__ = ["PageReading", "VersionPages"]
+__all__ = ["VersionPageQuery", "VersionPages"]
 
 
 @dataclass(frozen=True, slots=True)
-class PageReading:
+class VersionPageQuery:
     """The versions to read and the fields of each; `facts`: see `record_projection`."""
 
     where: VersionFilter | None
@@ -52,7 +52,7 @@ class VersionPages:
         entity: Entity,
         rows: RowFilter,
         ids: Sequence[Any],
-        reading: PageReading,
+        reading: VersionPageQuery,
         *,
         total: bool,
         shown: bool,
@@ -105,7 +105,7 @@ class VersionPages:
         archive: Archive,
         entity: Entity,
         rows: RowFilter,
-        reading: PageReading,
+        reading: VersionPageQuery,
         *,
         total: bool,
         shown: bool,

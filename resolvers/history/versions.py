@@ -25,17 +25,17 @@ from revstream.resolvers.current.stored_ids import (
     find_meant_ids,
     first_shown_as,
     ids_shown_as,
-    read_meant,
+    read_with_other_ids,
 )
 from revstream.resolvers.filters.parser import Condition
-from revstream.resolvers.history.changed_paths import changes_before
+from revstream.resolvers.history.changed_paths import read_changes_before
 from revstream.resolvers.history.collection_as_of import CollectionAsOf
 from revstream.resolvers.history.document_states import DocumentState, DocumentStates
 from revstream.resolvers.history.hidden_predecessor import conceal_changes
-from revstream.resolvers.history.replaced_at import with_ends
+from revstream.resolvers.history.replaced_at import add_replacement_times
 from revstream.resolvers.history.time_point import TimePoint
 from revstream.resolvers.history.version_filter import VersionFilter
-from revstream.resolvers.history.version_pages import PageReading, VersionPages
+from revstream.resolvers.history.version_pages import VersionPageQuery, VersionPages
 from revstream.resolvers.pagination.order_by import Order
 from revstream.resolvers.pagination.page import Page, PageRequest
 from revstream.resolvers.pagination.projection import ENDED, EVERY_FACT, Fields, record_projection
@@ -98,7 +98,7 @@ class VersionHistory:
             archive, ids = self._archive(entity), [key for key, _ in wanted]
             return await find_meant_ids(self._mongo, archive, entity, ids, ["versions"])
 
-        return await read_meant(entity, wanted, read, meant)
+        return await read_with_other_ids(entity, wanted, read, meant)
 
     async def _by_number(
         self, entity: Entity, wanted: Sequence[tuple[Any, int]], fields: Fields | None
@@ -176,7 +176,7 @@ class VersionHistory:
                 for id_, _ in wanted
             ]
 
-        return await read_meant(entity, wanted, read, meant)
+        return await read_with_other_ids(entity, wanted, read, meant)
 
     async def _conceal(self, entity: Entity, found: Iterable[Any]) -> None:
         """See `conceal_changes`; what is no version is passed over."""
@@ -256,7 +256,9 @@ class VersionHistory:
         others.
         """
         rows = self._scope.read_rows(entity)
-        return await changes_before(self._mongo, self._archive(entity), rows, wanted, limit=limit)
+        return await read_changes_before(
+            self._mongo, self._archive(entity), rows, wanted, limit=limit
+        )
 
     async def pages_of(
         self,
@@ -282,7 +284,7 @@ class VersionHistory:
             ArchiveBehind: one is empty, and the archive has not come so far that it is known to be.
         """
         rows, archive = self._scope.read_rows(entity), self._archive(entity)
-        reading = PageReading(where, page, fields, rows.facts(facts))
+        reading = VersionPageQuery(where, page, fields, rows.facts(facts))
         await self._own_writes.recorded(entity.collection, ids)
 
         async def read() -> list[Page[Any]]:
@@ -319,7 +321,7 @@ class VersionHistory:
                 and the archive has not come so far that it is known to be.
         """
         rows, archive = self._scope.read_rows(entity), self._archive(entity)
-        reading = PageReading(where, page, fields, rows.facts(facts))
+        reading = VersionPageQuery(where, page, fields, rows.facts(facts))
         await self._own_writes.recorded(entity.collection)
         if not self._own_writes.begun(entity.collection):
             # Not all that was there before the archive is known to be in it.
@@ -381,7 +383,7 @@ class VersionHistory:
             await self._conceal(entity, [item for page in pages for item in page.items])
         if ENDED not in facts:
             return list(pages)
-        return await with_ends(self._archive(entity), pages)
+        return await add_replacement_times(self._archive(entity), pages)
 
     def _archive(self, entity: Entity) -> Archive:
         return self._archives[entity.collection]

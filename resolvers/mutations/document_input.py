@@ -2,7 +2,7 @@
 
 Raises `InvalidDocument`, which names the field by its path in the API. What only the stored
 document can tell (whether an embedded document that is patched in part has the rest, whether a
-number can be added to) becomes a `Demand`, which is checked in the very write.
+number can be added to) becomes a `WritePrecondition`, which is checked in the very write.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from bson.errors import InvalidDocument as NotBSON
 
 from revstream.model.definition import Entity, Field, Model, ObjectType, Scalar
 from revstream.resolvers.errors import BadUserInput
-from revstream.resolvers.mutations.merge_patch import REMOVED, Merge, field_of
+from revstream.resolvers.mutations.merge_patch import REMOVED, Merge, field_expression
 from revstream.resolvers.mutations.result import InvalidDocument
 from revstream.resolvers.values.input import field_from_api, id_from_api
 from revstream.resolvers.values.output import INT_LIMIT, LONG_LIMIT
 from revstream.streams.mongo.driver.codecs import DECODED, Document
 
 __all__ = [
-    "Demand",
     "DocumentChange",
-    "changeable",
-    "countable",
+    "WritePrecondition",
+    "incrementable_fields",
     "new_id",
     "parse_change",
     "parse_document",
-    "replacing",
+    "replacement_merge",
+    "writable_fields",
 ]
 
 MOST_NESTED = 15
@@ -47,7 +47,7 @@ MOST_BYTES = 16 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Demand:
+class WritePrecondition:
     """What must hold of the document that is changed; `query` as MongoDB is asked. `stored`: where
     there must be a value, if it is that."""
 
@@ -63,28 +63,28 @@ class DocumentChange:
 
     merge: Merge
     increments: Mapping[str, Any]
-    demands: tuple[Demand, ...] = ()
+    demands: tuple[WritePrecondition, ...] = ()
 
     @property
     def added(self) -> dict[str, Any]:
         """The numbers after it, as expressions for `Merge.expression`."""
         return {
-            name: {"$add": [{"$ifNull": [field_of("$$old", name), 0]}, {"$literal": value}]}
+            name: {"$add": [{"$ifNull": [field_expression("$$old", name), 0]}, {"$literal": value}]}
             for name, value in self.increments.items()
         }
 
 
-def changeable(type_: ObjectType) -> Iterator[Field]:
+def writable_fields(type_: ObjectType) -> Iterator[Field]:
     """The fields that a client may write: not the id, nor what is copied from elsewhere."""
     return (each for each in type_.fields if each.stored != "_id" and each.copy is None)
 
 
-def countable(entity: Entity) -> Iterator[Field]:
+def incrementable_fields(entity: Entity) -> Iterator[Field]:
     """The fields that can be added to."""
     numbers = (Scalar.INT, Scalar.LONG, Scalar.FLOAT, Scalar.DECIMAL)
     return (
         each
-        for each in changeable(entity)
+        for each in writable_fields(entity)
         if each.type in numbers and not each.is_list and not each.fence
     )
 
@@ -125,10 +125,10 @@ def parse_document(model: Model, entity: Entity, document: Mapping[str, Any]) ->
     return found
 
 
-def replacing(entity: Entity, document: Document) -> Merge:
+def replacement_merge(entity: Entity, document: Document) -> Merge:
     """What makes a stored document this one. What the model does not name, and what is copied from
     elsewhere, is not the client's to remove."""
-    gone = {each.stored: REMOVED for each in changeable(entity) if each.stored not in document}
+    gone = {each.stored: REMOVED for each in writable_fields(entity) if each.stored not in document}
     return Merge(gone | document)
 
 
@@ -143,10 +143,10 @@ def parse_change(
     Raises:
         InvalidDocument: a value that does not fit, or a field that is both patched and added to.
     """
-    demands: list[Demand] = []
+    demands: list[WritePrecondition] = []
     merge = _patch(model, entity, patch or {}, "", (), demands)
     increments = {}
-    for field in countable(entity):
+    for field in incrementable_fields(entity):
         value = (increment or {}).get(field.name)
         if value is None:
             continue
@@ -163,7 +163,7 @@ def parse_change(
 
 def _object(model: Model, type_: ObjectType, given: Mapping[str, Any], path: str) -> Document:
     made: Document = {}
-    for field in changeable(type_):
+    for field in writable_fields(type_):
         value = given.get(field.name)
         place = f"{path}{field.name}"
         if value is None:
@@ -202,10 +202,10 @@ def _patch(
     patch: Mapping[str, Any],
     path: str,
     stored: tuple[str, ...],
-    demands: list[Demand],
+    demands: list[WritePrecondition],
 ) -> Merge:
     entries: dict[str, Any] = {}
-    for field in changeable(type_):
+    for field in writable_fields(type_):
         if field.name not in patch:
             continue
         value = patch[field.name]
@@ -233,11 +233,11 @@ def _patch(
 
 def _rest(
     kind: ObjectType, patch: Mapping[str, Any], place: str, stored: tuple[str, ...]
-) -> Iterator[Demand]:
+) -> Iterator[WritePrecondition]:
     """Of an embedded document that is patched in part: the rest must be there."""
-    for field in changeable(kind):
+    for field in writable_fields(kind):
         if field.required and field.name not in patch:
-            yield Demand(
+            yield WritePrecondition(
                 path=f"{place}.{field.name}",
                 problem=f"{kind.name}.{field.name} is required, and {place} does not have it yet",
                 query={".".join((*stored, field.stored)): {"$ne": None}},
@@ -267,7 +267,7 @@ def _json(value: Mapping[str, Any], place: str, depth: int = 1) -> Merge:
 _LIMITS = {Scalar.INT: INT_LIMIT, Scalar.LONG: LONG_LIMIT}
 
 
-def _addable(entity: Entity, field: Field, value: Any) -> Demand:
+def _addable(entity: Entity, field: Field, value: Any) -> WritePrecondition:
     """The stored value is a number, or none, and stays within the type's limits."""
     stored = {"$ifNull": [f"${field.stored}", 0]}
     parts: list[Any] = [{"$isNumber": stored}]
@@ -283,7 +283,7 @@ def _addable(entity: Entity, field: Field, value: Any) -> Demand:
         parts = [{"$cond": [{"$isNumber": stored}, finite, False]}]
         problem += ", or would not be finite"
     shown = value.to_decimal() if isinstance(value, Decimal128) else value
-    return Demand(
+    return WritePrecondition(
         path=field.name,
         problem=f"{entity.name}.{field.name} {problem}, with {shown} added",
         query={"$expr": {"$and": parts}},

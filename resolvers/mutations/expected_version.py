@@ -39,7 +39,13 @@ from revstream.streams.versioning.version import (
     without_reserved,
 )
 
-__all__ = ["ExpectedVersions", "conflict", "decoded", "not_found", "out_of_rows"]
+__all__ = [
+    "ExpectedVersions",
+    "conflict_error",
+    "decode_content",
+    "not_found_error",
+    "outside_rows_error",
+]
 
 _MOST_BYTES = 32 * 1024 * 1024
 # Versions that are looked through for somebody else's.
@@ -47,7 +53,7 @@ _MOST_COPIED = 100
 
 
 @dataclass
-class _Known:
+class _RecentWrites:
     """What was written last, as far as it is remembered; the same for all callers."""
 
     versions: OrderedDict[Any, LastVersion] = field(default_factory=OrderedDict)
@@ -67,7 +73,7 @@ class ExpectedVersions:
         self._mongo = mongo
         self._archives = archives
         self._progress = progress
-        self._known = _Known()
+        self._known = _RecentWrites()
         self._scope = OPEN
 
     def within(self, scope: Scope) -> ExpectedVersions:
@@ -101,14 +107,14 @@ class ExpectedVersions:
             if last is not None and last.number > expected and last.full is not None:
                 if await self._only_copied(entity, key, expected, last):
                     return last
-                raise conflict(entity, key, expected, last.number)
+                raise conflict_error(entity, key, expected, last.number)
         # Behind, or changed: what the archive says once it has come to what there is now.
         last = await self.now(entity, key)
         if last is None or last.full is None:
-            raise not_found(entity, key)
+            raise not_found_error(entity, key)
         if last.number == expected or await self._only_copied(entity, key, expected, last):
             return last
-        raise conflict(entity, key, expected, last.number)
+        raise conflict_error(entity, key, expected, last.number)
 
     async def now(self, entity: Entity, key: Any) -> LastVersion | None:
         """The version at which a document stands now; its content as the collection has it, whose
@@ -189,27 +195,27 @@ class ExpectedVersions:
         rows = self._scope.write_rows(entity)
         if last is None or last.full is None or not rows.limits:
             return last
-        return last if rows.allow({**decoded(last.full), "_id": key}) else None
+        return last if rows.allow({**decode_content(last.full), "_id": key}) else None
 
 
-def decoded(document: RawBSONDocument) -> Document:
+def decode_content(document: RawBSONDocument) -> Document:
     """As predicates see it."""
     found: Document = decode(document.raw)
     return found
 
 
-def out_of_rows(entity: Entity, key: Any) -> Forbidden:
+def outside_rows_error(entity: Entity, key: Any) -> Forbidden:
     return Forbidden(
         f"{entity.name} {json_value(key)} would not be among the documents that are there for you",
         subject=entity.name,
     )
 
 
-def not_found(entity: Entity, key: Any) -> DocumentNotFound:
+def not_found_error(entity: Entity, key: Any) -> DocumentNotFound:
     return DocumentNotFound(f"there is no {entity.name} {json_value(key)}")
 
 
-def conflict(entity: Entity, key: Any, expected: int, actual: int) -> VersionConflict:
+def conflict_error(entity: Entity, key: Any, expected: int, actual: int) -> VersionConflict:
     return VersionConflict(
         f"{entity.name} {json_value(key)}: version {expected} was expected, {actual} is there",
         expected=expected,

@@ -26,13 +26,22 @@ from revstream.resolvers.access.permissions import OPEN, Scope
 from revstream.resolvers.access.row_filter import RowFilter
 from revstream.resolvers.current.read_your_writes import OwnWrites
 from revstream.resolvers.errors import BadUserInput, Forbidden
-from revstream.resolvers.mutations.expected_version import decoded, not_found, out_of_rows
-from revstream.resolvers.mutations.first_events import FencedEvent, FirstEvents, KeysMet, is_stale
+from revstream.resolvers.mutations.expected_version import (
+    decode_content,
+    not_found_error,
+    outside_rows_error,
+)
+from revstream.resolvers.mutations.first_events import (
+    FencedEvent,
+    FirstEventInserts,
+    InsertConflicts,
+    is_stale,
+)
 from revstream.resolvers.mutations.idempotency import IdempotencyStore
 from revstream.resolvers.mutations.result import AlreadyExists, Author, StaleWrite, Written
 from revstream.resolvers.mutations.update_pipeline import attribution, fenced_pipeline
 from revstream.resolvers.mutations.write_executor import ATTEMPTS, problem_of_document
-from revstream.resolvers.mutations.writes import Writes
+from revstream.resolvers.mutations.writes import DocumentWrites
 from revstream.resolvers.values.json_value import json_value
 from revstream.resolvers.values.output import whole_number
 from revstream.streams.archive.store import Archive
@@ -43,11 +52,11 @@ from revstream.streams.mongo.driver.codecs import Document
 from revstream.streams.mongo.transactions import WriteSession
 from revstream.streams.versioning.version import CHANGE_FIELD
 
-__all__ = ["AppliedEvent", "FencedUpserts"]
+__all__ = ["BatchOutcome", "FencedUpserts"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AppliedEvent:
+class BatchOutcome:
     """What became of a batch: how many events are now their document's state, how many were stale,
     and a cluster time by which all of it had happened."""
 
@@ -79,18 +88,18 @@ class FencedUpserts:
         self,
         mongo: Mongo,
         archives: Mapping[str, Archive],
-        writes: Writes,
+        writes: DocumentWrites,
         own_writes: OwnWrites,
         repeats: IdempotencyStore,
     ) -> None:
         self._mongo = mongo
-        self._first = FirstEvents(mongo, archives, own_writes)
+        self._first = FirstEventInserts(mongo, archives, own_writes)
         self._writes = writes
         self._own_writes = own_writes
         self._repeats = repeats
         self._scope = OPEN
 
-    def within(self, scope: Scope, writes: Writes) -> FencedUpserts:
+    def within(self, scope: Scope, writes: DocumentWrites) -> FencedUpserts:
         """The same for one caller: events of documents outside of his rows are refused. It takes
         the right to read the fence, which an answer may tell.
 
@@ -134,9 +143,9 @@ class FencedUpserts:
             applied_by = found.get(CHANGE_FIELD)
             if not isinstance(applied_by, Mapping) or applied_by.get("id") != change["id"]:
                 raise _stale(entity, key, document, found)
-            if rows.limits and not rows.allow({**decoded(found), "_id": key}):
+            if rows.limits and not rows.allow({**decode_content(found), "_id": key}):
                 # Undone: it is in a transaction.
-                raise out_of_rows(entity, key)
+                raise outside_rows_error(entity, key)
             return found
 
         async def commit(transaction: bool) -> Written:
@@ -158,7 +167,7 @@ class FencedUpserts:
                     if rows.limits and not await self._mongo.find(
                         entity.collection, query, projection={"_id": 1}, limit=1
                     ):
-                        raise not_found(entity, key) from exc
+                        raise not_found_error(entity, key) from exc
             # Where the collection's collation takes two ids for the same, it never comes to that.
             return await commit(True)
 
@@ -166,7 +175,7 @@ class FencedUpserts:
 
     async def apply_each(
         self, entity: Entity, events: Sequence[tuple[Any, Document]], author: Author
-    ) -> AppliedEvent:
+    ) -> BatchOutcome:
         """Apply many, in no order, as one write; of several of one document the newest alone.
 
         Raises:
@@ -177,7 +186,7 @@ class FencedUpserts:
         rows = self._rows(entity)
         if not events:
             # MongoDB has no write that writes nothing.
-            return AppliedEvent(applied=0, stale=0, at=await self._mongo.operation_time())
+            return BatchOutcome(applied=0, stale=0, at=await self._mongo.operation_time())
         await self._writes.before_insert(entity.collection)
         newest = _newest(entity, events)
         writable = self._scope.writable(entity)
@@ -206,7 +215,7 @@ class FencedUpserts:
             result = await writing.change_each(entity.collection, pending, upsert=True)
             if result.conflicts:
                 # Which has ended the transaction.
-                raise KeysMet([pending[place][0] for place in result.conflicts])
+                raise InsertConflicts([pending[place][0] for place in result.conflicts])
             await self._check_found(writing, entity, rows, newest)
             return result.changed
 
@@ -217,12 +226,12 @@ class FencedUpserts:
                     return await self._repeats.once(
                         author, work, lambda n: {"applied": n}, transaction=rows.limits
                     )
-                except KeysMet as exc:
+                except InsertConflicts as exc:
                     met = exc.keys
                 except _Absent as exc:
                     try:
                         changed, at = await self._first.apply(entity, fenced)
-                    except KeysMet as met_by:
+                    except InsertConflicts as met_by:
                         done = "others of the batch may have been applied"
                         raise _taken(entity, met_by.keys, done) from met_by
                     return exc.changed + changed, at
@@ -232,7 +241,7 @@ class FencedUpserts:
             for key, _ in newest:
                 self._own_writes.note(entity.collection, key, at)
 
-        async def applying() -> AppliedEvent:
+        async def applying() -> BatchOutcome:
             try:
                 changed, at = await applied()
             except GatewayError as exc:
@@ -251,12 +260,12 @@ class FencedUpserts:
             note(at)
             # Where nothing was written, too: the reply says what the server has come to, which is
             # not behind what made these events stale.
-            return AppliedEvent(applied=changed, stale=len(events) - changed, at=at)
+            return BatchOutcome(applied=changed, stale=len(events) - changed, at=at)
 
-        async def again(outcome: Mapping[str, Any]) -> AppliedEvent:
+        async def again(outcome: Mapping[str, Any]) -> BatchOutcome:
             changed = outcome["applied"]
             at = await self._mongo.operation_time()
-            return AppliedEvent(applied=changed, stale=len(events) - changed, at=at)
+            return BatchOutcome(applied=changed, stale=len(events) - changed, at=at)
 
         return await self._repeats.first(author, applying, again)
 
@@ -293,7 +302,7 @@ class FencedUpserts:
         keys = [key for key, _ in events]
         outside = {"$and": [{"_id": {"$in": keys}}, {"$nor": [rows.query]}]}
         for found in await writing.find(entity.collection, outside, limit=1):
-            raise out_of_rows(entity, found["_id"])
+            raise outside_rows_error(entity, found["_id"])
 
 
 def _taken(entity: Entity, keys: Sequence[Any], done: str) -> BadUserInput:

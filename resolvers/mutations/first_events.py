@@ -32,7 +32,7 @@ from revstream.streams.mongo.driver.codecs import Document
 from revstream.streams.mongo.transactions import BulkChangeResult, Pipeline, WriteSession, write
 from revstream.streams.recording.versions.delete_attribution import DeleteAttributions
 
-__all__ = ["FencedEvent", "FirstEvents", "KeysMet", "is_stale"]
+__all__ = ["FencedEvent", "FirstEventInserts", "InsertConflicts", "is_stale"]
 
 _MOST_REFUSALS = 30
 """Each of them takes two transactions more."""
@@ -46,7 +46,7 @@ class FencedEvent(NamedTuple):
     pipeline: Pipeline
 
 
-class KeysMet(Exception):
+class InsertConflicts(Exception):
     """First inserts of a transaction met others'."""
 
     def __init__(self, keys: Sequence[Any]) -> None:
@@ -64,7 +64,7 @@ class _Refused(Exception):
         self.refusal = refusal
 
 
-class FirstEvents:
+class FirstEventInserts:
     """Of documents of all entities.
 
     Args:
@@ -120,7 +120,7 @@ class FirstEvents:
                 pending = [(each.key, each.pipeline) for each in sent]
                 result = await writing.change_each(entity.collection, pending, upsert=True)
                 if result.conflicts:
-                    raise KeysMet([sent[place].key for place in result.conflicts])
+                    raise InsertConflicts([sent[place].key for place in result.conflicts])
             return len(sent), there
 
         async def change(writing: WriteSession) -> BulkChangeResult:
@@ -137,7 +137,7 @@ class FirstEvents:
                     return changed, at
                 # Others have come meanwhile, or were there before.
                 result, at = await write(self._mongo, change)
-            except (DuplicateKey, DatabaseError, KeysMet) as exc:
+            except (DuplicateKey, DatabaseError, InsertConflicts) as exc:
                 keys = _refused_keys(entity, sent, exc)
                 if not keys:
                     raise
@@ -203,11 +203,11 @@ def _around(
 
 
 def _refused_keys(
-    entity: Entity, sent: Sequence[FencedEvent], exc: DuplicateKey | DatabaseError | KeysMet
+    entity: Entity, sent: Sequence[FencedEvent], exc: DuplicateKey | DatabaseError | InsertConflicts
 ) -> Sequence[Any]:
     """Return the keys of the events that were refused for what they are; none where it was for
     another reason."""
-    if isinstance(exc, KeysMet):
+    if isinstance(exc, InsertConflicts):
         return exc.keys
     if isinstance(exc, DatabaseError) and problem_of_document(entity, exc) is None:
         return ()

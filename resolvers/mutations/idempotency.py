@@ -21,7 +21,7 @@ from revstream.streams.core.errors import DatabaseError, DuplicateKey
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.transactions import WriteSession, write
 
-__all__ = ["IdempotencyStore", "Repeated"]
+__all__ = ["AlreadyExecuted", "IdempotencyStore"]
 
 T = TypeVar("T")
 
@@ -30,7 +30,7 @@ _INDEX_OPTIONS_CONFLICT = 85
 
 
 @dataclass(frozen=True, slots=True)
-class Repeated(Exception):
+class AlreadyExecuted(Exception):
     """The mutation was made before; `outcome` is what was stored then."""
 
     outcome: Mapping[str, Any]
@@ -77,7 +77,7 @@ class IdempotencyStore:
                 # By what the first time has changed?
                 await self.check(author)
                 raise
-        except Repeated as exc:
+        except AlreadyExecuted as exc:
             return await again(exc.outcome)
 
     async def check(self, author: Author) -> None:
@@ -95,7 +95,7 @@ class IdempotencyStore:
                 "this idempotency key was used before, for a mutation with other arguments; "
                 "take a new key for each mutation"
             )
-        raise Repeated(found[0]["outcome"])
+        raise AlreadyExecuted(found[0]["outcome"])
 
     async def once(
         self,

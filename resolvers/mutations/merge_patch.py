@@ -13,7 +13,14 @@ from typing import Any, Final
 
 from revstream.streams.mongo.driver.codecs import Document
 
-__all__ = ["REMOVED", "Merge", "applied", "field_of", "merge_of_paths", "object_of"]
+__all__ = [
+    "REMOVED",
+    "Merge",
+    "apply_merge",
+    "field_expression",
+    "merge_from_paths",
+    "object_expression",
+]
 
 Expression = Any
 
@@ -41,25 +48,28 @@ class Merge:
             n: v for n, v in self.entries.items() if v is not REMOVED and not isinstance(v, Merge)
         }
         computed = {
-            **{name: each.expression(field_of("$$old", name)) for name, each in inner.items()},
+            **{
+                name: each.expression(field_expression("$$old", name))
+                for name, each in inner.items()
+            },
             **(more or {}),
         }
         parts: list[Expression] = [_without("$$old", removed) if removed else "$$old"]
         if plain:
             parts.append({"$literal": plain})
         if computed:
-            parts.append(object_of(computed))
+            parts.append(object_expression(computed))
         is_object = {"$eq": [{"$type": target}, "object"]}
         old = target if target == "$$ROOT" else {"$cond": [is_object, target, {"$literal": {}}]}
         return {"$let": {"vars": {"old": old}, "in": {"$mergeObjects": parts}}}
 
 
-def field_of(target: Expression, name: str) -> Expression:
+def field_expression(target: Expression, name: str) -> Expression:
     """The value of a field of an object, whatever its name."""
     return {"$getField": {"field": {"$literal": name}, "input": target}}
 
 
-def object_of(values: Mapping[str, Expression]) -> Expression:
+def object_expression(values: Mapping[str, Expression]) -> Expression:
     """Not an object expression, whose keys must not begin with $."""
     return {
         "$arrayToObject": [[{"k": {"$literal": name}, "v": each} for name, each in values.items()]]
@@ -72,18 +82,20 @@ def _without(target: Expression, names: Sequence[str]) -> Expression:
     return {"$arrayToObject": {"$filter": {"input": entries, "as": "each", "cond": kept}}}
 
 
-def applied(merge: Merge, target: Any) -> Document:
+def apply_merge(merge: Merge, target: Any) -> Document:
     """The merged object, by the same rules; `target` is left as it is."""
     merged = dict(target) if isinstance(target, Mapping) else {}
     for name, value in merge.entries.items():
         if value is REMOVED:
             merged.pop(name, None)
         else:
-            merged[name] = applied(value, merged.get(name)) if isinstance(value, Merge) else value
+            merged[name] = (
+                apply_merge(value, merged.get(name)) if isinstance(value, Merge) else value
+            )
     return merged
 
 
-def merge_of_paths(values: Sequence[tuple[Sequence[str], Any]]) -> Merge:
+def merge_from_paths(values: Sequence[tuple[Sequence[str], Any]]) -> Merge:
     """Of values (or REMOVED) by path, none of which lies inside of another one's."""
     direct: dict[str, Any] = {}
     below: dict[str, list[tuple[Sequence[str], Any]]] = {}
@@ -92,4 +104,4 @@ def merge_of_paths(values: Sequence[tuple[Sequence[str], Any]]) -> Merge:
             direct[path[0]] = value
         else:
             below.setdefault(path[0], []).append((path[1:], value))
-    return Merge(direct | {name: merge_of_paths(inner) for name, inner in below.items()})
+    return Merge(direct | {name: merge_from_paths(inner) for name, inner in below.items()})

@@ -13,24 +13,24 @@ from revstream.resolvers.access.permissions import OPEN, Scope
 from revstream.resolvers.current.read_your_writes import OwnWrites
 from revstream.resolvers.mutations.expected_version import (
     ExpectedVersions,
-    conflict,
-    decoded,
-    not_found,
+    conflict_error,
+    decode_content,
+    not_found_error,
 )
 from revstream.resolvers.mutations.result import AlreadyExists, Author, DocumentNotFound, Written
-from revstream.resolvers.mutations.update_pipeline import Alteration, attribution
+from revstream.resolvers.mutations.update_pipeline import DocumentUpdate, attribution
 from revstream.resolvers.mutations.write_executor import ATTEMPTS, too_many_conflicts
-from revstream.resolvers.mutations.writes import Writes
+from revstream.resolvers.mutations.writes import DocumentWrites
 from revstream.resolvers.values.json_value import json_value
 from revstream.streams.archive.horizon import Horizons
 from revstream.streams.archive.store import Archive
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.versioning.version import CHANGE_FIELD
 
-__all__ = ["Restoring"]
+__all__ = ["DocumentRestore"]
 
 
-class Restoring:
+class DocumentRestore:
     """Args:
     archives: by collection.
     """
@@ -41,7 +41,7 @@ class Restoring:
         archives: Mapping[str, Archive],
         own_writes: OwnWrites,
         standing: ExpectedVersions,
-        writes: Writes,
+        writes: DocumentWrites,
     ) -> None:
         self._archives = archives
         self._horizons = Horizons(mongo)
@@ -50,7 +50,9 @@ class Restoring:
         self._standing = standing
         self._scope = OPEN
 
-    def within(self, scope: Scope, standing: ExpectedVersions, writes: Writes) -> Restoring:
+    def within(
+        self, scope: Scope, standing: ExpectedVersions, writes: DocumentWrites
+    ) -> DocumentRestore:
         """The same for one caller: what is brought back, and what it is brought back over, must be
         among his rows. It takes the right to write every field.
 
@@ -80,7 +82,7 @@ class Restoring:
         async def restoring() -> Written:
             await self._own_writes.recorded(entity.collection, [key])
             content = await self._content(entity, key, number)
-            alteration = Alteration.restoration(content, number)
+            alteration = DocumentUpdate.restoration(content, number)
             for _ in range(ATTEMPTS):
                 try:
                     return await self._writes.alter(entity, key, alteration, expected, author)
@@ -109,7 +111,7 @@ class Restoring:
             await self._horizons.check_number(archive, key, number)
         content: RawBSONDocument | None = found[0].get("full") if found else None
         rows = self._scope.write_rows(entity)
-        if content is not None and not rows.allow({**decoded(content), "_id": key}):
+        if content is not None and not rows.allow({**decode_content(content), "_id": key}):
             found, content = [], None
         if content is None:
             problem = "is a deletion" if found else "is not there"
@@ -125,13 +127,13 @@ class Restoring:
             # Within them it would have been altered; where it has just come, it is tried again.
             last = await self._standing.now(entity, key)
             if last is None:
-                raise not_found(entity, key)
+                raise not_found_error(entity, key)
             return
         states = await archive.find(
             {"doc": {"$eq": key}, "op": {"$ne": "DELETE"}}, sort=[("v", -1)], limit=1
         )
         if not states or not self._scope.write_rows(entity).allow_version(states[0]):
-            raise not_found(entity, key)
+            raise not_found_error(entity, key)
 
     async def _bring_back(
         self,
@@ -146,7 +148,7 @@ class Restoring:
         last = await self._standing.now(entity, key)
         assert last is not None  # the version that is brought back
         if expected is not None and last.number != expected:
-            raise conflict(entity, key, expected, last.number)
+            raise conflict_error(entity, key, expected, last.number)
         change = attribution(author, entity, key, restoredFrom=number)
         whole = {name: value for name, value in content.items() if name != "_id"}
         if entity.version is not None:

@@ -15,20 +15,24 @@ from bson import ObjectId
 from bson.raw_bson import RawBSONDocument
 
 from revstream.model.definition import Entity
-from revstream.resolvers.mutations.document_input import Demand, DocumentChange, replacing
-from revstream.resolvers.mutations.merge_patch import Merge, field_of, object_of
+from revstream.resolvers.mutations.document_input import (
+    DocumentChange,
+    WritePrecondition,
+    replacement_merge,
+)
+from revstream.resolvers.mutations.merge_patch import Merge, field_expression, object_expression
 from revstream.resolvers.mutations.result import Author
 from revstream.streams.mongo.driver.codecs import Document
 from revstream.streams.mongo.transactions import Pipeline
 from revstream.streams.versioning.version import CHANGE_FIELD, HIGHEST_COUNTER
 
-__all__ = ["Alteration", "attribution", "fenced_pipeline"]
+__all__ = ["DocumentUpdate", "attribution", "fenced_pipeline"]
 
 Expressions = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Alteration:
+class DocumentUpdate:
     """Args:
     content: the new content, as an expression over the document, given expressions of what
         revstream sets itself, in which `$$old` is the document before.
@@ -38,12 +42,12 @@ class Alteration:
 
     content: Callable[[Expressions], Any]
     operation: str
-    demands: Sequence[Demand] = ()
+    demands: Sequence[WritePrecondition] = ()
     restored_from: int | None = None
     draft: int | None = None
 
     @classmethod
-    def update(cls, change: DocumentChange) -> Alteration:
+    def update(cls, change: DocumentChange) -> DocumentUpdate:
         return cls(
             content=lambda own: change.merge.expression(more={**change.added, **own}),
             operation="UPDATE",
@@ -51,20 +55,20 @@ class Alteration:
         )
 
     @classmethod
-    def publication(cls, merge: Merge, draft: int) -> Alteration:
+    def publication(cls, merge: Merge, draft: int) -> DocumentUpdate:
         return cls(content=lambda own: merge.expression(more=own), operation="UPDATE", draft=draft)
 
     @classmethod
-    def replacement(cls, entity: Entity, document: Document) -> Alteration:
-        merge = replacing(entity, document)
+    def replacement(cls, entity: Entity, document: Document) -> DocumentUpdate:
+        merge = replacement_merge(entity, document)
         return cls(content=lambda own: merge.expression(more=own), operation="REPLACE")
 
     @classmethod
-    def restoration(cls, content: RawBSONDocument, number: int) -> Alteration:
+    def restoration(cls, content: RawBSONDocument, number: int) -> DocumentUpdate:
         return cls(content=_whole(content), operation="REPLACE", restored_from=number)
 
     @classmethod
-    def restoration_of_draft(cls, content: Mapping[str, Any], draft: int) -> Alteration:
+    def restoration_of_draft(cls, content: Mapping[str, Any], draft: int) -> DocumentUpdate:
         return cls(content=_whole(content), operation="REPLACE", draft=draft)
 
     def pipeline(self, entity: Entity, change: Document, number: int | None) -> Pipeline:
@@ -79,7 +83,7 @@ class Alteration:
 def _whole(content: Mapping[str, Any]) -> Callable[[Expressions], Any]:
     def restored(own: Expressions) -> Any:
         # Nothing of the old document stays, but what is counted up.
-        parts = [{"$literal": content}, object_of(own)]
+        parts = [{"$literal": content}, object_expression(own)]
         return {"$let": {"vars": {"old": "$$ROOT"}, "in": {"$mergeObjects": parts}}}
 
     return restored
@@ -104,7 +108,7 @@ def fenced_pipeline(entity: Entity, document: Document, change: Document) -> Pip
     assert entity.fence is not None
     stored = entity.fence.stored
     fence = f"${stored}"
-    newer = replacing(entity, document).expression(more=_own(entity, change, None))
+    newer = replacement_merge(entity, document).expression(more=_own(entity, change, None))
     stale = {"$and": [{"$isNumber": fence}, {"$gte": [fence, {"$literal": document[stored]}]}]}
     return [{"$replaceWith": {"$cond": [stale, "$$ROOT", newer]}}]
 
@@ -113,7 +117,7 @@ def _fenced(entity: Entity, content: Any) -> Any:
     """A document's new content, whose fencing token is never below the one that was applied."""
     assert entity.fence is not None
     stored = entity.fence.stored
-    before, after = field_of("$$ROOT", stored), field_of("$$made", stored)
+    before, after = field_expression("$$ROOT", stored), field_expression("$$made", stored)
     lower = {"$or": [{"$not": [{"$isNumber": after}]}, {"$lt": [after, before]}]}
     kept = {"$setField": {"field": {"$literal": stored}, "input": "$$made", "value": before}}
     lowered = {"$and": [{"$isNumber": before}, lower]}
@@ -123,7 +127,7 @@ def _fenced(entity: Entity, content: Any) -> Any:
 def _own(entity: Entity, change: Document, number: int | None) -> Expressions:
     own: dict[str, Any] = {CHANGE_FIELD: {"$literal": change}}
     if entity.version is not None:
-        counted = field_of("$$old", entity.version)
+        counted = field_expression("$$old", entity.version)
         counts = {"$and": [{"$isNumber": counted}, {"$lt": [counted, HIGHEST_COUNTER]}]}
         counted_up = {"$add": [{"$cond": [counts, counted, 0]}, 1]}
         own[entity.version] = counted_up if number is None else {"$literal": number}

@@ -18,7 +18,7 @@ from revstream.model.definition import Entity, Model
 from revstream.model.naming import with_article
 from revstream.resolvers.access.permissions import OPEN, Scope
 from revstream.resolvers.current.read_your_writes import OwnWrites
-from revstream.resolvers.mutations.expected_version import ExpectedVersions, not_found
+from revstream.resolvers.mutations.expected_version import ExpectedVersions, not_found_error
 from revstream.resolvers.mutations.idempotency import IdempotencyStore
 from revstream.resolvers.mutations.result import AlreadyExists, Author, InvalidDocument, Written
 from revstream.resolvers.values.field_diff import changed_fields
@@ -35,10 +35,10 @@ from revstream.streams.versioning.version import LastVersion
 __all__ = [
     "ATTEMPTS",
     "Attempt",
-    "Commits",
-    "Missed",
+    "NoMatchingDocument",
+    "WriteExecutor",
+    "already_exists_error",
     "problem_of_document",
-    "there_already",
     "too_many_conflicts",
 ]
 
@@ -61,11 +61,11 @@ def _added(entity: Entity) -> str:
     return ", ".join(["_change", *([entity.version] if entity.version else [])])
 
 
-class Missed(Exception):
+class NoMatchingDocument(Exception):
     """No document is there, or it is not as it was asked for: the transaction is undone."""
 
 
-class Commits:
+class WriteExecutor:
     """Of all entities.
 
     Args:
@@ -87,7 +87,7 @@ class Commits:
         self._repeats = repeats
         self._scope = OPEN
 
-    def within(self, scope: Scope, standing: ExpectedVersions) -> Commits:
+    def within(self, scope: Scope, standing: ExpectedVersions) -> WriteExecutor:
         """The same for one caller; `standing` within the same."""
         limited = copy.copy(self)
         limited._scope, limited._standing = scope, standing
@@ -125,7 +125,7 @@ class Commits:
     def exists(self, entity: Entity, exc: DuplicateKey) -> AlreadyExists:
         """What a unique index has refused."""
         if exc.fields == ("_id",):
-            return there_already(entity)
+            return already_exists_error(entity)
         fields = [self.layout(entity).document_path(each) for each in exc.fields]
         paths = changed_fields(entity, self._model, fields) or [", ".join(fields)]
         problem = f"another {entity.name} has this {' and '.join(paths)} already"
@@ -161,10 +161,10 @@ class Commits:
                 number = standing.number + 1
             try:
                 return await self.not_overtaken(entity, key, commit)
-            except Missed:
+            except NoMatchingDocument:
                 rows = self._scope.write_rows(entity)
                 if not await self.there(entity, rows.limited({"_id": key})):
-                    raise not_found(entity, key) from None
+                    raise not_found_error(entity, key) from None
                 # What is asked of the document is asked of the version expected: first see whether
                 # that is what is there.
                 if explain is not None and (expected is None or count > 0):
@@ -207,7 +207,7 @@ def problem_of_document(entity: Entity, exc: DatabaseError) -> str | None:
     return None if refused is None else f"holds what an index cannot take, {refused}"
 
 
-def there_already(entity: Entity) -> AlreadyExists:
+def already_exists_error(entity: Entity) -> AlreadyExists:
     return AlreadyExists(f"{with_article(entity.name)} with this id is there already", path="id")
 
 

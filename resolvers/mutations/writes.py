@@ -19,12 +19,20 @@ from revstream.model.definition import Entity, Model
 from revstream.resolvers.access.permissions import OPEN, Scope
 from revstream.resolvers.access.row_filter import RowFilter
 from revstream.resolvers.current.read_your_writes import OwnWrites
-from revstream.resolvers.mutations.document_input import Demand
-from revstream.resolvers.mutations.expected_version import ExpectedVersions, decoded, out_of_rows
+from revstream.resolvers.mutations.document_input import WritePrecondition
+from revstream.resolvers.mutations.expected_version import (
+    ExpectedVersions,
+    decode_content,
+    outside_rows_error,
+)
 from revstream.resolvers.mutations.idempotency import IdempotencyStore
 from revstream.resolvers.mutations.result import Author, InvalidDocument, Written
-from revstream.resolvers.mutations.update_pipeline import Alteration, attribution
-from revstream.resolvers.mutations.write_executor import Commits, Missed, there_already
+from revstream.resolvers.mutations.update_pipeline import DocumentUpdate, attribution
+from revstream.resolvers.mutations.write_executor import (
+    NoMatchingDocument,
+    WriteExecutor,
+    already_exists_error,
+)
 from revstream.resolvers.mutations.written_version import WrittenVersions
 from revstream.streams.archive.store import Archive
 from revstream.streams.live.archive_progress import ArchiveProgress
@@ -34,17 +42,17 @@ from revstream.streams.mongo.transactions import WriteSession, has_names_once
 from revstream.streams.recording.versions.delete_attribution import DeleteAttributions
 from revstream.streams.versioning.version import CHANGE_FIELD, LastVersion
 
-__all__ = ["BeforeInsert", "Beside", "Writes", "nothing_to_do"]
+__all__ = ["BeforeInsert", "DocumentWrites", "ExtraWrite", "skip_preparation"]
 
-Beside = Callable[[WriteSession, int], Awaitable[None]]
+ExtraWrite = Callable[[WriteSession, int], Awaitable[None]]
 BeforeInsert = Callable[[str], Awaitable[None]]
 
 
-async def nothing_to_do(collection: str) -> None:
+async def skip_preparation(collection: str) -> None:
     """Leave the first insert to create a collection as it comes."""
 
 
-class Writes:
+class DocumentWrites:
     """Of all entities.
 
     Args:
@@ -66,15 +74,15 @@ class Writes:
         own_writes: OwnWrites,
         standing: ExpectedVersions,
         repeats: IdempotencyStore,
-        before_insert: BeforeInsert = nothing_to_do,
+        before_insert: BeforeInsert = skip_preparation,
     ) -> None:
         self.before_insert = before_insert
-        self.commits = Commits(model, archives, own_writes, standing, repeats)
+        self.commits = WriteExecutor(model, archives, own_writes, standing, repeats)
         self.made = WrittenVersions(mongo, archives, progress)
         self._repeats = repeats
         self._scope = OPEN
 
-    def within(self, scope: Scope, standing: ExpectedVersions) -> Writes:
+    def within(self, scope: Scope, standing: ExpectedVersions) -> DocumentWrites:
         """The same for one caller: a document outside of his rows is not found, and none is taken
         out of them.
 
@@ -117,7 +125,7 @@ class Writes:
         author: Author,
         number: int | None,
         *,
-        beside: Beside | None = None,
+        beside: ExtraWrite | None = None,
     ) -> Written:
         """Write a document that is not there; `whole` is all of it but its `_id`. Raises as
         `create`.
@@ -126,13 +134,13 @@ class Writes:
             beside: what else to write in the same transaction; `number` must be known then.
         """
         if not self._scope.write_rows(entity).allow({**whole, "_id": key}):
-            raise out_of_rows(entity, key)
+            raise outside_rows_error(entity, key)
         await self.before_insert(entity.collection)
 
         async def insert(writing: WriteSession) -> RawBSONDocument:
             made = await self.commits.layout(entity).create(writing, key, whole)
             if made is None:
-                raise there_already(entity)
+                raise already_exists_error(entity)
             if beside is not None:
                 assert number is not None
                 await beside(writing, number)
@@ -149,11 +157,11 @@ class Writes:
         self,
         entity: Entity,
         key: Any,
-        alteration: Alteration,
+        alteration: DocumentUpdate,
         expected: int | None,
         author: Author,
         *,
-        beside: Beside | None = None,
+        beside: ExtraWrite | None = None,
     ) -> Written:
         """Change a document that is there.
 
@@ -191,10 +199,10 @@ class Writes:
                 demands=[*(each.query for each in demands), *_limits(rows)],
             )
             if found is None:
-                raise Missed
-            if rows.limits and not rows.allow({**decoded(found), "_id": key}):
+                raise NoMatchingDocument
+            if rows.limits and not rows.allow({**decode_content(found), "_id": key}):
                 # Undone: it is in a transaction.
-                raise out_of_rows(entity, key)
+                raise outside_rows_error(entity, key)
             if beside is not None:
                 assert number is not None
                 await beside(writing, number)
@@ -243,7 +251,7 @@ class Writes:
             if not await layout.remove(
                 writing, key, change, expected=standing, demands=_limits(rows)
             ):
-                raise Missed
+                raise NoMatchingDocument
             if attributed:
                 await DeleteAttributions.add(writing, entity.collection, key, change, fence=fence)
             return None
@@ -274,7 +282,7 @@ async def _fence_of(writing: WriteSession, entity: Entity, key: Any) -> Any:
     return found[0].get(entity.fence.stored) if found else None
 
 
-_NAMES_ONCE = Demand(
+_NAMES_ONCE = WritePrecondition(
     path="",
     problem="the stored document has a field twice: expected each once; store it anew without that",
     query={"$expr": has_names_once("$$ROOT")},

@@ -9,7 +9,7 @@ from typing import Any
 
 from revstream.model.definition import Entity
 from revstream.resolvers.access.permissions import OPEN, Scope
-from revstream.resolvers.mutations.expected_version import decoded, not_found
+from revstream.resolvers.mutations.expected_version import decode_content, not_found_error
 from revstream.resolvers.mutations.result import DocumentNotFound, Written
 from revstream.resolvers.values.json_value import json_value
 from revstream.streams.archive.store import Archive
@@ -102,9 +102,9 @@ class WrittenVersions:
         record = found[0]
         full = record.get("full")
         if full is not None and not self._scope.write_rows(entity).allow(
-            {**decoded(full), "_id": key}
+            {**decode_content(full), "_id": key}
         ):
-            raise not_found(entity, key)
+            raise not_found_error(entity, key)
         return Written(
             key=key,
             at=record["at"],

@@ -20,13 +20,13 @@ from revstream.streams.mongo.driver.codecs import Document
 from revstream.streams.mongo.driver.error_translation import TOO_LARGE
 
 __all__ = [
-    "LONGEST_PAGE",
-    "PLACED",
-    "USUAL_PAGE",
+    "DEFAULT_PAGE_SIZE",
+    "MAX_PAGE_SIZE",
+    "SORT_KEY",
     "Page",
     "PageRequest",
     "Window",
-    "both",
+    "and_queries",
     "page_request",
 ]
 
@@ -34,15 +34,15 @@ T = TypeVar("T")
 M = TypeVar("M")
 R = TypeVar("R")
 
-USUAL_PAGE = 20
+DEFAULT_PAGE_SIZE = 20
 """How many items a page has where a request does not say."""
 
-LONGEST_PAGE = 1000
+MAX_PAGE_SIZE = 1000
 
 # Of a document and the values that it is sorted by; a little less than 16 MB, for what is beside.
 _SORTED_BYTES = 16_000_000
 
-PLACED = "__placed"
+SORT_KEY = "__placed"
 """Name under which the server's sort key is read: it says where a list stands in an order."""
 
 
@@ -101,8 +101,8 @@ def page_request(
     last: int | None = None,
     before: str | None = None,
     *,
-    default: int = USUAL_PAGE,
-    most: int = LONGEST_PAGE,
+    default: int = DEFAULT_PAGE_SIZE,
+    most: int = MAX_PAGE_SIZE,
 ) -> PageRequest:
     """What a connection's four arguments ask for.
 
@@ -141,7 +141,7 @@ class Window:
         self._request = request
         self.backwards = request.last is not None
         self.size = (request.last if self.backwards else request.first) or 0
-        self.query = both(
+        self.query = and_queries(
             {} if request.after is None else keyset.behind(request.after, "after"),
             {}
             if request.before is None
@@ -174,7 +174,7 @@ class Window:
         left_out: dict[str, dict[str, Any]] = {}
         while True:
             try:
-                return await read(reduce(both, left_out.values(), {})), tuple(left_out)
+                return await read(reduce(and_queries, left_out.values(), {})), tuple(left_out)
             except (ParallelLists, DatabaseError) as exc:
                 paths = [path for path, _ in self._keyset.keys]
                 fields = ", ".join(path.removeprefix("full.") for path in paths[:-1])
@@ -204,7 +204,7 @@ class Window:
 
         That is of ids, numbers or tokens, which are no lists.
         """
-        return {PLACED: {"$meta": "sortKey"}} if len(self._keyset.keys) > 1 else {}
+        return {SORT_KEY: {"$meta": "sortKey"}} if len(self._keyset.keys) > 1 else {}
 
     def projected(self, projection: Mapping[str, Any]) -> dict[str, Any]:
         """A projection, with the paths that cursors are made of."""
@@ -218,13 +218,13 @@ class Window:
 
     def limited_to(self, query: Mapping[str, Any]) -> dict[str, Any]:
         """What a query finds within this window."""
-        return both(query, self.query)
+        return and_queries(query, self.query)
 
     def behind(self, row: Document) -> dict[str, Any]:
         """A query for what is left of the window behind a row, the way it is read."""
-        cursor = self._keyset.cursor(row, row.get(PLACED))
+        cursor = self._keyset.cursor(row, row.get(SORT_KEY))
         rest = self._keyset.behind(cursor, "cursor", backwards=self.backwards)
-        return both(rest, self.query)
+        return and_queries(rest, self.query)
 
     def page(
         self,
@@ -280,7 +280,7 @@ class PageCursors(Sequence[str]):
         # Where the order is by one field the row itself tells its value.
         self._places: Sequence[Any] = rows
         if keyset.name is None:
-            self._places = [keyset.values(row, row.get(PLACED)) for row in rows]
+            self._places = [keyset.values(row, row.get(SORT_KEY)) for row in rows]
 
     def __len__(self) -> int:
         return len(self._places)
@@ -300,7 +300,7 @@ class PageCursors(Sequence[str]):
     __hash__ = None  # type: ignore[assignment]
 
 
-def both(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+def and_queries(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
     """Return the query of what both find."""
     if not one or not other:
         return dict(one or other)

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from bson.timestamp import Timestamp
 
 from revstream.resolvers.pagination.page import Page, Window
-from revstream.resolvers.pagination.projection import inside
+from revstream.resolvers.pagination.projection import prefixed_projection
 from revstream.streams.layouts.core.sort_key import sort_key_expressions
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.codecs import Document
@@ -107,5 +107,5 @@ def _pipeline(
         {"$lookup": {**lookup, "pipeline": found, "as": "found"}},
         # Right behind the lookup it takes documents one by one, whatever they weigh together.
         {"$unwind": {"path": "$found", "preserveNullAndEmptyArrays": total}},
-        {"$project": {"_id": 0, "n": 1, "total": 1, **inside("found", shown)}},
+        {"$project": {"_id": 0, "n": 1, "total": 1, **prefixed_projection("found", shown)}},
     ]

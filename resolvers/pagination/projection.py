@@ -8,7 +8,14 @@ from typing import Any
 
 from revstream.streams.versioning.content_encoding import PACKED
 
-__all__ = ["ENDED", "EVERY_FACT", "Fields", "document_projection", "inside", "record_projection"]
+__all__ = [
+    "ENDED",
+    "EVERY_FACT",
+    "Fields",
+    "document_projection",
+    "prefixed_projection",
+    "record_projection",
+]
 
 Fields = frozenset[str]
 """Stored names, dotted where they lie inside of an embedded document."""
@@ -47,7 +54,7 @@ def record_projection(fields: Fields | None, facts: Fields = EVERY_FACT) -> Mapp
     return {**record, **dict.fromkeys(PACKED, 1), **content}
 
 
-def inside(name: str, projection: Mapping[str, Any]) -> dict[str, Any]:
+def prefixed_projection(name: str, projection: Mapping[str, Any]) -> dict[str, Any]:
     """The same of what lies in a field, with its `_id`.
 
     For `$lookup`: a projection within its pipeline is parsed anew for each of its documents, and

@@ -29,12 +29,12 @@ from revstream.streams.versioning.version import RESERVED
 __all__ = [
     "FieldChange",
     "FieldDiff",
+    "api_value",
     "changed_fields",
     "hidden_fields",
     "latest_values",
-    "shown",
     "stored_path",
-    "visible",
+    "visible_fields",
 ]
 
 
@@ -68,7 +68,8 @@ class FieldDiff:
         self.entity = entity
         self.model = model
         self._fields: list[_Compared] = [
-            (each.stored, each.name, _shower(each, model)) for each in visible(entity)
+            (each.stored, each.name, _api_value_converter(each, model))
+            for each in visible_fields(entity)
         ]
         self._changed: dict[tuple[str, ...], list[_Compared]] = {}
         self._paths: dict[tuple[str, ...], list[str]] = {}
@@ -187,7 +188,7 @@ def changed_fields(entity: Entity, model: Model, stored_paths: Iterable[str]) ->
     shown_paths: dict[str, None] = {}
     for path in stored_paths:
         names = path.split(".")
-        place = None if names[0] in hidden else _place(entity, model, names)
+        place = None if names[0] in hidden else _api_path(entity, model, names)
         if place is not None:
             shown_paths[place.path] = None
     return list(shown_paths)
@@ -231,13 +232,13 @@ def stored_path(entity: Entity, model: Model, path: str, argument: str) -> str:
     return ".".join(stored)
 
 
-def visible(entity: Entity) -> Iterator[Field]:
+def visible_fields(entity: Entity) -> Iterator[Field]:
     """The fields whose changes are shown, in the model's order."""
     hidden = hidden_fields(entity)
     return (field for field in entity.fields if field.stored not in hidden)
 
 
-def shown(field: Field, model: Model, value: Any) -> Any:
+def api_value(field: Field, model: Model, value: Any) -> Any:
     """A stored value of a field as JSON, embedded documents in API names, modelled fields only.
 
     What does not fit the model is shown as it is: a change to it is a change all the same.
@@ -254,10 +255,10 @@ def shown(field: Field, model: Model, value: Any) -> Any:
     return _embedded(kind, model, value)
 
 
-def _shower(field: Field, model: Model) -> Callable[[Any], Any]:
-    """`shown`, for many values of one field."""
+def _api_value_converter(field: Field, model: Model) -> Callable[[Any], Any]:
+    """`api_value`, for many values of one field."""
     if field.type is Scalar.ID or isinstance(field.type, str | EnumType):
-        return partial(shown, field, model)
+        return partial(api_value, field, model)
     return json_value
 
 
@@ -278,14 +279,14 @@ def _embedded(kind: ObjectType, model: Model, value: Any) -> Any:
     if not isinstance(value, Mapping):
         return json_value(value)
     return {
-        field.name: shown(field, model, value[field.stored])
+        field.name: api_value(field, model, value[field.stored])
         for field in kind.fields
         if field.stored in value
     }
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _ApiPath:
     """Where a stored path leads: an API path, and the field there; None for what lies in a JSON
     field.
 
@@ -297,7 +298,7 @@ class _Place:
     cut: int = 0
 
 
-def _place(entity: Entity, model: Model, names: Sequence[str]) -> _Place | None:
+def _api_path(entity: Entity, model: Model, names: Sequence[str]) -> _ApiPath | None:
     kind: ObjectType = entity
     path: list[str] = []
     for depth, name in enumerate(names):
@@ -307,17 +308,17 @@ def _place(entity: Entity, model: Model, names: Sequence[str]) -> _Place | None:
         path.append(field.name)
         rest = names[depth + 1 :]
         if not rest:
-            return _Place(".".join(path), field)
+            return _ApiPath(".".join(path), field)
         if field.type is Scalar.JSON and not field.is_list:
-            return _Place(".".join([*path, *rest]), None)
+            return _ApiPath(".".join([*path, *rest]), None)
         if not isinstance(field.type, str) or field.is_list:
-            return _Place(".".join(path), field, cut=len(rest))
+            return _ApiPath(".".join(path), field, cut=len(rest))
         kind = model.embedded(field.type)
     return None
 
 
 def _in_api_names(entity: Entity, model: Model, each: Difference) -> FieldChange | None:
-    place = _place(entity, model, each.path)
+    place = _api_path(entity, model, each.path)
     if place is None:
         return None
     path, field = place.path, place.field
@@ -333,7 +334,7 @@ def _in_api_names(entity: Entity, model: Model, each: Difference) -> FieldChange
 
 
 def _json(field: Field | None, model: Model, value: Any) -> Any:
-    return json_value(value) if field is None else shown(field, model, value)
+    return json_value(value) if field is None else api_value(field, model, value)
 
 
 def hidden_fields(entity: Entity) -> frozenset[str | None]:

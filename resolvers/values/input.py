@@ -29,7 +29,13 @@ from revstream.model.naming import with_article
 from revstream.resolvers.errors import BadUserInput
 from revstream.resolvers.values.dates import date_from_text, from_milliseconds, milliseconds
 from revstream.resolvers.values.json_value import REFUSED, json_value, uuid_text
-from revstream.resolvers.values.output import INT_LIMIT, LONG_LIMIT, any_id, shortened, whole_number
+from revstream.resolvers.values.output import (
+    INT_LIMIT,
+    LONG_LIMIT,
+    any_id,
+    shorten_repr,
+    whole_number,
+)
 from revstream.streams.changefeed.event import possible_ids
 
 __all__ = ["field_from_api", "from_api", "id_from_api", "ids_from_api", "ids_meant"]
@@ -127,7 +133,7 @@ def field_from_api(field: Field, value: object, name: str) -> Any:
     if isinstance(field.type, EnumType):
         if not isinstance(value, str) or value not in field.type.values:
             raise BadUserInput(
-                f"{name} is one of {', '.join(field.type.values)}, not {shortened(value)}"
+                f"{name} is one of {', '.join(field.type.values)}, not {shorten_repr(value)}"
             )
         return field.type.stored(value)
     if field.type is Scalar.ID:
@@ -150,7 +156,7 @@ def from_api(scalar: Scalar, value: object, name: str) -> Any:
 def _refuse(scalar: Scalar, value: object, name: str) -> NoReturn:
     raise BadUserInput(
         f"{name} is {with_article(scalar.value)}: {EXPECTED[scalar]} expected, "
-        f"got {shortened(value)}"
+        f"got {shorten_repr(value)}"
     )
 
 

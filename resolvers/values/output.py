@@ -45,7 +45,7 @@ __all__ = [
     "ValueLocation",
     "any_id",
     "converter",
-    "described",
+    "describe_value",
     "id_to_api",
     "whole_number",
 ]
@@ -76,7 +76,7 @@ class ValueLocation:
             collection=self.collection,
             document_id=any_id(self.document_id),
             field=self.path + name,
-            found=described(value),
+            found=describe_value(value),
             expected=expected,
             mend=_mend(name, value, expected),
             past=self.past,
@@ -272,7 +272,7 @@ ID_CLASSES: Mapping[Scalar, type] = {
 """What stored ids nearly always are, and never refused."""
 
 
-def described(value: object) -> str:
+def describe_value(value: object) -> str:
     """Return `the string 'cheap'`: the type in MongoDB's words, and the value where it is short."""
     if value is None:
         return "null or nothing"
@@ -281,7 +281,7 @@ def described(value: object) -> str:
     if isinstance(value, list):
         return "an array"
     kind = BSON_NAMES.get(value.__class__, value.__class__.__name__)
-    return f"the {kind} {shortened(json_value(value))}"
+    return f"the {kind} {shorten_repr(json_value(value))}"
 
 
 def _mend(name: str, value: object, expected: str) -> str:
@@ -295,7 +295,7 @@ def _mend(name: str, value: object, expected: str) -> str:
     return f"store {expected} there, or {otherwise}"
 
 
-def shortened(value: object, length: int = 80) -> str:
+def shorten_repr(value: object, length: int = 80) -> str:
     """The value as Python writes it, for a message: cut where it is long."""
     if isinstance(value, int) and value.bit_length() > 10_000:
         # Python refuses to write it.

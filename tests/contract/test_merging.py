@@ -14,9 +14,9 @@ from pymongo.collection import Collection
 
 from revstream.model.compiler.loader import read_model
 from revstream.resolvers.mutations.document_input import MOST_NESTED, parse_change
-from revstream.resolvers.mutations.merge_patch import REMOVED, Merge, applied
+from revstream.resolvers.mutations.merge_patch import REMOVED, Merge, apply_merge
 from revstream.resolvers.mutations.result import Author, InvalidDocument
-from revstream.resolvers.mutations.update_pipeline import Alteration, attribution
+from revstream.resolvers.mutations.update_pipeline import DocumentUpdate, attribution
 from revstream.streams.mongo.driver.codecs import DECODED
 from tests.support.history import same
 
@@ -118,7 +118,7 @@ def test_a_merge_is_the_same_in_mongodb_and_in_python(
     """Whatever the names are, and at every depth; and it is what the RFC says."""
     expected = textbook(target, patch)
     merge = merge_of(patch)
-    assert same(applied(merge, target), expected)
+    assert same(apply_merge(merge, target), expected)
     assert same(by_server(things, target, merge), expected)
 
 
@@ -130,7 +130,7 @@ def test_a_merge_over_what_is_no_object_begins_with_an_empty_one(
     """Over a scalar, a list, and a field that is missing."""
     expected = textbook(None, patch)
     merge = merge_of(patch)
-    assert same(applied(merge, None if target is ... else target), expected)
+    assert same(apply_merge(merge, None if target is ... else target), expected)
     assert same(by_server(things, target, merge), expected)
 
 
@@ -142,7 +142,7 @@ def test_patches_one_after_the_other_are_the_same_in_both(
     """What one has left is what the next one meets, as the chain of drafts is merged in Python."""
     here, there = target, target
     for patch in patches:
-        here = applied(merge_of(patch), here)
+        here = apply_merge(merge_of(patch), here)
         there = by_server(things, there, merge_of(patch))
         assert same(here, there)
 
@@ -212,7 +212,7 @@ def test_a_patch_that_is_too_deep_for_mongodb_is_refused_before(
 def patched(things: Things, patch: Mapping[str, Any]) -> Any:
     """What a document with nothing in it becomes, in the fields that the patch names."""
     entity = DEEP.entities[0]
-    alteration = Alteration.update(parse_change(DEEP, entity, patch))
+    alteration = DocumentUpdate.update(parse_change(DEEP, entity, patch))
     things.insert_one({"_id": 1})
     found = things.find_one_and_update(
         {"_id": 1},

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from revstream.resolvers.history import blame as blaming
-from revstream.resolvers.history.blame import Blame, blame
+from revstream.resolvers.history.blame import FieldBlame, blame_documents
 from revstream.resolvers.history.versions import VersionHistory
 from revstream.streams.mongo.database import Mongo
 from tests.integration.conftest import Commands
@@ -21,13 +21,13 @@ from tests.support.shop import PRODUCT, SHOP
 NAME = frozenset({"name"})
 
 
-async def blamed(mongo: Mongo, scribe: Scribe, *keys: str) -> list[list[Blame]]:
+async def blamed(mongo: Mongo, scribe: Scribe, *keys: str) -> list[list[FieldBlame]]:
     await scribe.save()
     history = VersionHistory(mongo, {PRODUCT.collection: scribe.archive}, nothing_written())
-    return await blame(history, SHOP, PRODUCT, keys, NAME)
+    return await blame_documents(history, SHOP, PRODUCT, keys, NAME)
 
 
-def told(found: list[Blame]) -> dict[str, int]:
+def told(found: list[FieldBlame]) -> dict[str, int]:
     return {each.path: each.version.number for each in found}
 
 
@@ -169,6 +169,6 @@ async def test_a_long_history_is_looked_through_in_few_reads(
         assert started == [newest, "aggregate", "aggregate", "find"]
 
 
-async def blamed_only(mongo: Mongo, scribe: Scribe, keys: str) -> list[list[Blame]]:
+async def blamed_only(mongo: Mongo, scribe: Scribe, keys: str) -> list[list[FieldBlame]]:
     history = VersionHistory(mongo, {PRODUCT.collection: scribe.archive}, nothing_written())
-    return await blame(history, SHOP, PRODUCT, list(keys), NAME)
+    return await blame_documents(history, SHOP, PRODUCT, list(keys), NAME)

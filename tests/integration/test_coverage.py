@@ -17,7 +17,7 @@ from revstream.gql.runtime.configuration.settings import Settings
 from revstream.model.compiler.loader import read_model
 from revstream.model.definition import Entity
 from revstream.resolvers.current.read_your_writes import OwnWrites
-from revstream.resolvers.current.version_number_cache import LastNumbers
+from revstream.resolvers.current.version_number_cache import VersionNumberCache
 from revstream.resolvers.history.versions import VersionHistory
 from revstream.streams.archive.coverage import Coverage, CoverageStore, TimeMark
 from revstream.streams.core import resume_tokens
@@ -216,7 +216,7 @@ class Lost:
 
 
 def history_of(recording: Recording) -> VersionHistory:
-    own_writes = OwnWrites(recording.progress, LastNumbers(recording.hub))
+    own_writes = OwnWrites(recording.progress, VersionNumberCache(recording.hub))
     return VersionHistory(recording.mongo, {"things": recording.archive}, own_writes)
 
 

@@ -15,7 +15,7 @@ from pymongo import MongoClient
 from revstream.resolvers.current.documents import Current
 from revstream.resolvers.errors import BadUserInput
 from revstream.resolvers.filters.parser import Condition, parse_where
-from revstream.resolvers.pagination.page import PLACED, page_request
+from revstream.resolvers.pagination.page import SORT_KEY, page_request
 from revstream.streams.archive.store import Archive
 from revstream.streams.core import resume_tokens
 from revstream.streams.mongo.database import Mongo
@@ -119,7 +119,7 @@ async def test_a_page_is_filtered_sorted_counted_and_projected(
         total=True,
     )
     assert names(page.items) == ["p002", "p005", "p008", "p001"]
-    assert all(each.keys() == {"_id", "name", "price", PLACED} for each in page.items)
+    assert all(each.keys() == {"_id", "name", "price", SORT_KEY} for each in page.items)
     assert (page.total, page.has_next, page.token) == (6, True, None)
     page = await reading.page(
         PRODUCT,

@@ -17,15 +17,15 @@ from pymongo.database import Database
 
 from revstream.model.compiler.loader import read_model
 from revstream.resolvers.current.read_your_writes import OwnWrites
-from revstream.resolvers.current.version_number_cache import LastNumbers
+from revstream.resolvers.current.version_number_cache import VersionNumberCache
 from revstream.resolvers.errors import BadUserInput
 from revstream.resolvers.mutations.document_input import parse_change
 from revstream.resolvers.mutations.expected_version import ExpectedVersions
-from revstream.resolvers.mutations.fenced_upsert import AppliedEvent, FencedUpserts
+from revstream.resolvers.mutations.fenced_upsert import BatchOutcome, FencedUpserts
 from revstream.resolvers.mutations.idempotency import IdempotencyStore
 from revstream.resolvers.mutations.result import AlreadyExists, Author, StaleWrite
-from revstream.resolvers.mutations.update_pipeline import Alteration
-from revstream.resolvers.mutations.writes import Writes
+from revstream.resolvers.mutations.update_pipeline import DocumentUpdate
+from revstream.resolvers.mutations.writes import DocumentWrites
 from revstream.streams.core.errors import ArchiveBehind
 from revstream.streams.live.hub import Hub
 from revstream.streams.mongo.database import Mongo
@@ -63,11 +63,11 @@ class Readings:
         progress = self.recording.progress
         archives = {READING.collection: self.recording.archive}
         own_writes, repeats = (
-            OwnWrites(progress, LastNumbers(Hub([READING.collection], position=""))),
+            OwnWrites(progress, VersionNumberCache(Hub([READING.collection], position=""))),
             IdempotencyStore(mongo),
         )
         standing = ExpectedVersions(mongo, archives, progress)
-        writes = Writes(mongo, MODEL, archives, progress, own_writes, standing, repeats)
+        writes = DocumentWrites(mongo, MODEL, archives, progress, own_writes, standing, repeats)
         self.fences = FencedUpserts(mongo, archives, writes, own_writes, repeats)
 
     async def apply(self, event: Event) -> bool:
@@ -78,7 +78,7 @@ class Readings:
             return False
         return True
 
-    async def apply_each(self, events: Sequence[Event]) -> AppliedEvent:
+    async def apply_each(self, events: Sequence[Event]) -> BatchOutcome:
         return await self.fences.apply_each(READING, events, NOBODY)
 
 
@@ -394,9 +394,9 @@ async def test_no_update_lowers_a_fence(
     await readings.recording.begin(baseline_done=True)
     lower = {"sequence": Int64(1), "value": 2.0}
     for key, alteration in {
-        "update": Alteration.update(parse_change(MODEL, READING, {"sequence": "1"})),
-        "replace": Alteration.replacement(READING, lower),
-        "without": Alteration.replacement(READING, {"value": 2.0}),
+        "update": DocumentUpdate.update(parse_change(MODEL, READING, {"sequence": "1"})),
+        "replace": DocumentUpdate.replacement(READING, lower),
+        "without": DocumentUpdate.replacement(READING, {"value": 2.0}),
     }.items():
         database["readings"].insert_one({"_id": key, "sequence": stored, "value": 1.0})
         await writes.alter(READING, key, alteration, None, NOBODY)
@@ -405,7 +405,7 @@ async def test_no_update_lowers_a_fence(
             assert found.get("sequence") in (1, None)
         else:
             assert found["sequence"] == stored
-        higher = Alteration.update(parse_change(MODEL, READING, {"sequence": "11"}))
+        higher = DocumentUpdate.update(parse_change(MODEL, READING, {"sequence": "11"}))
         await writes.alter(READING, key, higher, None, NOBODY)
         assert (database["readings"].find_one({"_id": key}) or {})["sequence"] == 11
 
@@ -442,7 +442,7 @@ async def test_first_events_of_one_document_that_meet_are_told_to_nobody(
         singles = [readings.apply(event(n, f"r{turn}")) for n in range(1, 21)]
         batches = [readings.apply_each([event(n, f"r{turn}")]) for n in range(21, 31)]
         *_, last = await asyncio.gather(*singles, *batches)
-        assert isinstance(last, AppliedEvent)
+        assert isinstance(last, BatchOutcome)
         assert last.applied == 1
     found = list(database["readings"].find())
     assert [each["sequence"] for each in found] == [30] * TURNS

@@ -18,8 +18,8 @@ from revstream.resolvers.access.permissions import OPEN
 from revstream.resolvers.admin.stream_status import Status
 from revstream.resolvers.current.documents import Current
 from revstream.resolvers.current.read_your_writes import OwnWrites
-from revstream.resolvers.current.version_number_cache import LastNumbers
-from revstream.resolvers.history.time_point import Moments
+from revstream.resolvers.current.version_number_cache import VersionNumberCache
+from revstream.resolvers.history.time_point import TimePointResolver
 from revstream.resolvers.history.versions import VersionHistory
 from revstream.resolvers.subscriptions.stream import Changes
 from revstream.streams.archive.coverage import CoverageStore
@@ -74,12 +74,12 @@ async def context_of(mongo: Mongo, *scribes: Scribe) -> RequestContext:
     for name in archives:
         progress.advance(Partition(name), resume_tokens.time_prefix(Timestamp(2**32 - 1, 0)))
         progress.note_baseline(Partition(name), Baseline(done=True))
-    own_writes = OwnWrites(progress, LastNumbers(hub))
+    own_writes = OwnWrites(progress, VersionNumberCache(hub))
     return RequestContext(
         scope=OPEN,
         current=Current(mongo, archives, own_writes),
         history=VersionHistory(mongo, archives, own_writes),
-        moments=Moments(mongo, archives, progress, TAG),
+        moments=TimePointResolver(mongo, archives, progress, TAG),
         live=Changes(mongo, archives, hub, progress),
         proposals=None,  # type: ignore[arg-type]
         status=Status(

@@ -12,7 +12,7 @@ from bson.datetime_ms import DatetimeMS
 
 from revstream.gql.engine.limits.concurrency import ConcurrencyLimiter
 from revstream.resolvers.errors import BadUserInput
-from revstream.resolvers.history.time_point import Moments, TimePoint
+from revstream.resolvers.history.time_point import TimePoint, TimePointResolver
 from revstream.streams.coordination.checkpoint import Baseline, Checkpoint, Checkpoints
 from revstream.streams.coordination.partition import Partition
 from revstream.streams.core import resume_tokens
@@ -37,7 +37,7 @@ class Shop:
         self.checkpoints = Checkpoints(mongo)
         hub = Hub(names, position=resume_tokens.token_from_time(Timestamp(1, 1)))
         self.progress = ArchiveProgress(self.checkpoints, hub, limit_s=limit_s)
-        self.moments = Moments(
+        self.moments = TimePointResolver(
             mongo,
             {each.archive.collection: each.archive for each in (self.products, self.suppliers)},
             self.progress,

@@ -13,7 +13,7 @@ from pymongo.collection import Collection
 
 from revstream.model.definition import Entity, Storage
 from revstream.resolvers.current.read_your_writes import OwnWrites
-from revstream.resolvers.current.version_number_cache import LastNumbers
+from revstream.resolvers.current.version_number_cache import VersionNumberCache
 from revstream.streams.archive.store import Archive
 from revstream.streams.changefeed.event import identity
 from revstream.streams.core import resume_tokens
@@ -40,7 +40,7 @@ def nothing_written(known: str = "") -> OwnWrites:
     Args:
         known: so far all archives are known to have come.
     """
-    return OwnWrites(_Unknown(known), LastNumbers(_Silent([], position="")))  # type: ignore[arg-type]
+    return OwnWrites(_Unknown(known), VersionNumberCache(_Silent([], position="")))  # type: ignore[arg-type]
 
 
 class _Silent(Hub):

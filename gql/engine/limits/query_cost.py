@@ -37,7 +37,7 @@ from graphql import (
 from revstream.gql.engine.definitions.field import field_of
 from revstream.gql.engine.limits.filter_conditions import FilterConditions
 from revstream.resolvers.errors import BadUserInput
-from revstream.resolvers.pagination.page import LONGEST_PAGE, USUAL_PAGE
+from revstream.resolvers.pagination.page import DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE
 
 __all__ = ["CostCalculator", "DocumentCost", "OperationCost"]
 
@@ -268,13 +268,13 @@ class _Pages:
         ]
         sizes = [each for each in given if each is not None]
         if not sizes:
-            return USUAL_PAGE
+            return DEFAULT_PAGE_SIZE
         # A longer one is refused where it would be read.
-        return max(1, *sizes) if max(sizes) <= LONGEST_PAGE else 1
+        return max(1, *sizes) if max(sizes) <= MAX_PAGE_SIZE else 1
 
     def _number(self, value: ValueNode | None) -> int | None:
         if isinstance(value, IntValueNode):
-            return int(value.value) if len(value.value) < 10 else LONGEST_PAGE + 1
+            return int(value.value) if len(value.value) < 10 else MAX_PAGE_SIZE + 1
         if not isinstance(value, VariableNode):
             return None
         self.varied = True
@@ -284,7 +284,7 @@ class _Pages:
         given = self._variables[name]
         if not isinstance(given, int | float):
             return None
-        return int(given) if -1e9 < given < 1e9 else LONGEST_PAGE + 1
+        return int(given) if -1e9 < given < 1e9 else MAX_PAGE_SIZE + 1
 
 
 def _depth(value: ValueNode) -> int:

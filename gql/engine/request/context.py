@@ -30,7 +30,7 @@ from revstream.resolvers.current.documents import Current
 from revstream.resolvers.drafts.changes import ProposalChanges
 from revstream.resolvers.errors import BadUserInput
 from revstream.resolvers.filters.parser import Condition, parse_where
-from revstream.resolvers.history.time_point import Moments
+from revstream.resolvers.history.time_point import TimePointResolver
 from revstream.resolvers.history.versions import VersionHistory
 from revstream.resolvers.mutations.result import Author
 from revstream.resolvers.subscriptions.stream import Changes
@@ -91,7 +91,7 @@ class RequestContext:
 
     current: Current
     history: VersionHistory
-    moments: Moments
+    moments: TimePointResolver
     live: Changes
     proposals: ProposalChanges
     status: Status

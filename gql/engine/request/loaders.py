@@ -23,7 +23,7 @@ from revstream.resolvers.drafts.comments import Subject
 from revstream.resolvers.drafts.draft import Draft
 from revstream.resolvers.drafts.store import Drafts
 from revstream.resolvers.history.document_states import DocumentState
-from revstream.resolvers.history.time_point import Moments, TimePoint
+from revstream.resolvers.history.time_point import TimePoint, TimePointResolver
 from revstream.resolvers.history.versions import VersionHistory
 from revstream.streams.changefeed.event import identity
 from revstream.streams.core.errors import ArchiveBehind, HistoryLost
@@ -55,7 +55,7 @@ class Loaders:
         self,
         current: Current,
         history: VersionHistory,
-        moments: Moments,
+        moments: TimePointResolver,
         proposals: Proposals,
     ) -> None:
         self._current = current

@@ -16,8 +16,8 @@ from revstream.resolvers.drafts.store import Drafts
 from revstream.resolvers.mutations.expected_version import ExpectedVersions
 from revstream.resolvers.mutations.fenced_upsert import FencedUpserts
 from revstream.resolvers.mutations.idempotency import IdempotencyStore
-from revstream.resolvers.mutations.restore import Restoring
-from revstream.resolvers.mutations.writes import BeforeInsert, Writes, nothing_to_do
+from revstream.resolvers.mutations.restore import DocumentRestore
+from revstream.resolvers.mutations.writes import BeforeInsert, DocumentWrites, skip_preparation
 from revstream.resolvers.subscriptions.saved_cursors import SavedCursors
 from revstream.streams.archive.store import Archive
 from revstream.streams.live.archive_progress import ArchiveProgress
@@ -29,8 +29,8 @@ __all__ = ["Editing", "prepare_editing"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Editing:
-    writes: Writes
-    restoring: Restoring
+    writes: DocumentWrites
+    restoring: DocumentRestore
     fences: FencedUpserts
     drafts: Drafts
     publishing: Publishing
@@ -71,17 +71,19 @@ async def prepare_editing(
     *,
     repeat_window_s: float,
     images: bool = True,
-    before_insert: BeforeInsert = nothing_to_do,
+    before_insert: BeforeInsert = skip_preparation,
 ) -> Editing:
     """With the indexes of what they keep.
 
     Args:
         images: whether the server is to keep images of drafts and comments.
-        before_insert: see `Writes`.
+        before_insert: see `DocumentWrites`.
     """
     repeats = IdempotencyStore(mongo, window_s=repeat_window_s)
     standing = ExpectedVersions(mongo, archives, progress)
-    writes = Writes(mongo, model, archives, progress, own_writes, standing, repeats, before_insert)
+    writes = DocumentWrites(
+        mongo, model, archives, progress, own_writes, standing, repeats, before_insert
+    )
     kept = ProposalImages(mongo, enabled=images)
     drafts = Drafts(mongo, archives, standing, repeats, kept)
     comments = Comments(mongo, archives, progress, drafts, repeats, kept)
@@ -94,7 +96,7 @@ async def prepare_editing(
     await kept.prepare(proposal_topics(model))
     return Editing(
         writes=writes,
-        restoring=Restoring(mongo, archives, own_writes, standing, writes),
+        restoring=DocumentRestore(mongo, archives, own_writes, standing, writes),
         fences=FencedUpserts(mongo, archives, writes, own_writes, repeats),
         drafts=drafts,
         publishing=Publishing(drafts, standing, writes),

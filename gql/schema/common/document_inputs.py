@@ -14,7 +14,7 @@ from revstream.gql.schema.common.descriptions import field_description
 from revstream.gql.schema.common.type_builder import Types
 from revstream.model.definition import Field
 from revstream.model.naming import with_article
-from revstream.resolvers.mutations.document_input import changeable, countable
+from revstream.resolvers.mutations.document_input import incrementable_fields, writable_fields
 
 __all__ = ["define_inputs", "has_counters", "has_input"]
 
@@ -27,7 +27,7 @@ def define_inputs(types: Types, shapes: Mapping[str, ObjectTypeInfo]) -> None:
     for shape in shapes.values():
         if not has_input(shape):
             continue
-        fields = list(changeable(shape.type))
+        fields = list(writable_fields(shape.type))
         types.add_input(
             f"{shape.name}Input",
             [
@@ -52,7 +52,7 @@ def define_inputs(types: Types, shapes: Mapping[str, ObjectTypeInfo]) -> None:
                     InputField(
                         each.name, each.type_name, f"To be added to `{each.name}`; may be negative."
                     )
-                    for each in countable(shape.entity)
+                    for each in incrementable_fields(shape.entity)
                 ],
                 f"What to add to numbers of {with_article(shape.name)}, whatever they are by then.",
             )
@@ -69,12 +69,12 @@ def define_inputs(types: Types, shapes: Mapping[str, ObjectTypeInfo]) -> None:
 
 def has_input(shape: ObjectTypeInfo) -> bool:
     """Return whether a client may write at least one field."""
-    return any(True for _ in changeable(shape.type))
+    return any(True for _ in writable_fields(shape.type))
 
 
 def has_counters(shape: ObjectTypeInfo) -> bool:
     """Return whether the entity has at least one number that can be incremented."""
-    return shape.is_entity and any(True for _ in countable(shape.entity))
+    return shape.is_entity and any(True for _ in incrementable_fields(shape.entity))
 
 
 def _complete_type(field: Field) -> str:

@@ -24,7 +24,7 @@ from revstream.gql.schema.entities.interfaces import version_fields
 from revstream.model.definition import Model
 from revstream.model.naming import with_article
 from revstream.resolvers.errors import BadUserInput
-from revstream.resolvers.history.blame import Blame, blame
+from revstream.resolvers.history.blame import FieldBlame, blame_documents
 from revstream.resolvers.values.dates import in_utc
 from revstream.resolvers.values.field_diff import FieldChange, FieldDiff
 from revstream.resolvers.values.global_id import node_id
@@ -254,9 +254,9 @@ def history_fields(model: Model, shape: ObjectTypeInfo) -> list[StrawberryField]
         selected = selections.under(info.field_nodes, f"{shape.name}Blame").get("version", ())
         fields = selections.version(selected, shape).fields
 
-        async def read(ids: list[Any]) -> list[list[Blame]]:
+        async def read(ids: list[Any]) -> list[list[FieldBlame]]:
             shown, within = context.scope.readable(entity, model)
-            return await blame(context.history, within, shown, ids, fields)
+            return await blame_documents(context.history, within, shown, ids, fields)
 
         kind = ("blame", shape.name, fields)
         found = counted(await context.loads.together(kind, source.values["_id"], read))

@@ -20,7 +20,7 @@ from revstream.model.definition import Model
 from revstream.resolvers.errors import BadUserInput
 from revstream.resolvers.mutations.document_input import new_id, parse_change, parse_document
 from revstream.resolvers.mutations.result import Author, Written
-from revstream.resolvers.mutations.update_pipeline import Alteration
+from revstream.resolvers.mutations.update_pipeline import DocumentUpdate
 
 __all__ = ["define_mutation"]
 
@@ -79,7 +79,7 @@ def _update_field(model: Model, shape: ObjectTypeInfo) -> StrawberryField:
             lambda key: info.context.editing.writes.alter(
                 shape.entity,
                 key,
-                Alteration.update(change),
+                DocumentUpdate.update(change),
                 arguments.get("expected_version"),
                 author,
             ),
@@ -112,7 +112,7 @@ def _replace_field(model: Model, shape: ObjectTypeInfo) -> StrawberryField:
             lambda key: info.context.editing.writes.alter(
                 shape.entity,
                 key,
-                Alteration.replacement(scope.writable(shape.entity), document),
+                DocumentUpdate.replacement(scope.writable(shape.entity), document),
                 arguments.get("expected_version"),
                 author,
             ),

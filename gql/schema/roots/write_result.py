@@ -22,7 +22,7 @@ from revstream.gql.schema.entities.interfaces import raise_unresolved
 from revstream.gql.schema.roots.node import read_current_document
 from revstream.model.definition import Scalar
 from revstream.model.naming import with_article
-from revstream.resolvers.mutations.fenced_upsert import AppliedEvent
+from revstream.resolvers.mutations.fenced_upsert import BatchOutcome
 from revstream.resolvers.mutations.result import VersionConflict, WriteRefused
 from revstream.resolvers.values.output import TO_API
 from revstream.streams.core import resume_tokens
@@ -74,7 +74,7 @@ class RefusedRecord:
 class AppliedRecord:
     """Source of the result of a batch of events."""
 
-    applied: AppliedEvent
+    applied: BatchOutcome
 
     @property
     def token(self) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from revstream.resolvers.current.batcher import BatchLoader, Pools
+from revstream.resolvers.current.batcher import BatchLoader, BatchLoaders
 from revstream.streams.core.operation import MOST_TOGETHER, OPERATION
 from revstream.streams.core.read_memory import LargeRead
 from tests.support.eventually import eventually
@@ -158,7 +158,7 @@ async def test_who_gives_up_takes_nothing_from_the_others() -> None:
 async def test_pools_are_one_for_each_kind_and_count_what_they_do() -> None:
     """Those that nobody uses are forgotten once there are many."""
     source = Source()
-    pools = Pools(most=2)
+    pools = BatchLoaders(most=2)
     await asyncio.gather(*(pools.ask(kind, [1, 2], source.read) for kind in "aab"))
     assert (pools.asked, pools.reads) == (6, 2)
     for kind in range(10):

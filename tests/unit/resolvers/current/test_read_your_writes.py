@@ -8,7 +8,7 @@ import pytest
 from bson import Decimal128, Timestamp
 
 from revstream.resolvers.current.read_your_writes import OwnWrites
-from revstream.resolvers.current.version_number_cache import LastNumbers
+from revstream.resolvers.current.version_number_cache import VersionNumberCache
 from revstream.streams.core import resume_tokens
 from revstream.streams.core.errors import ArchiveBehind
 from revstream.streams.live.hub import Hub
@@ -41,7 +41,7 @@ def token(second: int) -> str:
 
 
 def own_writes(progress: Progress, **options: Any) -> OwnWrites:
-    return OwnWrites(progress, LastNumbers(Hub([], position="")), **options)  # type: ignore[arg-type]
+    return OwnWrites(progress, VersionNumberCache(Hub([], position="")), **options)  # type: ignore[arg-type]
 
 
 async def test_who_has_written_nothing_waits_for_nothing(progress: Progress) -> None:

@@ -12,7 +12,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from revstream.resolvers.current.version_number_cache import LastNumbers
+from revstream.resolvers.current.version_number_cache import VersionNumberCache
 from revstream.streams.changefeed.event import ChangeEvent, EventBatch
 from revstream.streams.core import resume_tokens
 from revstream.streams.live.hub import Hub
@@ -54,7 +54,7 @@ class KnownNumbers(RuleBasedStateMachine):
         super().__init__()
         self.world = World()
         self.hub = Hub(["things"], position=token(100))
-        self.numbers = LastNumbers(self.hub, most=2)
+        self.numbers = VersionNumberCache(self.hub, most=2)
 
     def last(self, key: str, upto: int) -> int | None:
         writes = self.world.writes
@@ -132,7 +132,7 @@ def hub() -> Hub:
 
 def test_who_has_read_before_a_version_is_not_told_its_number(hub: Hub) -> None:
     """He would take it for that of what he has read, and overwrite what came between."""
-    numbers = LastNumbers(hub)
+    numbers = VersionNumberCache(hub)
     numbers.learn("things", [("a", 7, token(99))], token(100))
     assert numbers.of("things", there("a", "b"), token(100)) == [7, None]
     assert numbers.of("things", there("a"), token(98)) == [None]
@@ -140,13 +140,13 @@ def test_who_has_read_before_a_version_is_not_told_its_number(hub: Hub) -> None:
 
 
 def test_an_archive_that_is_behind_teaches_nothing(hub: Hub) -> None:
-    numbers = LastNumbers(hub)
+    numbers = VersionNumberCache(hub)
     numbers.learn("things", [("a", 7, token(50))], token(99))
     assert numbers.of("things", there("a"), token(100)) == [None]
 
 
 def test_a_collection_that_is_dropped_is_forgotten(hub: Hub) -> None:
-    numbers = LastNumbers(hub)
+    numbers = VersionNumberCache(hub)
     numbers.learn("things", [("a", 7, token(99))], token(100))
     drop = event(101, key=None, operation="drop")
     hub.publish(EventBatch((drop,), token(101)))

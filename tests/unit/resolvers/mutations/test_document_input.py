@@ -14,12 +14,12 @@ from revstream.model.definition import Entity
 from revstream.resolvers.mutations.document_input import (
     MOST_NESTED,
     DocumentChange,
-    changeable,
-    countable,
+    incrementable_fields,
     new_id,
     parse_change,
     parse_document,
-    replacing,
+    replacement_merge,
+    writable_fields,
 )
 from revstream.resolvers.mutations.merge_patch import REMOVED, Merge
 from revstream.resolvers.mutations.result import InvalidDocument
@@ -162,7 +162,7 @@ def test_what_mongodb_cannot_hold_is_refused_before_it_is_sent(patch: bool) -> N
 
 def test_a_replacement_removes_what_is_not_given_and_no_more() -> None:
     """What the model does not name, what is copied, and the id stay."""
-    merge = replacing(PRODUCT, document(stock=1))
+    merge = replacement_merge(PRODUCT, document(stock=1))
     assert merge.entries["stock"] == 1
     assert merge.entries["p"] is REMOVED
     assert merge.entries["dims"] is REMOVED
@@ -261,9 +261,14 @@ def test_a_field_is_patched_or_added_to() -> None:
 
 def test_some_fields_are_not_a_clients_to_write() -> None:
     """The id and copies to nobody; a fencing token only grows by events."""
-    assert {"id", "makerName"}.isdisjoint(each.name for each in changeable(PRODUCT))
-    assert [each.name for each in countable(PRODUCT)] == ["price", "stock", "sold", "rating"]
-    assert [each.name for each in countable(READING)] == ["value"]
+    assert {"id", "makerName"}.isdisjoint(each.name for each in writable_fields(PRODUCT))
+    assert [each.name for each in incrementable_fields(PRODUCT)] == [
+        "price",
+        "stock",
+        "sold",
+        "rating",
+    ]
+    assert [each.name for each in incrementable_fields(READING)] == ["value"]
 
 
 def keyed(type_: str) -> Entity:

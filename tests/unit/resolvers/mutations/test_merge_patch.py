@@ -11,9 +11,9 @@ import pytest
 from revstream.resolvers.mutations.merge_patch import (
     REMOVED,
     Merge,
-    applied,
-    field_of,
-    merge_of_paths,
+    apply_merge,
+    field_expression,
+    merge_from_paths,
 )
 
 # Of MongoDB's own, and what would end a path or a name in other places.
@@ -39,7 +39,7 @@ def test_a_merge_changes_what_it_names_and_nothing_else(
 ) -> None:
     """Names go, get a value, or are merged below; a plain object is a value like any other."""
     before = copy.deepcopy(target)
-    assert applied(merge, target) == expected
+    assert apply_merge(merge, target) == expected
     assert target == before
 
 
@@ -47,8 +47,8 @@ def test_a_merge_changes_what_it_names_and_nothing_else(
 def test_what_is_no_object_is_merged_as_an_empty_one(target: Any) -> None:
     """At the top and below: RFC 7396 says so."""
     merge = Merge({"b": 1, "c": REMOVED, "d": Merge({"e": REMOVED})})
-    assert applied(merge, target) == {"b": 1, "d": {}}
-    assert applied(Merge({"a": merge}), {"a": target}) == {"a": {"b": 1, "d": {}}}
+    assert apply_merge(merge, target) == {"b": 1, "d": {}}
+    assert apply_merge(Merge({"a": merge}), {"a": target}) == {"a": {"b": 1, "d": {}}}
 
 
 @pytest.mark.parametrize("name", ODD)
@@ -60,21 +60,21 @@ def test_no_name_or_value_of_a_patch_can_be_read_as_an_operator(name: str) -> No
 def test_more_values_are_expressions_over_the_object_before() -> None:
     """Beside what is merged, and above it."""
     merge = Merge({"a": 1})
-    expression = merge.expression(more={"n": {"$add": [field_of("$$old", "n"), 1]}})
+    expression = merge.expression(more={"n": {"$add": [field_expression("$$old", "n"), 1]}})
     parts = expression["$let"]["in"]["$mergeObjects"]
     assert expression["$let"]["vars"] == {"old": "$$ROOT"}
     assert parts[0] == "$$old"
     assert parts[1] == {"$literal": {"a": 1}}
     assert parts[-1] == {
         "$arrayToObject": [
-            [{"k": {"$literal": "n"}, "v": {"$add": [field_of("$$old", "n"), 1]}}],
+            [{"k": {"$literal": "n"}, "v": {"$add": [field_expression("$$old", "n"), 1]}}],
         ]
     }
 
 
 def test_a_merge_of_paths_joins_those_that_begin_alike() -> None:
     """Each value at its place, those of one object in one merge."""
-    merge = merge_of_paths(
+    merge = merge_from_paths(
         [(("a",), 1), (("b", "c"), 2), (("b", "d", "e"), REMOVED), (("x.y", "$z"), {"q": 1})]
     )
     assert merge == Merge(
@@ -84,7 +84,7 @@ def test_a_merge_of_paths_joins_those_that_begin_alike() -> None:
             "x.y": Merge({"$z": {"q": 1}}),
         }
     )
-    assert merge_of_paths([]) == Merge()
+    assert merge_from_paths([]) == Merge()
 
 
 def _odd(name: str) -> Any:

@@ -12,7 +12,11 @@ from revstream.model.compiler.loader import read_model
 from revstream.resolvers.mutations.document_input import parse_change, parse_document
 from revstream.resolvers.mutations.merge_patch import Merge
 from revstream.resolvers.mutations.result import Author
-from revstream.resolvers.mutations.update_pipeline import Alteration, attribution, fenced_pipeline
+from revstream.resolvers.mutations.update_pipeline import (
+    DocumentUpdate,
+    attribution,
+    fenced_pipeline,
+)
 from tests.support.streams import raw
 
 MODEL = read_model(
@@ -58,13 +62,13 @@ def test_an_attribution_has_an_id_of_its_own_and_what_is_known() -> None:
 @pytest.mark.parametrize(
     ("alteration", "operation", "restored_from", "draft"),
     [
-        (Alteration.update(parse_change(MODEL, PRODUCT, {"name": "x"})), "UPDATE", None, None),
-        (Alteration.publication(MERGED, 4), "UPDATE", None, 4),
-        (Alteration.replacement(PRODUCT, {"name": "x"}), "REPLACE", None, None),
+        (DocumentUpdate.update(parse_change(MODEL, PRODUCT, {"name": "x"})), "UPDATE", None, None),
+        (DocumentUpdate.publication(MERGED, 4), "UPDATE", None, 4),
+        (DocumentUpdate.replacement(PRODUCT, {"name": "x"}), "REPLACE", None, None),
     ],
 )
 def test_an_alteration_says_what_it_is(
-    alteration: Alteration, operation: str, restored_from: int | None, draft: int | None
+    alteration: DocumentUpdate, operation: str, restored_from: int | None, draft: int | None
 ) -> None:
     """Whatever the server makes of it in its log."""
     found = (alteration.operation, alteration.restored_from, alteration.draft)
@@ -74,12 +78,12 @@ def test_an_alteration_says_what_it_is(
 @pytest.mark.parametrize(
     "alteration",
     [
-        Alteration.update(parse_change(MODEL, PRODUCT, {"name": "x"})),
-        Alteration.publication(MERGED, 4),
-        Alteration.replacement(PRODUCT, {"name": "x"}),
+        DocumentUpdate.update(parse_change(MODEL, PRODUCT, {"name": "x"})),
+        DocumentUpdate.publication(MERGED, 4),
+        DocumentUpdate.replacement(PRODUCT, {"name": "x"}),
     ],
 )
-def test_each_write_counts_and_is_attributed(alteration: Alteration) -> None:
+def test_each_write_counts_and_is_attributed(alteration: DocumentUpdate) -> None:
     """A version field that holds no number, or one that leaves no room, counts from 0; a number
     that is known is written."""
     own = computed(alteration.pipeline(PRODUCT, CHANGE, None))
@@ -93,14 +97,14 @@ def test_each_write_counts_and_is_attributed(alteration: Alteration) -> None:
 
 def test_documents_without_a_version_field_are_not_counted() -> None:
     """The archive counts them; a number that is known changes nothing about that."""
-    alteration = Alteration.publication(MERGED, 4)
+    alteration = DocumentUpdate.publication(MERGED, 4)
     assert set(computed(alteration.pipeline(CITY, CHANGE, 7))) == {"_change"}
 
 
 def test_an_update_adds_in_the_same_write() -> None:
     """With the patch, the count and the attribution; it demands what both ask."""
     change = parse_change(MODEL, PRODUCT, {"size": {"width": 2}}, {"stock": -1})
-    alteration = Alteration.update(change)
+    alteration = DocumentUpdate.update(change)
     own = computed(alteration.pipeline(PRODUCT, CHANGE, None))
     assert set(own) == {"size", "stock", "_change", "version"}
     assert [each.path for each in alteration.demands] == ["size.height", "stock"]
@@ -108,7 +112,7 @@ def test_an_update_adds_in_the_same_write() -> None:
 
 def test_a_replacement_removes_what_is_not_given() -> None:
     """Of the fields that the model names."""
-    [stage] = Alteration.replacement(PRODUCT, {"name": "x"}).pipeline(PRODUCT, CHANGE, None)
+    [stage] = DocumentUpdate.replacement(PRODUCT, {"name": "x"}).pipeline(PRODUCT, CHANGE, None)
     kept = stage["$replaceWith"]["$let"]["in"]["$mergeObjects"][0]
     [gone] = _literals(kept, list)
     assert gone == ["stock", "size"]
@@ -119,7 +123,7 @@ def test_a_restoration_takes_the_content_whole() -> None:
     from what is there now."""
     content = raw({"_id": 1, "version": 2, "name": "old", "extra": 1})
     assert content is not None
-    alteration = Alteration.restoration(content, 2)
+    alteration = DocumentUpdate.restoration(content, 2)
     assert (alteration.operation, alteration.restored_from) == ("REPLACE", 2)
     [stage] = alteration.pipeline(PRODUCT, CHANGE, None)
     parts = stage["$replaceWith"]["$let"]["in"]["$mergeObjects"]

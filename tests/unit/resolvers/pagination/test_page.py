@@ -8,7 +8,7 @@ import pytest
 
 from revstream.resolvers.errors import BadUserInput
 from revstream.resolvers.pagination.keyset import Keyset
-from revstream.resolvers.pagination.page import PLACED, PageRequest, Window, page_request
+from revstream.resolvers.pagination.page import SORT_KEY, PageRequest, Window, page_request
 
 BY_ID = Keyset("things", (("_id", 1),))
 BY_NAME = Keyset("things", (("name", -1), ("_id", -1)))
@@ -94,14 +94,14 @@ def test_what_cursors_are_made_of_is_read_with_the_fields_asked_for() -> None:
         "a": 1,
         "in.ner": 1,
     }
-    assert window.placing == {PLACED: {"$meta": "sortKey"}}
+    assert window.placing == {SORT_KEY: {"$meta": "sortKey"}}
     assert Window(BY_ID, page_request()).placing == {}
 
 
 def test_the_place_of_a_list_is_the_servers() -> None:
     """A document whose name is a list stands where the server put it."""
     window = Window(BY_NAME, page_request(first=1))
-    row = {"_id": 1, "name": ["a", "z"], PLACED: ["z", 1]}
+    row = {"_id": 1, "name": ["a", "z"], SORT_KEY: ["z", 1]}
     page = window.page([row])
     assert page.items == [row]
     assert page.cursors == [BY_NAME.cursor({"_id": 1, "name": "z"})]

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from revstream.resolvers.pagination.projection import document_projection, inside, record_projection
+from revstream.resolvers.pagination.projection import (
+    document_projection,
+    prefixed_projection,
+    record_projection,
+)
 
 
 def test_a_document_is_read_with_its_id_and_nothing_unasked() -> None:
@@ -34,4 +38,4 @@ def test_a_record_is_read_with_what_is_said_of_the_version() -> None:
 
 def test_a_projection_can_be_of_what_lies_in_a_field() -> None:
     """Path by path; the id is read there, too, without being asked for."""
-    assert inside("found", {"size.w": 1}) == {"found._id": 1, "found.size.w": 1}
+    assert prefixed_projection("found", {"size.w": 1}) == {"found._id": 1, "found.size.w": 1}

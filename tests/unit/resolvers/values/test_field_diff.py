@@ -20,10 +20,10 @@ from revstream.resolvers.values.field_diff import (
     FieldChange,
     FieldDiff,
     _in_api_names,
+    api_value,
     changed_fields,
-    shown,
     stored_path,
-    visible,
+    visible_fields,
 )
 from revstream.streams.mongo.driver.codecs import DECODED, RAW
 from revstream.streams.raw_bson.diff import find_differences
@@ -83,7 +83,7 @@ def test_changes_are_the_differences_of_whole_states(
         change = _in_api_names(THING, SHAPES, each)
         if change is not None:
             found.setdefault(each.path[0], []).append(change)
-    expected = [change for field in visible(THING) for change in found.get(field.stored, ())]
+    expected = [change for field in visible_fields(THING) for change in found.get(field.stored, ())]
     states: Any = [
         RawBSONDocument(bson.encode(each, codec_options=DECODED), RAW) if raw and each else each
         for each in (before, after)
@@ -178,8 +178,8 @@ def test_values_are_json() -> None:
         ("ownerId", "ADDED", None, "5" * 24),
     ]
     number = Field(name="otherId", stored="other", type=Scalar.ID, stored_scalar=Scalar.LONG)
-    assert shown(number, SHAPES, 7) == "7"
-    assert shown(replace(number, is_list=True), SHAPES, [7, 8]) == ["7", "8"]
+    assert api_value(number, SHAPES, 7) == "7"
+    assert api_value(replace(number, is_list=True), SHAPES, [7, 8]) == ["7", "8"]
 
 
 def test_values_that_do_not_fit_are_shown_as_they_are() -> None:
@@ -247,14 +247,14 @@ def test_paths_that_lead_nowhere_are_refused(path: str, message: str) -> None:
 
 def test_the_id_is_no_field_that_changes() -> None:
     """All others of the model are, but for the one that counts versions."""
-    names = [each.name for each in visible(THING)]
+    names = [each.name for each in visible_fields(THING)]
     assert names == [each.name for each in THING.fields[1:]]
     counted = replace(THING, version="whole")
-    assert "whole" not in [each.name for each in visible(counted)]
+    assert "whole" not in [each.name for each in visible_fields(counted)]
 
 
 def test_code_where_an_enum_is_expected_is_shown_as_it_is() -> None:
     """It is a str to Python, and cannot be looked up."""
     enum = next(each for each in THING.fields if isinstance(each.type, EnumType))
-    assert shown(enum, SHAPES, Code("x", {"a": 1})) == {"$code": "x", "$scope": {"a": 1}}
-    assert shown(enum, SHAPES, [Code("x", {})])
+    assert api_value(enum, SHAPES, Code("x", {"a": 1})) == {"$code": "x", "$scope": {"a": 1}}
+    assert api_value(enum, SHAPES, [Code("x", {})])

@@ -13,7 +13,7 @@ from graphql import build_schema as from_sdl
 from revstream.gql.schema import print_sdl
 from revstream.model.definition import Model
 from revstream.resolvers.mutations.document_input import parse_change
-from revstream.resolvers.mutations.fenced_upsert import AppliedEvent
+from revstream.resolvers.mutations.fenced_upsert import BatchOutcome
 from revstream.resolvers.mutations.merge_patch import Merge
 from revstream.resolvers.mutations.result import Author
 from revstream.streams.core import resume_tokens
@@ -258,7 +258,7 @@ async def test_a_failure_is_an_error(ask: Ask, editing: MemoryEditing) -> None:
 
 async def test_a_batch_is_applied_as_one(ask: Ask, editing: MemoryEditing, model: Model) -> None:
     """In the order in which its events were given."""
-    editing.answer = AppliedEvent(applied=1, stale=1, at=Timestamp(1, 1))
+    editing.answer = BatchOutcome(applied=1, stale=1, at=Timestamp(1, 1))
     result = await ask(
         'mutation { applyReadings(events: [{id: "b", document: {sequence: 1, value: 1}},'
         ' {id: "a", document: {sequence: 2, value: 2}}]) { applied } }'

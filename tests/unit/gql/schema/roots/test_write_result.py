@@ -10,7 +10,7 @@ from bson import Timestamp
 from graphql import build_schema as from_sdl
 
 from revstream.gql.schema import print_sdl
-from revstream.resolvers.mutations.fenced_upsert import AppliedEvent
+from revstream.resolvers.mutations.fenced_upsert import BatchOutcome
 from revstream.resolvers.mutations.result import (
     AlreadyExists,
     DocumentNotFound,
@@ -163,7 +163,7 @@ async def test_a_batch_is_answered_with_what_became_of_its_events(
     ask: Ask, editing: MemoryEditing
 ) -> None:
     """And with a place behind all of them."""
-    editing.answer = AppliedEvent(applied=2, stale=1, at=Timestamp(1_700_000_000, 3))
+    editing.answer = BatchOutcome(applied=2, stale=1, at=Timestamp(1_700_000_000, 3))
     result = await ask("mutation { applyReadings(events: []) { applied stale resumeToken } }")
     assert result.errors is None
     token = resume_tokens.encode(
