@@ -1,1 +1,1 @@
-"""What a schema.graphql says."""
+"""Schema model: the content of a schema.graphql, and its compiler."""

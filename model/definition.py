@@ -1,8 +1,7 @@
-"""What a schema.graphql says, as frozen dataclasses.
+"""Definition of a model: frozen dataclasses with the content of a schema.graphql.
 
-Everything else in revstream is driven by these: the archive, the resolvers and the GraphQL types
-are made from a `Model`. Pure: no I/O, no web, no driver. Made by
-`model.compiler.loader.read_model`, never by hand outside of tests.
+The archive, the resolvers and the GraphQL types are built from a `Model`. Pure: no I/O, no web, no
+driver. `model.compiler.loader.read_model` creates it; only tests create it by hand.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ class Scalar(Enum):
 
 
 class HistoryKind(Enum):
-    """How versions of a collection are kept (DESIGN: layouts)."""
+    """Layout in which the versions of a collection are stored."""
 
     ARCHIVE = "ARCHIVE"
     DOCUMENT_PER_VERSION = "DOCUMENT_PER_VERSION"
@@ -59,7 +58,7 @@ class HistoryKind(Enum):
 
 
 class Storage(Enum):
-    """How the archive stores a version: whole, or as deltas between keyframes."""
+    """Storage of a version in the archive: whole, or as deltas between keyframes."""
 
     FULL = "FULL"
     DELTA = "DELTA"
@@ -95,7 +94,7 @@ class Access:
     `rows` is a GraphQL input value of the entity's Where type, with variables that name claims:
     `{ ownerId: { eq: $sub } }`. Of entities only: `propose`, `publish`: roles that may make and
     publish drafts, None for those of `write`; `comment`: roles that may comment, None for those of
-    `read`; `publish_own`: whether a caller may publish a draft that he proposed.
+    `read`; `publish_own`: whether callers may publish drafts of their own.
     """
 
     read: tuple[str, ...] | None = None
@@ -139,7 +138,7 @@ class Field:
 
     @property
     def type_name(self) -> str:
-        """Of one item, in GraphQL."""
+        """Name in GraphQL of the type of one item."""
         match self.type:
             case Scalar():
                 return self.type.value
@@ -163,7 +162,7 @@ class Reference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackReference:
-    """`@referencedBy(field:)`: to-many, documents of `target` whose `field` holds this one's id."""
+    """`@referencedBy(field:)`: the documents of `target` whose `field` holds the id of this one."""
 
     name: str
     target: str
@@ -221,7 +220,7 @@ class SinkDefinition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectType:
-    """What entities and embedded types have in common, in source order."""
+    """Common part of entities and embedded types; fields in source order."""
 
     name: str
     fields: tuple[Field, ...]
@@ -285,14 +284,22 @@ class Model:
     description: str | None = None
 
     def entity(self, name: str) -> Entity:
-        """Raises KeyError where no entity has that name."""
+        """Return an entity by its name.
+
+        Raises:
+            KeyError: No entity has that name.
+        """
         for each in self.entities:
             if each.name == name:
                 return each
         raise KeyError(name)
 
     def embedded(self, name: str) -> EmbeddedType:
-        """Raises KeyError where no embedded type has that name."""
+        """Return an embedded type by its name.
+
+        Raises:
+            KeyError: No embedded type has that name.
+        """
         for each in self.embeddeds:
             if each.name == name:
                 return each

@@ -1,12 +1,11 @@
-"""What is wrong with a schema.graphql, one error per mistake, all of them at once.
+"""Errors of a schema.graphql: one per mistake, all of them together.
 
-`ModelErrors` is what `model.compiler.loader.read_model` raises; its text is what the user sees,
-one line per mistake:
+`model.compiler.loader.read_model` raises `ModelErrors`. Its text has one line per mistake:
 
     schema.graphql:12: Product.stock: nothing is called "Itn"; mend: did you mean "Int"?
 
-Guarantees: every error says where (file, line, column, type, field), what was found and expected,
-and how to mend it.
+Guarantees: every error has the location (file, line, column, type, field), the expected and the
+actual value, and a way to mend it.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ __all__ = ["ModelError", "ModelErrors"]
 class ModelError:
     """One mistake. Lines and columns count from 1.
 
-    `type` and `field` are None where it belongs to none, as a syntax error. For an enum, `type` is
+    `type` and `field` are None for a mistake without them, as in the syntax. For an enum, `type` is
     the enum's name and `field` its value's.
     """
 

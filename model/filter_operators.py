@@ -42,7 +42,7 @@ def filter_operators(kind: Scalar | EnumType | None, *, is_list: bool) -> tuple[
     """Return the operators of a field's filter, in the order of the API; none for JSON.
 
     Args:
-        kind: the field's type; None for an embedded type, whose filter has its fields besides.
+        kind: The field's type; None for an embedded type, whose filter has its fields too.
     """
     if kind is None:
         return _LIST_OF_EMBEDDED if is_list else _EMBEDDED

@@ -22,8 +22,8 @@ __all__ = [
 _NAME = re.compile(r"[_A-Za-z][_0-9A-Za-z]*", re.ASCII)
 _WORD = re.compile(r"[A-Za-z0-9]+", re.ASCII)
 
-# The capitals that begin a name and belong together: `URL` in `URLs`, in `URL` and in `URLEntry`
-# (whose E begins the next word), `P` in `Product`.
+# Leading capitals of one word: `URL` in `URLs`, `URL` and `URLEntry` (its E begins the next word),
+# `P` in `Product`.
 _CAPITALS = re.compile(r"[A-Z]+(?=s(?![a-z]))|[A-Z]+(?![a-z])|[A-Z]")
 
 # Names that are spoken with a vowel first.
@@ -34,7 +34,7 @@ _CLOSE = 0.65
 
 
 def is_name(text: str) -> bool:
-    """Whether it can be a name in GraphQL."""
+    """Return whether a text is a valid name in GraphQL."""
     return _NAME.fullmatch(text) is not None
 
 
@@ -58,7 +58,7 @@ def camel_case(collection: str) -> str | None:
     """`order_lines`, `order-lines`, `OrderLines` -> `orderLines`; None where none comes of it."""
     if not collection.isascii():
         return None
-    # A name all in capitals has no words to tell apart by them.
+    # Capitals separate no words in a name that has nothing else.
     text = collection if any(each.islower() for each in collection) else collection.lower()
     words = _WORD.findall(text)
     name = "".join([*map(lower_first, words[:1]), *map(upper_first, words[1:])])
@@ -73,6 +73,6 @@ def suggestion(name: str, known: Iterable[str]) -> str | None:
 
 
 def did_you_mean(name: str, known: Iterable[str], otherwise: str) -> str:
-    """How to mend a name that is not known: the one that was probably meant, or `otherwise`."""
+    """Return advice for an unknown name: the likely one, or `otherwise`."""
     meant = suggestion(name, known)
     return f'did you mean "{meant}"?' if meant else otherwise

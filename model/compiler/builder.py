@@ -123,7 +123,7 @@ def _types(
     ids: dict[FieldKey, Scalar],
     declarations: Declarations,
 ) -> tuple[Scalar | EnumType | str, Scalar | None]:
-    """What the API shows, and how a scalar is stored."""
+    """Return the type of a field in the API, and the scalar in which it is stored."""
     kind = declarations.kind(field)
     if not isinstance(kind, Scalar):
         return (kind, None) if isinstance(kind, EnumType) else (field.type_name, None)

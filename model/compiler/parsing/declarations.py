@@ -67,7 +67,7 @@ _REFUSED = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FieldDeclaration:
-    """One field as it was written. `place` is where to complain, `node` where it stands."""
+    """Parsed field. `place` reports its mistakes, `node` is its syntax node."""
 
     name: str
     type_name: str
@@ -89,12 +89,12 @@ class FieldDeclaration:
 
     @property
     def is_stored(self) -> bool:
-        """Whether the document holds it, which it does unless it leads to another one."""
+        """Whether the document holds the field, which is false for a link to another document."""
         return not (self.is_reference or self.is_back_reference)
 
     @property
     def stored(self) -> str:
-        """Its name in MongoDB, outside of `id`."""
+        """The field's name in MongoDB, except for `id`."""
         directive = self.directives.one("stored")
         return (directive and directive.text("as")) or self.name
 
@@ -107,7 +107,7 @@ class FieldDeclaration:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TypeDeclaration:
-    """One object type as it was written; `fields` by name, in source order."""
+    """Parsed object type; `fields` by name, in source order."""
 
     name: str
     description: str | None
@@ -154,7 +154,7 @@ class Declarations:
         return ((type_, each) for type_ in self.types.values() for each in type_.fields.values())
 
     def kind(self, field: FieldDeclaration) -> Kind | None:
-        """What the field's type is; None where nothing has that name."""
+        """Return the type of a field; None for an unknown name."""
         name = field.type_name
         if name in self.types:
             return self.types[name]
@@ -174,7 +174,7 @@ class Declarations:
 
 
 def read_declarations(document: DocumentNode, report: Report) -> Declarations:
-    """What the file declares; what it may not declare is reported and left out."""
+    """Read the declarations of a file. Those that are not allowed are reported and left out."""
     types: dict[str, TypeDeclaration] = {}
     enums: dict[str, EnumType] = {}
     nodes: dict[str, NameNode] = {}
@@ -199,7 +199,7 @@ def read_declarations(document: DocumentNode, report: Report) -> Declarations:
                     "remove it; a model has the types that are stored",
                 )
             else:
-                # Read even where the name is taken: what else is wrong in it is told as well.
+                # Read even if the name is taken, to report its other mistakes as well.
                 declaration = _read_type(definition, place)
                 types.setdefault(name, declaration)
         else:

@@ -1,7 +1,7 @@
-"""Gather the mistakes of one schema.graphql, so that all are told at once.
+"""Diagnostics: collect the mistakes of one schema.graphql, so that all are reported together.
 
-A `DeclarationLocation` is what a check is given to complain to: it knows the type and field that
-are being looked at, and takes the line from the syntax node that the mistake stands in.
+A check reports to a `DeclarationLocation`, which knows the type and the field and takes the line
+from the syntax node of the mistake.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def written(node: Node) -> str:
 
 
 def shortened(text: str) -> str:
-    """On one line, and cut where it is long."""
+    """Return a text on one line, cut if it is long."""
     line = " ".join(text.split())
     return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 1]}…"
 
@@ -38,7 +38,7 @@ class Report:
 
     @property
     def start(self) -> SourceLocation:
-        """For a mistake of the file as a whole."""
+        """The location of mistakes that concern the whole file."""
         return SourceLocation(1, 1)
 
     def place(self, type: str | None = None) -> DeclarationLocation:
@@ -68,12 +68,16 @@ class Report:
         )
 
     def raise_if_any(self) -> None:
-        """Raises ModelErrors where a mistake was taken down."""
+        """Raise the mistakes that were reported.
+
+        Raises:
+            ModelErrors: There is at least one.
+        """
         if self._errors:
             raise self.failure()
 
     def failure(self) -> ModelErrors:
-        """What was taken down, to raise; at least one mistake must have been."""
+        """Return the exception for the mistakes that were reported; there must be one at least."""
         return ModelErrors(self._errors)
 
 
@@ -86,7 +90,7 @@ class DeclarationLocation:
     field: str | None = None
 
     def of(self, field: str) -> DeclarationLocation:
-        """One field (or enum value) of this type."""
+        """Return the location of one field, or enum value, of this type."""
         return replace(self, field=field)
 
     def error(self, node: Node, problem: str, mend: str) -> None:

@@ -39,7 +39,7 @@ Value = str | bool | int | tuple[str, ...] | None
 
 
 class Spot(Enum):
-    """Where a directive may stand, by GraphQL's name and in words."""
+    """Kind of place where a directive is allowed: GraphQL's name for it, and its name in words."""
 
     TYPE = ("OBJECT", "type")
     FIELD = ("FIELD_DEFINITION", "field")
@@ -57,9 +57,9 @@ class Spot(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DirectiveUsage:
-    """One directive as it was written.
+    """Parsed use of a directive.
 
-    Arguments that are absent have their defaults; those that are broken are missing.
+    Absent arguments have their defaults; invalid ones are missing.
     """
 
     name: str
@@ -83,11 +83,11 @@ class DirectiveUsage:
         return value if isinstance(value, int) else None
 
     def flag(self, argument: str) -> bool:
-        """Whether a Boolean argument is true."""
+        """Return whether a Boolean argument is true."""
         return self.arguments.get(argument) is True
 
     def at(self, argument: str) -> Node:
-        """Where the argument stands, or the directive where it does not stand at all."""
+        """Return the node of an argument, or of the directive if the argument is absent."""
         return self.nodes.get(argument, self.node)
 
 
@@ -112,7 +112,7 @@ class Directives:
 def read_directives(
     nodes: Sequence[DirectiveNode] | None, spot: Spot, place: DeclarationLocation
 ) -> Directives:
-    """Those that the language knows and that may stand here; the rest is reported."""
+    """Return the known directives that are allowed here. The others are reported."""
     applied: list[DirectiveUsage] = []
     for node in nodes or ():
         definition = _definition(node, spot, place)

@@ -1,4 +1,4 @@
-"""Read `@access`: who may see, change, propose, comment and publish what."""
+"""Validation of `@access`: roles that may read, write, propose, comment and publish."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _ROLES = ("read", "write", "propose", "comment", "publish")
 
 
 def access_of(directives: Directives) -> Access | None:
-    """What `@access` says; None where it does not stand."""
+    """Return the content of `@access`; None without the directive."""
     directive = directives.one("access")
     if directive is None:
         return None

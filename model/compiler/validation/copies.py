@@ -81,7 +81,7 @@ def _check_copy(
 
 
 def _within_itself(type_: TypeDeclaration, declarations: Declarations) -> bool:
-    """Whether an embedded type can be held, through others, by one of its own."""
+    """Return whether an embedded type contains itself, directly or through others."""
     seen: set[str] = set()
     queue = [type_]
     while queue:
@@ -201,7 +201,7 @@ def _check_circles(declarations: Declarations) -> None:
         path = [start]
         while path[-1] in source_of and source_of[path[-1]] not in path:
             path.append(source_of[path[-1]])
-        # The way into a circle is no part of it: only where it comes back to its start is it told.
+        # A path that leads into a circle is no part of it: the circle is reported where it closes.
         if source_of.get(path[-1]) == start and told.isdisjoint(path):
             told.update(path)
             circle = " of ".join(".".join(each) for each in [*path, start])

@@ -42,7 +42,7 @@ def _check_used(declarations: Declarations) -> None:
             continue
         used.add(name)
         for field in declarations.types[name].fields.values():
-            # A misspelt type is told as such; the type that was meant is not unused because of it.
+            # A misspelt type is reported as such; the intended type does not count as unused.
             meant = (
                 field.type_name
                 if declarations.kind(field)
@@ -61,7 +61,7 @@ def _check_used(declarations: Declarations) -> None:
 
 
 def _check_endless(start: str, declarations: Declarations) -> None:
-    """Report a type whose document would have to contain another one, and that one another."""
+    """Report an embedded type that requires itself without end."""
     path: list[FieldDeclaration] = []
     seen = {start}
 
@@ -80,7 +80,7 @@ def _check_endless(start: str, declarations: Declarations) -> None:
             path.pop()
         return False
 
-    # Told once, at the type of the circle that comes first in the file.
+    # Reported once, at the first type of the circle in the file.
     if leads_back(start):
         types = [start, *(each.type_name for each in path)]
         order = list(declarations.types)

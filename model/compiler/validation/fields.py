@@ -21,7 +21,7 @@ __all__ = [
     "stored_name_problem",
 ]
 
-# The reserved sub-document by which a writer says who and why:
+# The reserved sub-document in which a writer names the author and the reason:
 # {id, by, why, restoredFrom, draft, op}.
 CHANGE_FIELD = "_change"
 # Another one, in which the Copier keeps what its copies are of: see
@@ -38,7 +38,7 @@ ID_SCALARS = (Scalar.ID, Scalar.OBJECTID, Scalar.STRING, Scalar.INT, Scalar.LONG
 
 FENCE_SCALARS = (Scalar.INT, Scalar.LONG)
 
-# What people write who come from another language or database, and what it is here.
+# Type names of other languages and databases, and the names here.
 _ELSEWHERE = {
     "any": Scalar.JSON,
     "bigint": Scalar.LONG,

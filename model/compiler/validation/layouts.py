@@ -1,6 +1,6 @@
-"""Read `@layout`: what the fields of a layout are called, where a collection keeps versions itself.
+"""Validation of `@layout`: names of the fields in which a collection keeps its versions itself.
 
-What such a collection cannot have is told here too.
+Features that such a collection cannot have are reported here too.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def check_layouts(declarations: Declarations) -> None:
         elif directive is not None and history is HistoryKind.ARCHIVE:
             type_.place.error(
                 directive.node,
-                "@layout names what a layout goes by, and history: ARCHIVE goes by nothing",
+                "@layout names the fields of a layout, and history: ARCHIVE has none",
                 "remove it, or say which layout it is: @collection(history: CURRENT_FLAG)",
             )
         elif type_.is_entity and history not in (None, HistoryKind.ARCHIVE):
@@ -79,14 +79,14 @@ def check_layouts(declarations: Declarations) -> None:
 
 
 def _history(type_: TypeDeclaration) -> HistoryKind | None:
-    """None where it is broken, or not said of an entity."""
+    """Return the kind of history; None if it is invalid or not declared on an entity."""
     collection = type_.directives.one("collection")
     text = None if collection is None else collection.text("history")
     return None if text is None else HistoryKind(text)
 
 
 def _check_company(type_: TypeDeclaration, history: HistoryKind) -> None:
-    """What else is said of the collection."""
+    """Report directives that do not go with the layout."""
     collection = type_.directives.one("collection")
     assert collection is not None
     if "version" in collection.arguments and collection.arguments["version"] is None:

@@ -48,7 +48,7 @@ class _Naming:
 
 
 def stored_id(type_: TypeDeclaration, declarations: Declarations) -> Scalar | None:
-    """How an entity's id is stored; None where that is not sound."""
+    """Return the scalar in which an entity's id is stored; None if it is invalid."""
     field = type_.fields.get("id")
     kind = declarations.kind(field) if field else None
     if not isinstance(kind, Scalar) or kind not in ID_SCALARS:
@@ -57,7 +57,10 @@ def stored_id(type_: TypeDeclaration, declarations: Declarations) -> Scalar | No
 
 
 def named_ids(declarations: Declarations) -> dict[FieldKey, Scalar]:
-    """How each field is stored that a `@reference` or `@referencedBy` names, by type and field."""
+    """Return the stored scalar of each field that a `@reference` or `@referencedBy` names.
+
+    Keys: type and field.
+    """
     ids: dict[FieldKey, Scalar] = {}
     for naming in _namings(declarations):
         stored = stored_id(naming.target, declarations)

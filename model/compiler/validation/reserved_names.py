@@ -266,11 +266,11 @@ def _has_fence(type_: TypeDeclaration) -> bool:
 
 
 def _root_fields(type_: TypeDeclaration) -> Iterator[tuple[str, str, bool]]:
-    """Root type, field, and whether it is made of the plural, for one entity."""
+    """Return (root type, field, whether it is made of the plural) for one entity."""
     one = singular(type_)
     many = plural(type_)
     if many == one:
-        # Told by `model.compiler.validation.collections`.
+        # Reported by `model.compiler.validation.collections`.
         return
     yield "Query", one, False
     yield "Query", f"{one}Version", False
@@ -318,5 +318,5 @@ def _check_root_fields(declarations: Declarations) -> None:
                 if by_plural
                 else "rename one of the two",
             )
-            # The names made from the same word clash as well; one error tells it.
+            # The names derived from the same word clash as well; one error is enough.
             break

@@ -28,7 +28,7 @@ _MEND = 'write a number and a unit, as in keep: "400 days", keep: "2 years" or k
 
 
 def keep_of(directive: DirectiveUsage) -> Keep | None:
-    """What stays; None where everything does, or it is broken."""
+    """Return the retention of a collection; None if it keeps everything, or is invalid."""
     text = directive.text("keep")
     found = None if text is None else _TEXT.fullmatch(text.strip())
     if text is None or found is None:

@@ -1,9 +1,9 @@
-"""Check a row rule: the filter in `@access(rows:)`, in which variables stand for claims.
+"""Validation of a row rule: the filter in `@access(rows:)`, in which variables stand for claims.
 
     { or: [{ ownerId: { eq: $sub } }, { public: { eq: true } }] }
 
-Guarantees: it parses, its fields and operators exist, and its constants are of the fields' kinds.
-Whether a claim has the right kind is seen when it is there.
+Guarantees: it parses, its fields and operators exist, and its constants are of the fields' types.
+The type of a claim is checked per request.
 """
 
 from __future__ import annotations
@@ -54,7 +54,11 @@ _LITERALS: dict[Scalar, tuple[type[ValueNode], ...]] = {
 
 
 def check_rows(type_: TypeDeclaration, text: str, node: Node, declarations: Declarations) -> None:
-    """Report what is wrong with the row rule of an entity; `node` is where it stands."""
+    """Report the mistakes in the row rule of an entity.
+
+    Args:
+        node: The syntax node of the rule.
+    """
     try:
         rule = parse_value(text)
     except GraphQLSyntaxError as error:
@@ -78,7 +82,7 @@ def check_rows(type_: TypeDeclaration, text: str, node: Node, declarations: Decl
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Rule:
-    """One row rule: whose it is, and where it stands."""
+    """Row rule of one type."""
 
     owner: TypeDeclaration
     node: Node

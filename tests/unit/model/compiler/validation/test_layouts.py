@@ -50,7 +50,7 @@ def test_names_can_be_given() -> None:
 MISTAKES = [
     pytest.param(
         product("ARCHIVE", '@layout(document: "of") # !'),
-        "@layout names what a layout goes by, and history: ARCHIVE goes by nothing",
+        "@layout names the fields of a layout, and history: ARCHIVE has none",
         "remove it, or say which layout it is: @collection(history: CURRENT_FLAG)",
         id="names of no layout",
     ),
