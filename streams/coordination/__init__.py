@@ -1,1 +1,1 @@
-"""Agreement of processes through the database."""
+"""Coordination of processes through the database: leases, partitions, membership, checkpoints."""

@@ -1,8 +1,7 @@
-"""Which process holds which partition: each partition with one of those that are alive, and the
-work in equal shares. Pure.
+"""Assignment of partitions to processes: each partition to one live process, in equal shares. Pure.
 
-Every process comes to the same answer by itself, from what the database says of who is alive and
-who holds what. What is held stays where it is, as far as the shares allow.
+Every process computes the same result from the members and leases that the database holds.
+Partitions that are held stay where they are, as far as equal shares allow.
 """
 
 from __future__ import annotations
@@ -19,10 +18,11 @@ __all__ = ["Member", "assign_partitions"]
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A process that is alive and offers to record.
+    """A live process that offers to record.
 
-    `offers`: by collection, into how many partitions its model divides it. `since`: by the
-    database's clock.
+    Attributes:
+        since: Start of the process, by the database's clock.
+        offers: By collection, the number of partitions into which its model divides it.
     """
 
     holder: str
@@ -33,14 +33,14 @@ class Member:
 def assign_partitions(
     members: Iterable[Member], held: Mapping[Partition, str]
 ) -> dict[Partition, str]:
-    """The holder that each partition should have.
+    """Return the holder that each partition should have.
 
-    Where models differ, that of the process started last counts: a partition of another count is
-    nobody's, and as long as one is held, none of the collection is handed out anew. What a holder
-    that is no member holds stays with it.
+    Where models differ, the model of the process started last decides. Partitions of another count
+    are assigned to no process, and while one of them is held, no free partition of that collection
+    is assigned. A partition whose holder is no member stays with it.
 
     Args:
-        held: by whom, of those leases that have not run out.
+        held: Partitions under leases that have not expired, with their holders.
     """
     by_age = sorted(members, key=lambda each: (each.since, each.holder))
     counts = {name: count for each in by_age for name, count in each.offers.items()}
@@ -66,7 +66,7 @@ def assign_partitions(
 
 
 class _Assignment:
-    """Partitions and their holders; counts what each has, of each collection and in all."""
+    """Partitions and their holders, with the load of each holder per collection and in total."""
 
     def __init__(self, holders: Sequence[str]) -> None:
         self.holders: dict[Partition, str] = {}
@@ -81,12 +81,16 @@ class _Assignment:
         self._load.update([(holder, partition.collection), (holder, None)])
 
     def least_loaded(self, partition: Partition, holders: Sequence[str]) -> str:
-        """Who has least of that collection, then in all; the oldest of several."""
+        """Return the holder with the fewest partitions of the collection, then in total, then the
+        oldest.
+        """
         return min(holders, key=lambda each: (*self._loads(each, partition), self._rank[each]))
 
     def rebalance(self, offering: Mapping[str, Sequence[str]]) -> bool:
-        """Move one partition to where it makes the shares more equal: those of its collection,
-        then the whole ones. False where none does."""
+        """Move one partition to a holder with a smaller share: of its collection, then in total.
+
+        Returns: False where no move makes the shares more equal.
+        """
         for partition, holder in sorted(self.holders.items(), reverse=True):
             to = self.least_loaded(partition, offering[partition.collection])
             here, there = self._loads(holder, partition), self._loads(to, partition)

@@ -1,5 +1,7 @@
-"""Where a listener stands, durably: the resume token up to which everything is done, and the
-fencing token that said so.
+"""Durable checkpoints of recorders and listeners: a resume token and the fencing token of its
+writer.
+
+Everything up to the resume token is done.
 
 Guarantees: a checkpoint with an older fencing token than the stored one is refused (`LeaseLost`),
 however late it arrives.
@@ -28,17 +30,22 @@ COLLECTION = "revstream.checkpoints"
 
 @dataclass(frozen=True, slots=True)
 class Baseline:
-    """How far the first reading of the present has come.
+    """Progress of the initial snapshot: the first read of the documents that exist.
 
-    Args:
-        after: the last `_id` read that is exact: what is stored.
-        beyond: where others stand behind it that were read, `{_id}` of the last of them, raw; in
-            memory only: who begins anew reads them again.
-        documents: how many were written.
-        read: how many were looked at, of `total`, which is an estimate made at its beginning.
-        doubt: where history was lost before this token and the present is read again: a document
-            whose last version is older, and that has not been read yet, may have changed unseen.
-            "" where nothing was lost.
+    Attributes:
+        done: The snapshot is complete.
+        started: At least one document was read.
+        after: The last `_id` read that is exact; this one is stored.
+        documents: Number of versions written.
+        read: Number of documents read, of `total`, an estimate made at the beginning.
+        doubt: Resume token before which history was lost, after which the documents are read again.
+            A
+            document whose last version is older, and that is not read yet, may have changed unseen.
+                ""
+            where no history was lost.
+        beyond: `{_id}` of the last document read, raw, where its `_id` is not exact and it comes
+            after
+            `after`. In memory only: after a restart these documents are read again.
     """
 
     done: bool = False
@@ -51,7 +58,7 @@ class Baseline:
     beyond: RawBSONDocument | None = None
 
     def to_record(self) -> Document:
-        """Return what is stored of it."""
+        """Return the stored form."""
         return {
             "done": self.done,
             "started": self.started,
@@ -65,9 +72,14 @@ class Baseline:
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """`token`: everything at or before it is archived. `start`: where the archive begins.
-    `saved_at`: the database's clock. `trouble`: why the listener makes no progress; None where it
-    does."""
+    """A checkpoint of one recorder or listener.
+
+    Attributes:
+        token: Everything at or before it is archived.
+        start: Beginning of the archive.
+        saved_at: Time of the last save, by the database's clock.
+        trouble: Reason why the task makes no progress; None where it does.
+    """
 
     token: str
     start: str
@@ -78,7 +90,7 @@ class Checkpoint:
 
 
 class Checkpoints:
-    """The checkpoints of all listeners of a deployment, one document each."""
+    """The stored checkpoints of all recorders and listeners of a deployment, one document each."""
 
     def __init__(self, mongo: Mongo) -> None:
         self._mongo = mongo
@@ -91,11 +103,13 @@ class Checkpoints:
         return {each["_id"]: _checkpoint_from_record(each) for each in found}
 
     async def load_collection(self, collection: str) -> dict[Partition, Checkpoint]:
-        """Of all partitions of a collection that ever were, into however many it was divided."""
+        """Return the checkpoints of all partitions that a collection ever had, for any partition
+        count.
+        """
         whole = Partition(collection).name
         found = await self._mongo.find(
             COLLECTION,
-            # A semicolon comes behind the colon.
+            # A semicolon sorts directly after the colon.
             {"$or": [{"_id": whole}, {"_id": {"$gte": f"{whole}:", "$lt": f"{whole};"}}]},
         )
         named = ((Partition.from_name(each["_id"]), each) for each in found)
@@ -106,10 +120,10 @@ class Checkpoints:
         }
 
     async def save(self, name: str, checkpoint: Checkpoint, *, fencing_token: int) -> None:
-        """Store it.
+        """Store a checkpoint.
 
         Raises:
-            LeaseLost: a newer fencing token is stored. Not retried: stop.
+            LeaseLost: A newer fencing token is stored. Not retried: stop.
 
         Cancellation: safe; the write either happened or did not, and repeating it is harmless.
         """
@@ -137,27 +151,28 @@ class Checkpoints:
             ) from exc
 
     async def save_trouble(self, name: str, trouble: str | None, *, fencing_token: int) -> None:
-        """Say, for other processes to read, why a listener makes no progress, or that it does; one
-        who was deposed says nothing."""
+        """Store why a task makes no progress, or None; does nothing if a newer fencing token is
+        stored.
+        """
         mine = {"_id": name, "fencingToken": {"$lte": fencing_token}}
         await self._mongo.find_one_and_update(COLLECTION, mine, {"$set": {"trouble": trouble}})
 
     async def guard(self, writing: WriteSession, name: str, *, fencing_token: int) -> None:
-        """In a transaction: have all of it refused where a newer fencing token is stored, also one
-        that is being stored meanwhile.
+        """Abort a transaction if a newer fencing token is stored, or is being stored at the same
+        time.
 
         Raises:
-            LeaseLost: as of `save`.
+            LeaseLost: A newer fencing token is stored.
         """
         mine = {"_id": name, "fencingToken": {"$lte": fencing_token}}
-        # A write that changes nothing would not be in the way of another one.
+        # A write that changes nothing would not conflict with a concurrent one.
         if await writing.change(COLLECTION, mine, {"$inc": {"guarded": 1}}) is None:
             raise LeaseLost(
                 f"{name}: a write with fencing token {fencing_token} refused, a newer one is stored"
             )
 
     async def remove(self, names: Iterable[str]) -> None:
-        """Those that nobody needs any more."""
+        """Delete checkpoints by name."""
         await self._mongo.remove_all(COLLECTION, {"_id": {"$in": list(names)}})
 
 
@@ -176,7 +191,10 @@ def _checkpoint_from_record(stored: Document) -> Checkpoint:
 def complete_sets(
     stored: Mapping[Partition, Checkpoint],
 ) -> dict[int, dict[Partition, Checkpoint]]:
-    """Those that tell together what of a collection is archived, by the number of partitions."""
+    """Return the complete sets of a collection's checkpoints, by partition count.
+
+    A set is complete if each of its partitions has a checkpoint.
+    """
     sets: dict[int, dict[Partition, Checkpoint]] = {}
     for partition, checkpoint in stored.items():
         sets.setdefault(partition.count, {})[partition] = checkpoint
@@ -184,11 +202,12 @@ def complete_sets(
 
 
 def furthest_checkpoint(stored: Mapping[Partition, Checkpoint]) -> Checkpoint | None:
-    """What the checkpoints of a collection's partitions say of it as a whole; None where some have
-    none yet.
+    """Merge the checkpoints of a collection's partitions into one for the whole collection.
 
-    Everything up to the least token of a set is archived, for good. So where the collection was
-    divided otherwise before, the set that has come furthest counts.
+    Everything up to the lowest token of a set is archived and stays so. If the collection had
+    another partition count before, the set that has reached furthest counts.
+
+    Returns: None where no set of checkpoints is complete.
     """
     found = [
         Checkpoint(
@@ -202,13 +221,13 @@ def furthest_checkpoint(stored: Mapping[Partition, Checkpoint]) -> Checkpoint | 
 
 
 def _merge_baselines(baselines: list[Baseline]) -> Baseline:
-    """Of one, as it is; of several, done where all are."""
+    """Return a single baseline unchanged; of several, one that is done where all are."""
     if len(baselines) == 1:
         return baselines[0]
     return Baseline(
         done=all(each.done for each in baselines),
         documents=sum(each.documents for each in baselines),
-        # Each of them reads the whole collection.
+        # Each partition reads the whole collection.
         read=min(each.read for each in baselines),
         total=max(each.total for each in baselines),
         doubt=max(each.doubt for each in baselines),

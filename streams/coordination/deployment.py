@@ -1,12 +1,10 @@
-"""The identity of a deployment: a tag in every resume token, and the marks that a copy of the
-database does not share.
+"""Identity of a deployment: the tag in every resume token, and marks that a database copy lacks.
 
-With the tag the replica set's id and the UUID of the tag's own collection are stored. A dump that
-is restored, here or elsewhere, has another UUID; files that are taken to another replica set have
-another id. Such a copy gets a tag of its own, so that tokens of its source are refused, and its
-recorders read the present again, as after a lost oplog: documents, versions and checkpoints were
-copied at different moments.
-Source: docs/decisions/0042-copied-databases.md.
+The replica set's id and the UUID of the tag's own collection are stored with the tag. A restored
+dump has another UUID; files that are moved to another replica set have another id. Such a copy gets
+a tag of its own, so that resume tokens of the original are refused. Its recorders read the current
+documents again, as after a lost oplog, because documents, versions and checkpoints were copied at
+different times. Source: docs/decisions/0042-copied-databases.md.
 """
 
 from __future__ import annotations
@@ -34,19 +32,18 @@ log = logging.getLogger(__name__)
 
 COLLECTION = "revstream.deployment"
 _THIS = {"_id": "deployment"}
-# No letters that are easily taken for one another: people compare tokens by eye.
+# No letters that are easily confused: people compare tokens by eye.
 _LETTERS = "23456789abcdefghjkmnpqrstuvwxyz"
-# A quiet replica set's time moves on every ten seconds.
+# The cluster time of a quiet replica set advances every ten seconds.
 _CLOCK_S = 60.0
 
 
 async def deployment_tag(mongo: Mongo) -> str:
-    """A short text that names this database's history; made at the first start, and again where the
-    database turns out to be a copy.
+    """Return the tag of this database; create it at the first start and for a copied database.
 
     Raises:
-        Unsuitable: not permitted; or a copy's versions are later than the database's time. Says how
-            to mend it.
+        Unsuitable: Missing privileges; or versions of a copy are later than the database's cluster
+            time. The message says how to mend it.
     """
     async with explain_refusal(mongo, "keeping history needs", "readWrite"):
         stored = await _load_identity(mongo, _new_tag())
@@ -60,7 +57,7 @@ async def deployment_tag(mongo: Mongo) -> str:
                 "database is a copy: it gets a tag of its own, and its present is read again",
                 extra={"database": mongo.name, "copy_of": stored["tag"]},
             )
-            # Of several processes one does it.
+            # Only one of several processes makes this change.
             copy = {**_THIS, "tag": stored["tag"]}
             change = {"$set": {"tag": _new_tag(), "copied": True, **marks}}
             await mongo.find_one_and_update(COLLECTION, copy, change)
@@ -77,31 +74,33 @@ def _new_tag() -> str:
 
 
 async def _load_identity(mongo: Mongo, tag: str) -> Document:
-    """Return the stored identity; store one with this tag where there is none."""
+    """Return the stored identity; store one with this tag if none exists."""
     change = {"$setOnInsert": {"tag": tag}}
     try:
         found = await mongo.find_one_and_update(COLLECTION, _THIS, change, upsert=True)
-    except DuplicateKey:  # two processes at once: the other one made it
+    except DuplicateKey:  # another process created it at the same time
         return await _load_identity(mongo, tag)
     assert found is not None
     return found
 
 
 async def _read_marks(mongo: Mongo) -> dict[str, Any]:
-    """Return the marks that a copy does not share with its source, as far as they may be read."""
+    """Return the marks that distinguish a copy from its original, as far as privileges allow."""
     reply = await mongo.command({"listCollections": 1, "filter": {"name": COLLECTION}})
     [collection] = reply["cursor"]["firstBatch"]
     marks = {"collection": collection["info"]["uuid"]}
     try:
         reply = await mongo.command({"replSetGetConfig": 1}, database="admin")
     except (Unsuitable, DatabaseError):
-        # Not permitted, or no replica set: the collection's alone tells a dump.
+        # No privilege, or no replica set: the collection's UUID alone detects a dump.
         return marks
     return {**marks, "replicaSet": reply["config"]["settings"]["replicaSetId"]}
 
 
 async def _reset_recorders(mongo: Mongo, tag: str) -> None:
-    """Let every recorder read the present again. Repeating it changes nothing that was done."""
+    """Make every recorder read the current documents again. Repeating it does not undo later
+    progress.
+    """
     recorders = {"_id": {"$regex": "^recorder:"}, "deployment": {"$ne": tag}}
     found = await mongo.find(CHECKPOINTS, recorders, projection={"_id": 1})
     partitions = {each["_id"]: Partition.from_name(each["_id"]) for each in found}
@@ -110,7 +109,7 @@ async def _reset_recorders(mongo: Mongo, tag: str) -> None:
     start = resume_tokens.time_prefix(now)
     change = {"token": start, "at": now, "baseline": Baseline(doubt=start).to_record()}
     for name in partitions:
-        # Of a recorder that another process has begun meanwhile nothing is taken back.
+        # A recorder that another process has reset meanwhile keeps its progress.
         mine = {"_id": name, "deployment": {"$ne": tag}}
         await mongo.find_one_and_update(
             CHECKPOINTS, mine, {"$set": {**change, "deployment": tag, "trouble": None}}
@@ -118,8 +117,10 @@ async def _reset_recorders(mongo: Mongo, tag: str) -> None:
 
 
 async def _time_after_versions(mongo: Mongo, collections: set[str]) -> Timestamp:
-    """The database's time, once it is behind all versions of these collections: those of the
-    source's clock."""
+    """Wait until the database's cluster time is after all versions of these collections; return it.
+
+    The versions have cluster times of the original database.
+    """
     newest = Timestamp(0, 0)
     for name in collections:
         found = await mongo.find(f"{name}.versions", {}, sort=[("_id", -1)], limit=1)

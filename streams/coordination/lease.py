@@ -1,9 +1,9 @@
-"""Hold the right to listen, for a bounded time, across processes.
+"""Leases: exclusive, time-limited rights to record or to listen, across processes.
 
 Guarantees: at most one holder per name as judged by the database's clock; the fencing token grows
 by 1 at each change of holder and never restarts. Does not guarantee: that a holder notices a loss
-at once. Writers therefore offer the token and are refused.
-Source: docs/decisions/0006-lease.md; after Occurrent's ADR 114 and 116.
+at once. Writers therefore send the fencing token with each write and are refused. Source:
+docs/decisions/0006-lease.md; after Occurrent's ADR 114 and 116.
 """
 
 from __future__ import annotations
@@ -22,9 +22,11 @@ COLLECTION = "revstream.leases"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseOptions:
-    """Args:
-    duration_s: how long a lease holds without being renewed.
-    renew_every_s: how often its holder renews it, and others ask for it.
+    """Times of a lease.
+
+    Attributes:
+        duration_s: Seconds for which a lease is valid without a renewal.
+        renew_every_s: Seconds between renewals by its holder, and between attempts of others.
     """
 
     duration_s: float = 10.0
@@ -40,8 +42,13 @@ class LeaseOptions:
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """`expires_at`: this process's monotonic clock, taken before the request, so never later than
-    the database's."""
+    """A held lease.
+
+    Attributes:
+        expires_at: Expiry on this process's monotonic clock. Computed from the time before the
+            request,
+            so never later than the expiry by the database's clock.
+    """
 
     name: str
     holder: str
@@ -55,8 +62,11 @@ class Lease:
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """Who holds a lease, as anybody may ask; `live`: by the database's clock, it has not run
-    out."""
+    """The holder of a lease, as any process can read it.
+
+    Attributes:
+        live: The lease has not expired by the database's clock.
+    """
 
     holder: str | None
     fencing_token: int
@@ -64,7 +74,7 @@ class Holder:
 
 
 class Leases:
-    """Leases of one process. `holder` must be unique to the process's life."""
+    """Leases of one process; `holder` must be unique to one run of the process."""
 
     def __init__(self, mongo: Mongo, holder: str, options: LeaseOptions | None = None) -> None:
         self._mongo = mongo
@@ -72,7 +82,7 @@ class Leases:
         self.options = options or LeaseOptions()
 
     async def acquire(self, name: str) -> Lease | None:
-        """Take or renew the lease; None where another process holds it. One round trip."""
+        """Acquire or renew the lease; None where another process holds it. One round trip."""
         asked_at = time.monotonic()
         mine = {"$eq": ["$holder", self.holder]}
         free = {
@@ -98,13 +108,13 @@ class Leases:
             }
         }
         try:
-            # The filter is the name alone and the pipeline decides: with the condition in the
-            # filter, an upsert that finds the lease taken would try to insert a second document.
+            # The filter is the name alone and the pipeline decides. With the condition in the
+            # filter, an upsert on a held lease would try to insert a second document.
             found = await self._mongo.find_one_and_update(
                 COLLECTION, {"_id": name}, [stage], upsert=True
             )
         except DuplicateKey:
-            # Two processes created it at once, and the other one did; ask again at the next turn.
+            # Another process created it at the same time; try again after the next interval.
             return None
         if found is None or found["holder"] != self.holder:
             return None
@@ -116,7 +126,7 @@ class Leases:
         )
 
     async def holders(self, names: Sequence[str]) -> dict[str, Holder]:
-        """Of those that were ever held. One read."""
+        """Return the holders of those leases that were ever acquired. One read."""
         found = await self._mongo.aggregate(
             COLLECTION,
             [
@@ -134,7 +144,7 @@ class Leases:
         }
 
     async def release(self, lease: Lease) -> None:
-        """Give it back at once. The document stays: deleting it would restart the fencing token."""
+        """Release the lease. The document stays: deleting it would restart the fencing token."""
         await self._mongo.find_one_and_update(
             COLLECTION,
             {

@@ -1,10 +1,12 @@
-"""Keep one listener's work running in exactly one process: acquire the lease, work, renew, give
-way, take over; and leave to others what is more than this process's share.
+"""A task that runs in exactly one process: it acquires its lease, works, renews, releases, takes
+over.
 
-Guarantees: work runs only while the lease holds; it is cancelled before the lease can run out, and
-the lease is given back on the way out. Work that MongoDB's absence or slowness ended is begun again
-at a later turn; any other failure of the work is not retried: it ends `run`, and with it the
-process.
+With a membership, a process runs only the tasks that are assigned to it.
+
+Guarantees: the work runs only while the lease is valid; it is cancelled before the lease can
+expire, and the lease is released at the end. Work that failed because MongoDB was unavailable or
+slow is started again later. Any other failure of the work is not retried: it ends `run`, and with
+it the process.
 """
 
 from __future__ import annotations
@@ -30,15 +32,17 @@ Work = Callable[[int], Awaitable[None]]
 
 
 class LeasedTask:
-    """`work(fencing_token)` runs until it is cancelled or raises.
+    """A task under a lease; `work(fencing_token)` runs until it is cancelled or raises.
 
     Args:
-        members: says which listeners are this process's share; without it, it takes what it gets.
+        members: Decides which tasks this process should run; without it, each lease that is free.
+
     Attributes:
-        fencing_token: of the lease that it holds or held last; 0 where it never held one.
-        trouble: why it cannot work or ask for the lease; None where all is well.
-        changes, fences_refused, interruptions: how often it got the lease, a write of its work was
-            refused because another process had taken over, MongoDB's absence ended the work.
+        fencing_token: Fencing token of the current or last lease; 0 before the first.
+        trouble: Reason why the task cannot work or acquire its lease; None where all is well.
+        changes: Number of leases acquired.
+        fences_refused: Number of writes refused because another process had taken over.
+        interruptions: Number of runs that ended because MongoDB was unavailable.
     """
 
     def __init__(
@@ -56,9 +60,10 @@ class LeasedTask:
         self.fencing_token = 0
         self.trouble: str | None = None
         self.changes = self.fences_refused = self.interruptions = 0
-        # How long work must live, and until when, before it is believed to be well again.
+        # Seconds that the work must run, and the time until which it must, before it counts as
+        # recovered.
         self._proof_s = self._suspect_until = 0.0
-        # The last request for the lease, which may still be on its way.
+        # The last request for the lease, which may still be in flight.
         self._request: asyncio.Future[Lease | None] | None = None
         self._leases = leases
         self._work = work
@@ -66,12 +71,13 @@ class LeasedTask:
         self._release_limit_s = release_limit_s
 
     async def run(self) -> None:
-        """Never ends by itself; raises what the work raises, but `LeaseLost`, `Unavailable` and
-        `TimeLimit`."""
+        """Run for ever; raise what the work raises, except `LeaseLost`, `Unavailable` and
+        `TimeLimit`.
+        """
         while True:
             if self._members is not None and not self._members.is_assigned(self.name):
                 self.state = "following"
-                # It is for another one to work.
+                # Another process should do the work.
                 self.trouble = None
                 await self._members.wait_for_assignment(self.name, assigned=True)
             try:
@@ -81,18 +87,19 @@ class LeasedTask:
             finally:
                 self.state = "following" if self.lease is None else "waiting"
                 await self._release_in_time()
-            # Who has taken over is not raced for it, and an outage is not met with a busy loop.
+            # Neither compete with a process that has just taken over, nor retry in a busy loop
+            # while MongoDB is unavailable.
             await asyncio.sleep(self._leases.options.renew_every_s)
 
     async def _acquire(self) -> bool:
-        """Whether it has the lease now."""
+        """Try to acquire the lease; return whether the process has it."""
         try:
             self.lease = await self._request_lease()
         except (Unavailable, TimeLimit) as exc:
             self._note_trouble("lease cannot be asked for", exc.message)
             return False
         if self.lease is None:
-            # Another one works.
+            # Another process does the work.
             self.trouble = None
             return False
         self.state = "recording"
@@ -105,8 +112,8 @@ class LeasedTask:
         return True
 
     async def _request_lease(self) -> Lease | None:
-        # Shielded: MongoDB does what it was asked to whether or not somebody still waits for the
-        # answer, and a lease that nobody knows to be held is not given back.
+        # Shielded: MongoDB executes the command even if the caller is cancelled, and a lease whose
+        # reply is lost would not be released.
         self._request = asyncio.ensure_future(self._leases.acquire(self.name))
         return await asyncio.shield(self._request)
 
@@ -136,11 +143,11 @@ class LeasedTask:
             self.fences_refused += 1
             log.warning("lease lost", extra={"listener": self.name, "reason": exc.message})
         except (Unavailable, TimeLimit) as exc:
-            # A server that is too busy to answer in time is away, for now.
+            # A server that is too busy to answer in time counts as temporarily unavailable.
             self.interruptions += 1
             lived_s = time.monotonic() - began
-            # Never shorter while it is in trouble: a quick failure is no sign of an end. At least a
-            # lease: what failed at once may take a while to fail the next time.
+            # Never shorten it during trouble: a quick failure does not show recovery. At least the
+            # duration of a lease: work that failed at once may take longer to fail the next time.
             duration_s = self._leases.options.duration_s
             self._proof_s = max(self._proof_s, duration_s, 2 * min(lived_s, duration_s))
             self._note_trouble("work interrupted", exc.message)
@@ -154,23 +161,27 @@ class LeasedTask:
         self.trouble = f"{event}: {reason}"
 
     async def _reassigned(self) -> None:
-        """Return once the lease is another's share."""
+        """Return once the task is assigned to another process."""
         if self._members is None:
             await asyncio.Event().wait()
         else:
             await self._members.wait_for_assignment(self.name, assigned=False)
 
     def _until_renewal_s(self) -> float:
-        """Until the next renewal, or until the lease runs out where the last one has failed."""
+        """Return the seconds until the next renewal, or until expiry where the last renewal has
+        failed.
+        """
         assert self.lease is not None
         remaining_s = self.lease.expires_at - time.monotonic()
         return max(0.0, min(self._leases.options.renew_every_s, remaining_s))
 
     async def _renew(self) -> bool:
-        """False once the lease is another's, or has run out while MongoDB could not be reached."""
+        """Renew the lease; False where another process has it, or it expired while MongoDB was
+        unavailable.
+        """
         assert self.lease is not None
         try:
-            # Lease times are on time.monotonic, which is also the event loops' clock.
+            # Lease times use time.monotonic, which is also the event loop's clock.
             async with asyncio.timeout_at(self.lease.expires_at):
                 renewed = await self._request_lease()
         except (Unavailable, TimeLimit, TimeoutError) as exc:
@@ -179,14 +190,14 @@ class LeasedTask:
         if renewed is None or renewed.fencing_token != self.lease.fencing_token:
             return False
         self.lease = renewed
-        # What ended the work the last time has not done so for longer than it took.
+        # The cause of the last failure has not returned for longer than the proof time.
         if time.monotonic() >= self._suspect_until:
             self.trouble, self._proof_s = None, 0.0
         return True
 
     async def _release_in_time(self) -> None:
         try:
-            # Majority acknowledgement has no bound of its own.
+            # A write with majority acknowledgement has no time limit of its own.
             async with asyncio.timeout(self._release_limit_s):
                 await self._release()
         except (TimeoutError, GatewayError) as exc:
@@ -199,7 +210,7 @@ class LeasedTask:
         lease, self.lease = self.lease, None
         asking, self._request = self._request, None
         if asking is not None:
-            # What it still brings is held as well; if it fails, that has been told.
+            # A lease that its reply still grants is released too; a failure was already reported.
             with contextlib.suppress(GatewayError):
                 lease = await asking or lease
         if lease is not None:

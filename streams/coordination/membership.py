@@ -1,9 +1,8 @@
-"""Which partitions this process should hold: it says that it is alive, looks who else is, and takes
-its share.
+"""Membership of a process: it registers as alive, reads the other members, and takes its share.
 
-Judged by the database's clock. Nothing here is a right: that is the lease alone, and where two
-processes see different things for a moment, one of them does not get it.
-Source: docs/decisions/0015-partitions.md.
+Times are those of the database's clock. Membership grants no right; only the lease does. Where two
+processes read different states for a moment, one of them does not get the lease. Source:
+docs/decisions/0015-partitions.md.
 """
 
 from __future__ import annotations
@@ -27,18 +26,18 @@ log = logging.getLogger(__name__)
 
 COLLECTION = "revstream.members"
 
-# Looks per renewal: how soon a lease that was given back, or has run out, is taken.
+# Reads per renewal: they bound how soon a released or expired lease is acquired.
 _READS_PER_RENEWAL = 5
 _WITHDRAW_LIMIT_S = 1.0
 _REMOVED_AFTER_MS = 3_600_000
 
 
 class Membership:
-    """Of one process.
+    """Membership of one process.
 
     Args:
-        holder: as its leases name it.
-        offers: by collection, into how many partitions its model divides it.
+        holder: Holder name in the leases of the process.
+        offers: By collection, the number of partitions into which its model divides it.
     """
 
     def __init__(
@@ -53,14 +52,17 @@ class Membership:
         self._mongo = mongo
         self._offers = dict(offers)
         self._renew_every_s = options.renew_every_s
-        # Gone before its leases are: when these run out, the others have counted it out.
+        # The registration expires before the leases do: when they expire, other members have
+        # already recomputed the assignment.
         self._lifetime_s = (options.duration_s + options.renew_every_s) / 2
         self._me: Member | None = None
         self._assigned: frozenset[str] = frozenset()
         self._changed = asyncio.Event()
 
     async def run(self) -> None:
-        """Never ends by itself; while MongoDB cannot be reached, what was decided stands."""
+        """Register and read assignments for ever; while MongoDB is unavailable, the last assignment
+        stands.
+        """
         renewed_at, reachable = 0.0, True
         try:
             while True:
@@ -79,7 +81,7 @@ class Membership:
             await self._withdraw()
 
     def is_assigned(self, name: str) -> bool:
-        """Whether this process should hold that lease, and may take it now."""
+        """Return whether this process should hold that lease, and may acquire it now."""
         return name in self._assigned
 
     async def wait_for_assignment(self, name: str, *, assigned: bool) -> None:
@@ -95,7 +97,7 @@ class Membership:
                 "since": {"$ifNull": ["$since", "$$NOW"]},
                 "expiresAt": {"$add": ["$$NOW", lasts_ms]},
                 "offers": {
-                    # A list, and literal: the name of a collection may have dots and dollars.
+                    # A list, and literal: collection names may contain dots and dollars.
                     "$literal": [
                         {"collection": name, "partitions": count}
                         for name, count in self._offers.items()
@@ -112,13 +114,15 @@ class Membership:
             await self._remove_expired()
 
     async def _remove_expired(self) -> None:
-        """Those that died long ago; here, since each start leaves one at most."""
+        """Delete members that expired long ago. Once per start, because each start leaves one at
+        most.
+        """
         long_ago = {"$subtract": ["$$NOW", _REMOVED_AFTER_MS]}
         query = {"$expr": {"$lt": ["$expiresAt", long_ago]}}
         await self._mongo.remove_all(COLLECTION, query)
 
     async def _read_members(self) -> None:
-        """One read."""
+        """Read members and leases with one command, and compute the assignment."""
         live = {"$match": {"$expr": {"$gt": ["$expiresAt", "$$NOW"]}}}
         found = await self._mongo.aggregate(
             LEASES, [live, {"$unionWith": {"coll": COLLECTION, "pipeline": [live]}}]
@@ -131,7 +135,7 @@ class Membership:
             elif (partition := Partition.from_name(each["_id"])) is not None:
                 held[partition] = each["holder"]
         assert self._me is not None
-        # Also where the database has just forgotten it: it is alive.
+        # Include this process even if its registration has just expired: it is alive.
         members[self.holder] = self._me
         divided = assign_partitions(members.values(), held)
         mine = frozenset(

@@ -1,8 +1,8 @@
-"""Into how many parts recording a collection is divided, and which document falls into which.
+"""Partitions of a collection: how many there are, and which document belongs to which.
 
-By a hash of the document's `_id`: equal for ids that MongoDB takes for the same key, the same in
-every process. So each document keeps its order, whoever records the others.
-Source: docs/decisions/0015-partitions.md.
+A hash of the document's `_id` decides. It is equal for ids that MongoDB takes for the same key, and
+the same in every process, so each document keeps its order, whichever process records it. Source:
+docs/decisions/0015-partitions.md.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _NAME = re.compile(r"recorder:(?P<collection>.*?)(:(?P<number>[0-9]+)/(?P<count>
 
 @dataclass(frozen=True, slots=True, order=True)
 class Partition:
-    """The documents of a collection whose hash leaves `index` when divided by `count`."""
+    """The documents of a collection whose hash modulo `count` is `index`."""
 
     collection: str
     index: int = 0
@@ -29,18 +29,18 @@ class Partition:
 
     @property
     def label(self) -> str:
-        """For people: `products`, or `products:1/4`."""
+        """Name shown to people: `products`, or `products:1/4`."""
         part = "" if self.count == 1 else f":{self.index + 1}/{self.count}"
         return self.collection + part
 
     @property
     def name(self) -> str:
-        """Of its lease and its checkpoint."""
+        """Name of the partition's lease and of its checkpoint."""
         return f"recorder:{self.label}"
 
     @classmethod
     def from_name(cls, name: str) -> Partition | None:
-        """The partition whose lease has that name; None where it is that of something else."""
+        """Return the partition whose lease has this name; None for the name of another lease."""
         # Unambiguous: no collection of a model has a name that ends in `:1/4`.
         found = _NAME.match(name)
         if found is None:
@@ -49,17 +49,19 @@ class Partition:
         return cls(found["collection"], number - 1, count)
 
     def contains(self, key: Any) -> bool:
-        """Whether the document with this `_id` is in it."""
+        """Return whether the document with this `_id` belongs to the partition."""
         return self.count == 1 or key_hash(key) % self.count == self.index
 
     def concerns(self, event: ChangeEvent) -> bool:
-        """What befalls the whole collection concerns every partition."""
+        """Return whether an event is one of this partition; an event of the collection concerns
+        all.
+        """
         if self.count == 1 or not event.is_write:
             return True
         return event.key_hash % self.count == self.index
 
     def own_number(self, number: int) -> int:
-        """The `number`-th of a run of numbers that no other partition uses."""
+        """Map 0, 1, 2, … to numbers that no other partition of the collection uses."""
         return number * self.count + self.index
 
 
@@ -68,7 +70,7 @@ def collection_partitions(collection: str, count: int) -> tuple[Partition, ...]:
 
 
 def model_partitions(model: Model) -> tuple[Partition, ...]:
-    """Of all collections, in the model's order."""
+    """Return the partitions of all collections, in the model's order."""
     return tuple(
         partition
         for entity in model.entities
