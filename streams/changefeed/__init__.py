@@ -1,1 +1,1 @@
-"""The server's change stream: its options and the meaning of its tokens."""
+"""MongoDB's change stream: options, decoding, routing, ring buffer."""

@@ -1,10 +1,10 @@
-"""The level of detail at which a change stream is read.
+"""Level of detail at which a change stream is read, lowered for events that are too large.
 
-The server fails a whole reply where one event of it exceeds 16 MB, and closes the connection where
-the event is a few bytes smaller. It is then read again with less detail: without the image before,
-without both images, one event at a time (so that the others of the reply keep what they have), then
-the event's key, operation and time alone, and at last without events whose keys are too long even
-for that. Missing images do no harm, since versions are made from deltas; an event without content
+The server fails a whole reply if one event of it exceeds 16 MB, and closes the connection if the
+event is a few bytes smaller. The source then reads again with less detail, step by step: without
+the pre-image; without both images; one event per reply, so that the other events of the reply keep
+their detail; only the event's key, operation and time; at last without events whose keys alone are
+too long. Missing images do no harm, since versions are built from deltas. An event without content
 is `bare`, and its document is read again.
 """
 
@@ -21,9 +21,9 @@ __all__ = ["DetailLevel", "StreamDetail"]
 
 log = logging.getLogger(__name__)
 
-# Events read with less detail, where large ones keep coming.
+# Maximum number of events read with less detail, while large ones keep coming.
 _LONGEST_STAY = 4095
-# A reply has such a key in hexadecimal digits twice, beside the key itself: 10 of 16 MB.
+# A reply contains such a key as hexadecimal digits twice, and once as it is: 10 of 16 MB.
 _KEY_BYTES = 2 * 1024 * 1024
 
 _AFTER = {"fullDocument": "whenAvailable"}
@@ -41,14 +41,14 @@ _SHORT_KEYS: Mapping[str, Any] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DetailLevel:
-    """Options and stages of one level.
+    """Options and pipeline stages of one level of detail.
 
     Attributes:
-        images: options of `$changeStream`.
-        stages: pipeline stages that follow it.
-        single: one event per reply.
-        bare: events have no content.
-        lossy: events with very long keys are left out.
+        images: Options of `$changeStream`.
+        stages: Pipeline stages that follow it.
+        single: One event per reply.
+        bare: Events have no content.
+        lossy: Events with very long keys are left out.
     """
 
     images: Mapping[str, str] = field(default_factory=dict)
@@ -67,10 +67,10 @@ _LEAST = (
 
 
 class StreamDetail:
-    """The present level of one stream; full detail again once the large events are passed.
+    """Current level of detail of one stream; it returns to full detail after the large events.
 
     Attributes:
-        changed: whether the stream must be opened anew, at another level.
+        changed: The stream must be reopened at another level.
     """
 
     def __init__(self, *, before_images: bool) -> None:
@@ -86,7 +86,7 @@ class StreamDetail:
         return self._levels[self._level]
 
     def reduce(self, position: str) -> bool:
-        """Ask for less from this position on; False where there is no lower level."""
+        """Lower the level from this position on; False where there is no lower level."""
         if self._level == len(self._levels) - 1:
             return False
         if self._level == 0:
@@ -104,18 +104,19 @@ class StreamDetail:
         return True
 
     def note_reply(self, events: int, *, moved: bool) -> None:
-        """Take note of a reply, after which full detail may be asked for again.
+        """Count a reply, after which full detail may be restored.
 
         Args:
-            events: those in it that had not been read before; where it has one event, that one.
-            moved: whether it moved the position.
+            events: Number of new events in the reply; at a level with one event per reply, that
+                event.
+            moved: The reply moved the position.
         """
         self._seen += events
         if self._level == 0:
             if self._seen > _LONGEST_STAY:
                 self._stay = 0
             return
-        # Without content as few as possible: the one that is too large.
+        # Without content for as few events as possible: the one that is too large.
         most = 1 if self.level.bare else self._stay
         if self._seen >= most or (self.level.lossy and moved):
             self._level, self._seen, self.changed = 0, 0, True

@@ -1,7 +1,7 @@
-"""One entry of the change stream, as the rest of revstream sees it.
+"""Change event: one decoded entry of the change stream, and the identity of document keys.
 
-Documents stay raw BSON until somebody needs a field: the recorder copies bytes, and an event that
-nobody filters is never decoded.
+Documents stay raw BSON until a field is needed: the recorder copies bytes, and an event that no
+filter looks at is never decoded.
 """
 
 from __future__ import annotations
@@ -56,26 +56,26 @@ class ChangeEvent:
     """A decoded change event.
 
     Attributes:
-        token: where it stands; sorts as text in stream order.
-        at: cluster time; the same for all events of one transaction.
-        wall: the primary's clock at the write, UTC, to the millisecond.
+        token: Resume token; sorts as text in stream order.
+        at: Cluster time; the same for all events of one transaction.
+        wall: The primary's clock at the write, UTC, in milliseconds.
         operation: MongoDB's operationType: insert, update, replace, delete, drop, rename,
             dropDatabase, invalidate, …
-        collection: the name, or "" where the event has none.
-        key: the document's `_id`; None where the event is not of a document.
-        after: the whole document after the write, where the server has it.
-        before: the whole document before the write, where the server has it and the stream asked
-            for it.
+        collection: The collection's name, or "" where the event has none.
+        key: The document's `_id`; None where the event is not of a document.
+        after: Post-image, where the server has it.
+        before: Pre-image, where the server has it and the stream requested it.
         update: MongoDB's updateDescription, for updates.
-        renamed_to: the collection's new name, for renames.
-        session: of the transaction that it was written in, where it was in one; others of its
-            writes, also to the same document, may have the same cluster time.
-        kept: of a collection that keeps its versions itself, the number that this one has there;
-            the event is then that of a document, whatever was written (`streams.layouts`).
-        bare: read without its content, which exceeds what the server can send.
-        deletion: where a version says that the document was deleted, the `_change` that it carries.
-        fault, undecoded: where it could not be decoded, why, and its bytes; it then has no
-            documents, and perhaps no key.
+        renamed_to: The collection's new name, for renames.
+        session: Session of the transaction, for a write in a transaction. Other writes of the
+            transaction, also to the same document, may have the same cluster time.
+        kept: For a collection that keeps its versions itself, the version's number there; the event
+            is then that of a document, whatever was written (`streams.layouts`).
+        bare: Read without its content, which exceeds what the server can send.
+        deletion: The `_change` of a version that records a deletion.
+        fault, undecoded: Error and bytes of an event that could not be decoded; it has no
+            documents,
+            and possibly no key.
     """
 
     token: str
@@ -106,27 +106,27 @@ class ChangeEvent:
 
     @property
     def has_version(self) -> bool:
-        """False where the document's `_id` cannot be kept: no event of it becomes a version."""
+        """False where the document's `_id` cannot be stored: its events become no versions."""
         return not isinstance(self.fault, InexactKey)
 
     @cached_property
     def document(self) -> Document | None:
-        """`after`, decoded once for all who look."""
+        """The post-image, decoded once for all readers."""
         return None if self.after is None else decode(self.after.raw)
 
     @cached_property
     def document_before(self) -> Document | None:
-        """`before`, decoded once for all who look."""
+        """The pre-image, decoded once for all readers."""
         return None if self.before is None else decode(self.before.raw)
 
     @cached_property
     def key_hash(self) -> int:
-        """Of the document's `_id`."""
+        """Hash of the document's `_id`; see `key_hash`."""
         return key_hash(self.key)
 
     @cached_property
     def size_bytes(self) -> int:
-        """About what it holds in memory."""
+        """Approximate size in memory."""
         parts = (self.after, self.before, self.update)
         size = 500 + sum(len(each.raw) for each in parts if each is not None)
         return size if self.undecoded is None else size + len(self.undecoded)
@@ -134,8 +134,12 @@ class ChangeEvent:
 
 @dataclass(frozen=True, slots=True)
 class EventBatch:
-    """What one round trip brought: events in order, and the place up to which there are no
-    others, but for those that could not be read (`passed_over`)."""
+    """Events of one round trip, in stream order.
+
+    Attributes:
+        position: Resume token up to which no other events exist, except unreadable ones.
+        passed_over: Some events could not be read.
+    """
 
     events: tuple[ChangeEvent, ...]
     position: str
@@ -143,12 +147,12 @@ class EventBatch:
 
 
 def decode_event(raw: RawBSONDocument) -> ChangeEvent:
-    """From the server's change event; `documentKey` of a sharded collection keeps only its `_id`.
+    """Decode the server's change event; the `documentKey` of a sharded collection keeps only `_id`.
 
-    One that cannot be decoded says so (`ChangeEvent.fault`): it ends no stream.
+    An event that cannot be decoded gets a `ChangeEvent.fault`: it does not end the stream.
 
     Raises:
-        Exception: not even its place in the stream can be decoded.
+        Exception: Not even its resume token can be decoded.
     """
     try:
         return _decode(raw)
@@ -157,8 +161,8 @@ def decode_event(raw: RawBSONDocument) -> ChangeEvent:
 
 
 def _decode(raw: RawBSONDocument) -> ChangeEvent:
-    # What stays raw is cut out, and all else decoded at once: as a raw document each object that
-    # is looked into is several Python calls.
+    # The raw parts are cut out and the rest is decoded at once: each field access on a raw document
+    # costs several Python calls.
     objects, rest = split_objects(bytes(raw.raw), _KEPT_RAW)
     fields = decode(rest)
     at = fields["clusterTime"]
@@ -184,15 +188,15 @@ def _decode(raw: RawBSONDocument) -> ChangeEvent:
 
 
 def _is_surely_exact(key: Any) -> bool:
-    """Whether it is surely what is stored: replacement characters may stand for other bytes."""
+    """Return whether a key is surely the stored one: U+FFFD may stand for other bytes."""
     return key.__class__ in PLAIN_KEY_TYPES and (key.__class__ is not str or "\ufffd" not in key)
 
 
 def is_exact(document: RawBSONDocument) -> bool:
     """Return whether the document's `_id`, decoded, is the same one to MongoDB.
 
-    Not where names or texts are not UTF-8, where a name stands twice, nor for an undefined, a
-    DBPointer, or a symbol within a document, for which there are no values.
+    False where names or texts are not UTF-8, where a name occurs twice, and for an undefined, a
+    DBPointer, or a symbol within a document, which Python cannot represent.
     """
     key = document["_id"]
     if _is_surely_exact(key):
@@ -202,25 +206,27 @@ def is_exact(document: RawBSONDocument) -> bool:
 
 
 def holds_exactly(element: bytes, key: Any) -> bool:
-    """The same of an id, decoded, and the element that it was decoded of."""
+    """Return whether a decoded id is the same to MongoDB as the element it was decoded from."""
     if _is_surely_exact(key):
         return True
     if element[0] == _SYMBOL:
-        # Equal to the text.
+        # MongoDB calls a symbol equal to the text.
         element = bytes([_TEXT]) + element[1:]
     elif element[0] == _DECIMAL:
-        # Each is held bit by bit.
+        # Decimal128 keeps each bit.
         return True
     elif element[0] == _TIMESTAMP and not any(element[-8:]):
-        # Where it stands in a record, MongoDB puts the time of the write in its place.
+        # MongoDB replaces the empty timestamp in a stored document by the time of the write.
         return False
     name = element[1 : element.index(0, 1)].decode(errors="replace")
     return document_from_elements([element]) == bson.encode({name: key}, codec_options=DECODED)
 
 
 def _check_key(event: bytes, key: Any) -> None:
-    """Raises:
-    InexactKey: the key is not what is stored.
+    """Check that a decoded key is the stored one.
+
+    Raises:
+        InexactKey: It is not.
     """
     objects, _ = split_objects(event, {b"documentKey"})
     element = find_element(objects[b"documentKey"], b"_id")
@@ -229,10 +235,10 @@ def _check_key(event: bytes, key: Any) -> None:
 
 
 def _with_fault(raw: bytes, fault: Exception) -> ChangeEvent:
-    """Of an event that cannot be decoded, the fields that can."""
+    """Decode the fields of an event that can be decoded."""
     fields: Document = {}
     for _, element in iterate_elements(raw):
-        # The rest of it is not needed to go on behind it.
+        # The remaining fields are not needed to continue the stream after it.
         with contextlib.suppress(Exception):
             fields |= decode(document_from_elements([element]))
     at = fields["clusterTime"]
@@ -252,7 +258,7 @@ def _with_fault(raw: bytes, fault: Exception) -> ChangeEvent:
 
 
 def key_of(raw: RawBSONDocument) -> Any:
-    """The `_id` of the document that the server's change event is of; None where it is of none."""
+    """Return the `_id` of the document of a raw change event; None if it has none."""
     document_key = raw.get("documentKey")
     return None if document_key is None else decode(document_key.raw)["_id"]
 
@@ -269,13 +275,13 @@ INEXACT_KEY = (
 )
 
 PLAIN_KEY_TYPES = frozenset({str, int, ObjectId})
-"""What nearly all ids are, and their own `identity`."""
+"""Types of nearly all ids; such an id is its own `identity`."""
 
 
 def identity(key: Any) -> Any:
-    """A hashable stand-in for an `_id`, equal where MongoDB's unique index calls two ids equal.
+    """Return a hashable stand-in for an `_id`, equal where MongoDB's unique index calls ids equal.
 
-    Python calls True and 1 equal, MongoDB does not; MongoDB calls 1, 1.0 and Decimal128("1") equal,
+    Python calls True and 1 equal, MongoDB does not. MongoDB calls 1, 1.0 and Decimal128("1") equal,
     and NaN equal to itself.
     """
     if key.__class__ in PLAIN_KEY_TYPES:
@@ -290,25 +296,25 @@ def identity(key: Any) -> Any:
         return "code", str(key), identity(key.scope)
     if isinstance(key, Decimal128):
         key = key.to_decimal()
-    # math.isnan raises on a signaling one.
+    # math.isnan raises on a signaling NaN.
     if key.is_nan() if isinstance(key, Decimal) else isinstance(key, float) and isnan(key):
         return ("nan",)
-    # Code and regular expressions cannot be hashed.
+    # Code and regular expressions are not hashable.
     return key if isinstance(key, Hashable) else bson.encode({"": key})
 
 
 def identities(keys: Sequence[Any]) -> Sequence[Any]:
-    """Of each key its `identity`."""
+    """Return the `identity` of each key, in order."""
     return (
         keys if PLAIN_KEY_TYPES.issuperset(map(type, keys)) else [identity(each) for each in keys]
     )
 
 
 def possible_ids(keys: Sequence[Any]) -> Sequence[Any]:
-    """Return those that a document may have as its `_id`.
+    """Return the keys that a document may have as its `_id`.
 
-    MongoDB takes no list, no regular expression and no document that begins like an operator, but
-    for one that is shaped like a DBRef; and `$in` refuses the last, or looks through all documents.
+    MongoDB refuses lists, regular expressions, and documents that begin like an operator, except
+    one in the form of a DBRef. `$in` refuses the last kind, or scans all documents.
     """
     return keys if PLAIN_KEY_TYPES.issuperset(map(type, keys)) else list(filter(_is_possible, keys))
 
@@ -317,14 +323,16 @@ def _is_possible(key: Any) -> bool:
     if isinstance(key, Mapping):
         if not next(iter(key), "").startswith("$"):
             return True
-        # The shape of a reference is the one that may.
+        # A document in the form of a DBRef may be an `_id`.
         return [*key][:2] == ["$ref", "$id"] and isinstance(key["$ref"], str)
     return not isinstance(key, list | Regex)
 
 
 def key_hash(key: Any) -> int:
-    """32 bits, equal where MongoDB's unique index calls two ids equal; the same in every process,
-    today and tomorrow."""
+    """Return 32 bits, equal where MongoDB's unique index calls two ids equal.
+
+    The hash is the same in every process and must never change.
+    """
     return zlib.crc32(_canonical(key))
 
 
@@ -338,7 +346,7 @@ def _canonical(key: Any) -> bytes:
         return b"code" + str(key).encode() + b"\0" + _canonical(key.scope)
     known = identity(key)
     if isinstance(known, int | float | Decimal):
-        # Numbers that are equal have equal hashes, whatever their types, and no seed is in them:
+        # Equal numbers have equal hashes in Python, whatever their types, and without a seed:
         # Python's reference, "Hashing of numeric types".
         return b"%d" % hash(known)
     if isinstance(known, tuple):

@@ -1,5 +1,7 @@
-"""The last events of one collection in memory, or what was made of them, in stream order, bounded
-by number and bytes."""
+"""Ring buffer: the last events of one collection in memory, bounded by number and bytes.
+
+It also holds messages that were made of the events.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +23,12 @@ T = TypeVar("T", bound=RingItem)
 
 
 class Ring(Generic[T]):
-    """`floor`: the token after which nothing is missing. `dropped`: whether any had to leave.
-    Appending is O(1), finding a token O(log n)."""
+    """A ring buffer in stream order. Appending is O(1), finding a token O(log n).
+
+    Attributes:
+        floor: Token after which no item is missing.
+        dropped: At least one item was dropped.
+    """
 
     def __init__(self, floor: str, *, capacity_events: int, capacity_bytes: int) -> None:
         self.floor = floor
@@ -38,7 +44,9 @@ class Ring(Generic[T]):
         return len(self._events) - self._start
 
     def append(self, event: T) -> None:
-        """Add an event that stands after all others; the oldest leave while a bound is passed."""
+        """Add an item with the highest token; the oldest items are dropped while a bound is
+        exceeded.
+        """
         self._tokens.append(event.token)
         self._events.append(event)
         self.size_bytes += event.size_bytes
@@ -50,7 +58,8 @@ class Ring(Generic[T]):
             self.size_bytes -= oldest.size_bytes
             self.floor = oldest.token
             self.dropped = True
-            # Not popped one by one: deleting a list's head moves all the rest. But freed at once.
+            # Not deleted one by one, since that moves the rest of the list, but the memory is freed
+            # at once.
             self._events[self._start] = None
             self._start += 1
         if self._start > max(64, len(self)):
@@ -59,12 +68,12 @@ class Ring(Generic[T]):
             self._start = 0
 
     def pending_after(self, token: str) -> tuple[int, T | None]:
-        """How many events it holds after a token, and the oldest of them. O(log n)."""
+        """Return the number of items after a token, and the oldest of them. O(log n)."""
         first = bisect_right(self._tokens, token, lo=self._start)
         return len(self._events) - first, self._events[first] if first < len(self._events) else None
 
     def items_after(self, token: str) -> list[T] | None:
-        """The events after a token, oldest first; None where the ring does not reach back to it."""
+        """Return the items after a token, oldest first; None where the buffer begins after it."""
         if token < self.floor:
             return None
         first = bisect_right(self._tokens, token, lo=self._start)

@@ -1,9 +1,9 @@
-"""Which subscribers of one collection an event concerns, found by hash where that can be told.
+"""Routing of an event to the subscribers of a collection, by hash where possible.
 
-A subscriber may be of one document, or of those that have certain values at a place: such an index
-is looked up with the values of the states before and after an event. Who has a filter is found
-where one of the two meets it, so that nobody wakes in vain. What is found is never too little;
-where an image is missing, that is everybody.
+A subscriber may follow single documents, or documents with certain values of a field. Such an index
+is looked up with the values of the pre-image and the post-image. A filter is evaluated on both, so
+that a subscriber is not woken in vain. The result is never too small: where an image is missing,
+all subscribers are returned.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["EVERYTHING", "Interest", "Routing", "RoutingIndex"]
 
 
 class RoutingIndex(Hashable, Protocol):
-    """Equal to others that lead to the same values."""
+    """A function from documents to values; equal to others that give the same values."""
 
     def values_in(self, document: Mapping[str, Any]) -> set[Hashable]: ...
 
@@ -29,9 +29,14 @@ State = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Interest:
-    """What somebody wants to be told of. Writes to one document: `keys`, the `_id`s that it may
-    have. Those of which the state before or after meets a `filter`, and has one of these `values`
-    in an index. Or all; and whatever befalls the collection as a whole."""
+    """The events of a collection that a subscriber wants; events of the whole collection always
+    match.
+
+    Attributes:
+        keys: The `_id`s that the document may have.
+        index: Index in which the pre-image or the post-image must have one of `values`.
+        filter: Predicate that the pre-image or the post-image must satisfy.
+    """
 
     keys: tuple[Any, ...] = ()
     index: RoutingIndex | None = None
@@ -39,7 +44,7 @@ class Interest:
     filter: Callable[[State], bool] | None = field(default=None, compare=False)
 
     def matches(self, event: ChangeEvent) -> bool:
-        """False where an event does not concern it."""
+        """Return False if the event surely does not match."""
         if not event.is_write:
             return True
         if not event.has_version:
@@ -56,7 +61,7 @@ class Interest:
         return self.accepts_any(states)
 
     def accepts_any(self, states: Iterable[State]) -> bool:
-        """Whether one of these states meets the filter."""
+        """Return whether one of these states satisfies the filter."""
         meets = self.filter
         if meets is None:
             return True
@@ -66,7 +71,7 @@ class Interest:
                 if meets(each):
                     return True
         except Exception:
-            # Whoever wants it judges it as well, and is told what is wrong.
+            # The subscription evaluates its filter again, and reports the error.
             return True
         return False
 
@@ -83,7 +88,7 @@ T = TypeVar("T", bound=RoutingTarget)
 
 
 class Routing(Generic[T]):
-    """Of one collection."""
+    """The subscribers of one collection, indexed by interest."""
 
     def __init__(self) -> None:
         self._whole: set[T] = set()
@@ -92,7 +97,7 @@ class Routing(Generic[T]):
         self._by_value: dict[RoutingIndex, dict[Hashable, set[T]]] = {}
 
     def __iter__(self) -> Iterator[T]:
-        """Each once."""
+        """Yield each subscriber once."""
         yield from self._whole
         yield from self._filtered
         yield from _union(self._by_key)
@@ -129,8 +134,10 @@ class Routing(Generic[T]):
             self._whole.discard(one)
 
     def route(self, event: ChangeEvent) -> list[T]:
-        """Those whom it concerns, each once; nobody where no version is made of it, which a replay
-        has not either."""
+        """Return the subscribers that an event matches, each once.
+
+        Returns: none where no version is made of the event, since a replay does not send it either.
+        """
         if not event.is_write:
             return list(self)
         if not event.has_version:
@@ -152,8 +159,10 @@ class Routing(Generic[T]):
 
 
 def _states(event: ChangeEvent) -> Sequence[State] | None:
-    """The one after, which is looked for most, and the one before; None where one of them is not
-    known."""
+    """Return the states after and before an event; None where one of them is not known.
+
+    The state after comes first, because most filters accept it.
+    """
     after, before = event.document, event.document_before
     if after is None:
         return None if before is None or event.operation != "delete" else (before,)

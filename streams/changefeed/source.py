@@ -1,12 +1,10 @@
-"""Follow one MongoDB change stream for ever, as batches of events with the place they reach.
+"""Source: follows one MongoDB change stream for ever, in batches of events with their position.
 
 Guarantees: every event after the starting token once, in order, across cursor deaths, elections and
-outages; the position never goes back. Cancelling is safe at any await: what was not handed over is
-read again.
-Does not guarantee: images (the server may not have them, and an event that would exceed 16 MB with
-them comes without, or without any content: `streams.changefeed.detail`), or an end to an outage;
-retries go on until cancelled.
-Source: docs/decisions/0005-resume-by-time.md.
+outages; the position never goes back. Cancelling is safe at any await: events that were not yielded
+are read again. Does not guarantee: images (the server may not have them, and an event that would
+exceed 16 MB with them comes without them, or without any content: `streams.changefeed.detail`), or
+an end to an outage; retries go on until cancelled. Source: docs/decisions/0005-resume-by-time.md.
 """
 
 from __future__ import annotations
@@ -41,23 +39,24 @@ __all__ = ["Source", "SourceOptions"]
 
 log = logging.getLogger(__name__)
 
-# Events decoded before others have their turn of the event loop: a few milliseconds' worth.
+# Events decoded before the event loop gets a turn: a few milliseconds' worth.
 _EVENTS_PER_TURN = 200
 
 _NEVER = Timestamp(0, 0)
 
-# What a change stream tells that is not asked for more.
+# Event types of a change stream without showExpandedEvents.
 _EVENT_TYPES = [*sorted(WRITES), "drop", "rename", "dropDatabase", "invalidate"]
 
-# The type of what is only a place in the stream: no event of the server has it.
+# Operation type of an event reduced to its position; the server has no such type.
 _MARK = "mark"
 
 ServerToken: TypeAlias = RawBSONDocument
 
-# How often an interruption that lasts is told of.
+# Seconds between log lines of an interruption that lasts.
 _LOG_INTERVAL_S = 60.0
 
-# So often the server closes the connection at one place before the event there is too large.
+# Number of times that the server closes the connection at one position until the event there counts
+# as too large.
 _CLOSED_MOST = 2
 
 _HISTORY_LOST = {
@@ -68,11 +67,13 @@ _HISTORY_LOST = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceOptions:
-    """Args:
-    batch_events: the most events in one round trip (the server also stops at 16 MB).
-    wait_ms: how long the server waits for the first event; how soon a quiet stream's position is
-        known.
-    retry_first_s, retry_most_s: back-off between attempts, doubled each time, with jitter.
+    """Options of a source.
+
+    Attributes:
+        batch_events: Maximum number of events in one round trip (the server also stops at 16 MB).
+        wait_ms: Time for which the server waits for the first event; a quiet stream's position is
+            known this often.
+        retry_first_s, retry_most_s: Back-off between attempts, doubled each time, with jitter.
     """
 
     batch_events: int = 1000
@@ -85,18 +86,18 @@ class Source:
     """One change stream over some collections of one database.
 
     Args:
-        holds: whether a document with this `_id` is wanted: writes to others are passed over
-            undecoded. All are where it is None.
-        expanded: whether the server describes the paths of updates only where expanded events are
-            asked for; other events that this brings are left out.
-        marks_from: from this time on, writes to other collections of the database end a reply, and
-            are passed over: else the server looks through all that there is for one.
-        name: what the log calls it.
+        holds: Predicate on `_id`s: writes to other documents are skipped undecoded. None: all.
+        expanded: The server describes the paths of updates only in expanded events; other events
+            that the option adds are left out.
+        marks_from: From this time on, writes to other collections of the database end a reply, and
+            are skipped; otherwise the server scans all of the oplog for one event.
+        name: Name of the stream in the log.
+
     Attributes:
-        before_images: whether what documents were before is asked for, from the next opening on.
-        connected: whether it is open.
-        trouble: why it is not, where it was interrupted and is read all the same.
-        reconnects: how often it was.
+        before_images: Request pre-images, from the next opening on.
+        connected: The stream is open.
+        trouble: Reason of the current interruption; None where the stream is open or not read.
+        reconnects: Number of interruptions.
     """
 
     def __init__(
@@ -125,18 +126,19 @@ class Source:
         self.trouble: str | None = None
         self._name = name
         self._logged_at = 0.0
-        # Whether the last reply had no events: all that there were had been sent.
+        # The last reply had no events: all events had been sent.
         self._at_end = False
         # The server's token of the last event of the last reply.
         self._last_token: ServerToken | None = None
 
     async def batches(self, after: str) -> AsyncGenerator[EventBatch]:
-        """Every event after that token; also empty batches, whose position tells that nothing was
-        there. Never ends.
+        """Yield every event after that token; never ends.
+
+        Also yields empty batches, whose position tells that no event was there.
 
         Raises:
-            HistoryLost: the token is older than the oplog.
-            Unsuitable: a standalone, or not permitted.
+            HistoryLost: The token is older than the oplog.
+            Unsuitable: A standalone server, or missing privileges.
         """
         position = after
         start = resume_tokens.cluster_time(after)
@@ -152,7 +154,7 @@ class Source:
                     ) as opened:
                         first = True
                         async for batch in opened:
-                            # An overloaded server may open a stream, and refuse what follows.
+                            # An overloaded server may open a stream and refuse the next command.
                             attempt, first = attempt if first else 0, False
                             self.connected = True
                             self._log_recovery()
@@ -166,8 +168,8 @@ class Source:
                     if detail.changed:
                         start, behind = resume_tokens.cluster_time(position), self._last_token
                         continue
-                    # The server ended the stream after an invalidate; at its own time it would only
-                    # end again.
+                    # The server ended the stream after an invalidate; opened at that time it would
+                    # only end again.
                     last = resume_tokens.cluster_time(position)
                     start = Timestamp(last.time, last.inc + 1)
                     position = max(position, resume_tokens.token_from_time(last))
@@ -194,11 +196,11 @@ class Source:
                 self._log_interruption(reason, attempt, delay)
                 await asyncio.sleep(delay)
         finally:
-            # Nobody reads it any more: what kept it from being read keeps nobody from anything.
+            # The stream is no longer read, so its trouble affects no reader.
             self.connected, self.trouble = False, None
 
     async def _is_reachable(self) -> bool:
-        """Return whether the server answers another command: then it is not away."""
+        """Return whether the server answers another command, so that it is not unavailable."""
         try:
             await self._mongo.command({"ping": 1})
         except GatewayError:
@@ -206,7 +208,7 @@ class Source:
         return True
 
     def _log_interruption(self, reason: str, attempt: int, delay_s: float) -> None:
-        # An outage of an hour is not a line for each attempt.
+        # An outage of an hour must not log a line for each attempt.
         now = time.monotonic()
         if self.trouble is None or now - self._logged_at >= _LOG_INTERVAL_S:
             self._logged_at = now
@@ -229,10 +231,10 @@ class Source:
     async def _read_cursor(
         self, position: str, start: Timestamp, behind: ServerToken | None, detail: StreamDetail
     ) -> AsyncGenerator[EventBatch]:
-        """One cursor's life; ends where the server closes it.
+        """Read one cursor until the server closes it.
 
         Args:
-            behind: the server's token of an event that is not to be read again, as too large.
+            behind: The server's token of an event that is too large and must not be read again.
         """
         last_event = ""
         detail.changed = False
@@ -244,7 +246,7 @@ class Source:
         ) as replies:
             async for reply in replies:
                 if level.lossy and (beyond := _token_before_first(reply["batch"])) > position:
-                    # What stands there is read again with full detail.
+                    # The events there are read again with full detail.
                     self._last_token = None
                     detail.note_reply(1, moved=True)
                     yield EventBatch((), beyond, passed_over=True)
@@ -256,17 +258,17 @@ class Source:
                     if not self._is_wanted(raw):
                         continue
                     event = decode_event(raw)
-                    # Opened by time, so what stands at that time comes again.
+                    # Opened by time, so events of that time come again.
                     if event.token > position:
                         events.append(replace(event, bare=True) if level.bare else event)
-                # Where there is nothing more, no event is too large.
+                # At the end of the stream, no event is too large.
                 self._at_end = not reply["batch"]
                 if reply["batch"]:
                     last_event = resume_tokens.token_from_stream(reply["batch"][-1]["_id"]["_data"])
                 fresh = len(reply["batch"] if level.single else events)
                 reached = max(position, last_event)
                 if events and events[-1].token == last_event and not events[-1].is_write:
-                    # Of what befalls a whole collection the archive makes many records.
+                    # The archive makes many records of an event of the whole collection.
                     reached = max(reached, resume_tokens.token_after_event(last_event))
                 if reply["token"] is not None:
                     data = reply["token"]["_data"]
@@ -280,7 +282,7 @@ class Source:
                 yield EventBatch(tuple(events), position, passed_over=level.lossy and moved)
 
     def _is_wanted(self, raw: RawBSONDocument) -> bool:
-        # To look at an event decodes it, which takes a tenth of what recording it does.
+        # Only where needed: decoding the key takes a tenth of the time of recording the event.
         if self._marks_from is not None and raw["operationType"] == _MARK:
             return False
         if self._holds is None or raw["operationType"] not in WRITES:
@@ -288,16 +290,17 @@ class Source:
         return self._holds(key_of(raw))
 
     def _position_from_token(self, data: str, more: str, opening: Timestamp) -> str:
-        """What a postBatchResumeToken says of the place reached.
+        """Return the position that a postBatchResumeToken stands for.
 
-        A replica set sends a high-water mark only once it has scanned all of the oplog up to that
-        time, so everything at that time is behind us; except the one it opens with, which only
-        repeats where we asked to start. On a sharded cluster another shard may still have an event
+        A replica set sends a high-water mark only after it has scanned all of the oplog up to that
+        time, so all events of that time were read. The mark with which it opens is an exception: it
+        only repeats the starting time. On a sharded cluster another shard may still have an event
         of the same time.
 
         Args:
-            more: the token behind which more of the same time may follow: a batch's last event's.
-            opening: the time that was asked for, until an event shows that it has come.
+            more: Token of a batch's last event, after which more events of the same time may
+                follow.
+            opening: The starting time, until an event shows that it has been reached.
         """
         token = resume_tokens.token_from_stream(data)
         time = resume_tokens.cluster_time(token)
@@ -309,10 +312,10 @@ class Source:
         self, start: Timestamp, behind: ServerToken | None, level: DetailLevel
     ) -> list[Any]:
         stage: dict[str, Any] = {
-            # By time and not by token: a token whose event the $match leaves out (another model
-            # wrote it) could not be resumed from (280 on 6.0.5), and a high-water mark, an
-            # invalidate or a moment need no other way. But where the event there is too large to be
-            # read again, by its token.
+            # By time and not by token: a token whose event the $match leaves out (written under
+            # another model) cannot be resumed from (280 on 6.0.5), and a high-water mark, an
+            # invalidate and a time work the same way. By token only if the event there is too large
+            # to be read again.
             **({"startAtOperationTime": start} if behind is None else {"startAfter": behind}),
             **level.images,
         }
@@ -341,7 +344,9 @@ class Source:
 
     @property
     def _with_marks(self) -> Document:
-        """An expression: the event, or of one that nobody wants no more than its place."""
+        """An expression: the event, or its position alone where no collection of the source is
+        concerned.
+        """
         collections = {"$literal": self._collections}
         wanted = [
             {"$in": ["$ns.coll", collections]},
@@ -353,7 +358,7 @@ class Source:
 
 
 def _token_before_first(events: Sequence[RawBSONDocument]) -> str:
-    """A place before the first event, and behind all of earlier times; "" where there is none."""
+    """Return a position before the first event and after all earlier times; "" if none."""
     if not events:
         return ""
     return resume_tokens.time_prefix(
@@ -362,7 +367,7 @@ def _token_before_first(events: Sequence[RawBSONDocument]) -> str:
 
 
 def _check_resumable(exc: GatewayError, position: str) -> None:
-    """Raise it where another attempt cannot help."""
+    """Raise the error if another attempt cannot help."""
     if isinstance(exc, Unavailable):
         return
     if not isinstance(exc, DatabaseError):
