@@ -66,7 +66,7 @@ class DocumentStates:
         lost: Sequence[HistoryLost | ArchiveBehind | None]
         if rows.limits:
             # The same for each: a document that is there for others must not be told of.
-            lost = [coverage.refusal(archive.collection, at) for _, at in missing]
+            lost = [coverage.error_at(archive.collection, at) for _, at in missing]
         else:
             lost = await self._horizons.errors_at(archive, missing, coverage)
         unknown = iter(lost)
@@ -76,7 +76,7 @@ class DocumentStates:
             if version is None:
                 states.append(next(unknown))
                 continue
-            refusal = coverage.lost(archive.collection, at, stood=version.at)
+            refusal = coverage.gap_error(archive.collection, at, stood=version.at)
             present = None if version.operation == "DELETE" else version
             states.append(present if refusal is None else refusal)
         return states

@@ -215,7 +215,7 @@ async def test_a_replay_has_no_gap_and_no_duplicate_whatever_is_written_between_
     assert len(expected) > (12 if key else 40)
     # How many of the others come from the ring, and how many live, is a matter of timing.
     assert "ReplayedRecords" in received.parts or wait == "nothing"
-    assert "Live" in received.parts
+    assert "LiveEvents" in received.parts
 
 
 async def test_a_replay_resumes_from_every_token_that_it_has_given(
@@ -468,7 +468,7 @@ async def test_an_idle_subscriber_is_told_how_far_the_stream_has_come(
             client[mongo.name].things.insert_one({"_id": 1})
             while not received.tokens:
                 await received.take(await anext(parts))
-        assert set(received.parts) == {"Idle", "Live"}
+        assert set(received.parts) == {"Idle", "LiveEvents"}
 
 
 @one_driver
