@@ -1,24 +1,25 @@
-"""The errors that reach whoever asks, and those that only revstream's own parts see.
+"""Gateway errors: those that clients receive, and those that only revstream itself handles.
 
 GatewayError
 ├── ResumeTokenInvalid  RESUME_TOKEN_INVALID  does not decode, or is of another deployment
-├── HistoryLost         HISTORY_LOST          the moment lies before what archive and oplog hold
-├── ArchiveBehind       ARCHIVE_BEHIND        the archive has not reached the moment in time
+├── HistoryLost         HISTORY_LOST          the time is before what archive and oplog hold
+├── ArchiveBehind       ARCHIVE_BEHIND        the archive did not reach the time within its limit
 ├── SlowConsumer        SLOW_CONSUMER         backlog full; the client resumes from its last token
 ├── TimeLimit           TIMEOUT               a read took longer than its limit
 ├── Unavailable         UNAVAILABLE           MongoDB cannot be reached, or refuses for now
-│   └── ConnectionLost                        an open connection was closed by the other side
+│   └── ConnectionLost                        the server closed an open connection
 ├── Unsuitable          UNAVAILABLE           MongoDB is reached but cannot serve: standalone, too
 │                                             old, not permitted
-└── InternalError       INTERNAL              masked on the wire
+├── ParallelLists       DOCUMENT_MISFIT       MongoDB cannot sort by lists in several fields
+└── InternalError       INTERNAL              masked in the response
     ├── DuplicateKey                          an insert met a document with the same key
     ├── LeaseLost                             a newer fencing token is stored: stop, never retry
-    ├── DamagedArchive                        a version cannot be made of what is left of it
-    ├── ReceiverAway                          a sink's receiver takes nothing; it pauses
+    ├── DamagedArchive                        a version cannot be read from what is stored of it
+    ├── ReceiverAway                          a sink's receiver accepts nothing; the sink pauses
     └── DatabaseError                         any other refusal of the server; `number` is its code
-        └── NotWritable UNAVAILABLE           a collection that is not written so, as a view
+        └── NotWritable UNAVAILABLE           a collection that cannot be written, such as a view
 
-The codes are the wire's; `gql/observability/error_table.py` maps each to its log level. Messages
+Clients compare the codes; `gql/observability/error_table.py` maps each to its log level. Messages
 name the thing and both values.
 """
 
@@ -52,10 +53,10 @@ __all__ = [
 
 
 class GatewayError(Exception):
-    """An error with a stable code and facts that are safe to show."""
+    """Error with a stable code, and with facts that clients may see."""
 
     code: ClassVar[str] = "INTERNAL"
-    # It ends a subscription, which goes on once its client subscribes again.
+    # This error ends a subscription, and a client that subscribes again can continue.
     resubscribe: bool = False
 
     def __init__(self, message: str, **facts: object) -> None:
@@ -64,14 +65,14 @@ class GatewayError(Exception):
         self.facts = facts
 
     def copy(self) -> Self:
-        """The same for another one: what is added to it only concerns whoever is told it."""
+        """Return a copy, so that facts added for one client do not reach another."""
         made = type(self).__new__(type(self), *self.args)
         made.__dict__ |= self.__dict__ | {"facts": dict(self.facts)}
         return made
 
     @property
     def extensions(self) -> dict[str, Any]:
-        """What graphql-core copies into the response: the code and the facts."""
+        """Return the code and the facts, which graphql-core copies into the response."""
         return {"code": self.code, **self.facts}
 
 
@@ -108,8 +109,7 @@ class Unsuitable(GatewayError):
 
 
 class ParallelLists(GatewayError):
-    """A document has no place in an order, by lists in several of its fields; MongoDB sorts none
-    then."""
+    """MongoDB cannot sort a document that holds lists in several fields of the order."""
 
     code = "DOCUMENT_MISFIT"
 
@@ -119,8 +119,12 @@ class InternalError(GatewayError):
 
 
 class DuplicateKey(InternalError):
-    """`fields`: the stored names, dotted, of the unique index that refused it; () where the server
-    does not say. `places`: as of a `DatabaseError`."""
+    """An insert or update met a document with the same unique key.
+
+    Attributes:
+        fields: Dotted stored names of the unique index; () where the server does not name it.
+        places: Indexes of the refused writes, as in `DatabaseError`.
+    """
 
     def __init__(
         self, message: str, *, fields: tuple[str, ...] = (), places: Sequence[int] = ()
@@ -143,9 +147,13 @@ class ReceiverAway(InternalError):
 
 
 class DatabaseError(InternalError):
-    """A refusal by the server that nothing below expected; `number` is the server's error code, and
-    `resumable` says that a change stream which it has ended can be opened again. `places`: in a
-    write of many, of those that were refused."""
+    """Unexpected refusal by the server.
+
+    Attributes:
+        number: Error code of the server; None where the error has none.
+        resumable: Whether a change stream that this error ended can be opened again.
+        places: Indexes of the refused writes in a bulk write.
+    """
 
     def __init__(
         self,
@@ -163,25 +171,30 @@ class DatabaseError(InternalError):
 
 
 class NotWritable(DatabaseError):
-    """A collection that MongoDB does not write in this way: a view, or a capped one."""
+    """MongoDB does not write to this kind of collection: a view, or a capped collection."""
 
     code = "UNAVAILABLE"
 
 
 class InexactKey(ValueError):
-    """An `_id` that no driver's values hold exactly: under another one the document would get the
-    history of the document that has that one."""
+    """An `_id` that Python's values cannot hold exactly.
+
+    Under the inexact `_id` the document would get the history of another document.
+    """
 
 
 def is_fault_of_document(failure: Exception) -> bool:
-    """Whether a failure can come from what one document holds: none of MongoDB, of a lease, or of
-    this machine."""
+    """Return whether the content of one document can be the cause of an error.
+
+    Errors of MongoDB, of a lease and of this machine are not.
+    """
     ours = isinstance(failure, GatewayError) and not isinstance(failure, DamagedArchive)
     return not ours and not isinstance(failure, OSError | MemoryError)
 
 
 def reason_from_error(failure: BaseException) -> str:
-    """For everybody to read: only our own messages are known to tell no secret."""
+    """Return an error's text for clients and logs; only our own messages are known to hold no
+    secret."""
     if isinstance(failure, InexactKey):
         return str(failure)
     return failure.message if isinstance(failure, GatewayError) else type(failure).__name__

@@ -1,4 +1,4 @@
-"""Counting semaphore whose slots go to callers in turn, whatever number of requests each has."""
+"""Counting semaphore that grants its slots to callers in turn, however many requests each has."""
 
 from __future__ import annotations
 
@@ -11,13 +11,15 @@ __all__ = ["FairSemaphore"]
 
 
 class FairSemaphore:
-    """Requests of one caller are served in their order.
+    """Semaphore with a limit per caller; the requests of one caller are granted in their order.
 
     Args:
-        slots: how many in all; 0: no limit.
-        per_caller: how many of one caller.
+        slots: Maximum number of slots held; 0 for no limit.
+        per_caller: Maximum number of slots that one caller holds.
+
     Attributes:
-        held, waiting: how many are.
+        held: Number of slots held.
+        waiting: Number of requests that wait.
     """
 
     def __init__(self, slots: int, per_caller: int) -> None:
@@ -26,7 +28,7 @@ class FairSemaphore:
         self._slots = slots
         self._per_caller = per_caller
         self._held_by: Counter[str] = Counter()
-        # By caller, the one whose turn is next first. A future is done once it has a slot.
+        # By caller, the next in turn first. A future is done once it has a slot.
         self._queues: dict[str, deque[asyncio.Future[None]]] = {}
 
     @asynccontextmanager
@@ -38,7 +40,7 @@ class FairSemaphore:
             self.release(caller)
 
     async def acquire(self, caller: str) -> None:
-        """Take a slot, waiting for it if need be."""
+        """Take a slot; wait until one is free."""
         if self.try_acquire(caller):
             return
         granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -51,14 +53,14 @@ class FairSemaphore:
             if granted in queue:
                 queue.remove(granted)
             elif not granted.cancelled() and granted.exception() is None:
-                # Given up in the very turn in which it got its slot.
+                # Cancelled in the same turn of the event loop in which the slot was granted.
                 self.release(caller)
             raise
         finally:
             self.waiting -= 1
 
     def try_acquire(self, caller: str) -> bool:
-        """Take a slot if there is a free one."""
+        """Take a slot if one is free. Returns whether it was taken."""
         free = self.is_free(caller)
         if free:
             self._take(caller)
@@ -71,11 +73,11 @@ class FairSemaphore:
         return self.held < self._slots and self._held_by[caller] < self._per_caller
 
     def waiting_of(self, caller: str) -> int:
-        """Return how many requests of a caller wait."""
+        """Return the number of waiting requests of a caller."""
         return len(self._queues.get(caller, ()))
 
     def release(self, caller: str) -> None:
-        """Give a slot back; the next request has it from now on, so that none overtakes."""
+        """Give a slot back and grant it to the next request at once: no request overtakes."""
         self.held -= 1
         self._held_by[caller] -= 1
         if not self._held_by[caller]:
@@ -83,10 +85,14 @@ class FairSemaphore:
         self._grant()
 
     def evict(self, caller: str, reason: Callable[[], Exception]) -> bool:
-        """Make room in a full queue for a request of a caller: the newest request of the caller
-        that has most of the queue is refused.
+        """Refuse the newest request of the caller with most requests, to make room in a full queue.
 
-        Returns: whether there is one; False where that is this caller itself.
+        Args:
+            caller: The caller of the request that needs room.
+            reason: Creates the error that the evicted request raises.
+
+        Returns:
+            Whether a request was evicted; False if `caller` itself has most requests.
         """
         largest = max(self._queues, key=lambda each: len(self._queues[each]), default=caller)
         mine = len(self._queues.get(caller, ()))
@@ -109,7 +115,7 @@ class FairSemaphore:
             if not queue:
                 del self._queues[caller]
             elif self.is_free(caller):
-                # Its next turn comes after those of all others.
+                # Move the caller to the end: its next turn is after those of all others.
                 del self._queues[caller]
                 self._queues[caller] = queue
                 self._take(caller)

@@ -1,5 +1,4 @@
-"""Log what may come with every event as a line now and then: the first at once, then how many more
-there were."""
+"""Rate-limited logging of an event that may occur very often."""
 
 from __future__ import annotations
 
@@ -11,11 +10,14 @@ __all__ = ["LogThrottle"]
 
 
 class LogThrottle:
-    """Of one event name of one logger. Belongs to an event loop.
+    """Throttle of one event name of one logger; belongs to an event loop.
+
+    The first occurrence is logged at once, further ones as one line per interval.
 
     Args:
-        every_s: after a line, the shortest time to the next. That one has the facts of the last
-            occurrence, and `more`: how many there were since, itself counted.
+        every_s: Minimum time between two lines. A later line has the facts of the last occurrence,
+            and
+            `more`: the number of occurrences since the previous line, the last one included.
     """
 
     def __init__(
@@ -35,7 +37,7 @@ class LogThrottle:
         self._more = 0
 
     def note(self, **facts: Any) -> None:
-        """It has happened once more."""
+        """Count an occurrence, and log it if no line was logged lately."""
         if self._timer is None:
             self._log.log(self._level, self._event, extra=facts)
             self._wait()

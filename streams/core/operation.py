@@ -1,7 +1,6 @@
-"""The running operation of a client, as far as reads have to know it: whose it is, its execution
-slot, and the memory that what it reads may take.
+"""The running operation of a client, as the reading code sees it: caller, execution slot, memory.
 
-Recorders and other work of the process itself has none.
+Background work of the process itself, such as a recorder, has no operation.
 """
 
 from __future__ import annotations
@@ -20,8 +19,8 @@ class Operation(Protocol):
     """A query, mutation or subscription.
 
     Attributes:
-        caller: "" where the caller has no name.
-        read_bytes: what was read for it so far.
+        caller: Name of the caller; "" where it has none.
+        read_bytes: Number of bytes read for the operation so far.
     """
 
     @property
@@ -31,52 +30,55 @@ class Operation(Protocol):
     def read_bytes(self) -> int: ...
 
     def count_read(self, size: int, values: int) -> None:
-        """Count bytes that were read for it, and the values that were decoded.
+        """Count bytes that were read for the operation, and the values that were decoded.
 
         Raises:
-            LargeRead: it needs memory that others have: give back what was read, acquire memory,
-                and read again.
-            GatewayError: it has read more than it may.
+            LargeRead: The operation needs memory that others hold: free what was read, acquire
+                memory, and
+                read again.
+            GatewayError: The operation has read more than its limit.
         """
 
     async def acquire_memory(self) -> None:
-        """Wait until the operation may read much, and so until it has ended."""
+        """Wait until the operation may hold a large result; the memory is released when it ends."""
 
     def count_scanned(self, documents: int) -> None:
-        """Count documents that MongoDB looks through for it without an index.
+        """Count documents that MongoDB examines for the operation without an index.
 
         Raises:
-            GatewayError: there are more than it may have.
+            GatewayError: More than the operation's limit.
         """
 
     def count_values(self, count: int) -> None:
-        """Count values that were made for it, beside those that are stored.
+        """Count values that were computed for the operation, in addition to stored ones.
 
         Raises:
-            GatewayError: there are more than it may have.
+            GatewayError: More than the operation's limit.
         """
 
     def reading(self) -> AbstractContextManager[None]:
-        """Cancel the running task if the operation ends inside."""
+        """Cancel the running task if the operation ends inside this context."""
 
     def suspended(self) -> AbstractAsyncContextManager[None]:
-        """Give the execution slot back, and take another one in the end.
+        """Give the execution slot back, and take another one at the end.
 
         Raises:
-            Unavailable: too many operations wait already.
+            Unavailable: Too many operations wait already.
         """
 
 
 OPERATION: ContextVar[Operation | None] = ContextVar("operation", default=None)
 
 MOST_TOGETHER: ContextVar[int] = ContextVar("most bytes of a read for several", default=0)
-"""The most bytes that a read may bring that is made for several operations, and counts for none of
-them: beyond it, it is a `LargeRead`. 0: no limit."""
+"""Maximum bytes of a read that serves several operations and counts for none of them.
+
+A larger read raises `LargeRead`. 0 means no limit.
+"""
 
 
 @asynccontextmanager
 async def execution_suspended() -> AsyncIterator[None]:
-    """Hold no execution slot inside: waiting is not executing."""
+    """Hold no execution slot inside this context: waiting is not executing."""
     operation = OPERATION.get()
     if operation is None:
         yield
@@ -86,10 +88,10 @@ async def execution_suspended() -> AsyncIterator[None]:
 
 
 async def count_computed(size: int, values: int) -> None:
-    """Count what the running operation has made of what it read; waits for memory if need be.
+    """Count what the running operation has computed; wait for memory if it is much.
 
     Raises:
-        GatewayError: it has more than it may.
+        GatewayError: More than the operation's limit.
     """
     operation = OPERATION.get()
     if operation is None:

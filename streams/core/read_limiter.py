@@ -1,9 +1,9 @@
-"""Shares of MongoDB for the reads of clients: lookups and indexed pages never wait behind scans.
+"""Limits on concurrent reads of clients: lookups and indexed pages never wait for scans.
 
-A read is of a class, by what its query says and which indexes there are. Each class has slots of
-its own, which callers have in turn. A scan of few documents has a slot of the indexed reads. An
-indexed read that takes long is repeated as a scan: a walk over a whole index is a scan, too. Reads
-of the process itself, as of recorders, are not limited.
+The class of a read follows from its query and the existing indexes. Each class has slots of its
+own, granted to callers in turn. A scan of few documents takes a slot of the indexed reads. An
+indexed read that takes long is repeated as a scan, since a walk over a whole index is a scan too.
+Reads of the process itself, such as those of recorders, are not limited.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ Query = Mapping[str, Any]
 Sort = Sequence[tuple[str, int]]
 
 _QUICK_MS = 500
-"""The most that an indexed read takes before it counts as a scan."""
+"""Maximum duration of an indexed read before it counts as a scan."""
 
 _FEW_IDS = 100
-"""More of them take some milliseconds."""
+"""Maximum number of ids in a lookup: more of them take some milliseconds."""
 
 _FEW_DOCUMENTS = 10_000
-"""To look through so many takes some milliseconds, as an indexed page does."""
+"""Maximum size of a collection whose scan counts as indexed: it takes some milliseconds."""
 
 _LONG_S = 60.0
 
@@ -42,24 +42,28 @@ _RANGES = frozenset({"$gt", "$gte", "$lt", "$lte"})
 
 
 class ReadClass(Enum):
+    """Class of a read by its expected cost."""
+
     LOOKUP = "lookup"
     INDEXED = "indexed"
     SCAN = "scan"
 
 
 _SLOTS = {ReadClass.LOOKUP: (6, 6), ReadClass.INDEXED: (8, 6), ReadClass.SCAN: (4, 2)}
-"""How many reads at once: in all, and of one caller."""
+"""Maximum concurrent reads by class: in total, and of one caller."""
 
 READ_SLOTS = sum(slots for slots, _ in _SLOTS.values())
 
 _DRIVER_SLOTS = {ReadClass.LOOKUP: (6, 6), ReadClass.INDEXED: (4, 3), ReadClass.SCAN: (2, 1)}
-"""Those of them by the driver's cursors: Motor has few threads, and leases need them, too."""
+"""Of these, reads through the driver's cursors: Motor has few threads, and leases need them too."""
 
 
 class ReadLimiter:
-    """Attributes:
-    indexes: by collection, the paths of each index in its order, beside that of `_id`.
-    sizes: by collection, about how many documents it has.
+    """Concurrency limits and read classes of one database.
+
+    Attributes:
+        indexes: Paths of each index in index order, by collection; the `_id` index is left out.
+        sizes: Approximate number of documents, by collection.
     """
 
     def __init__(self) -> None:
@@ -67,12 +71,12 @@ class ReadLimiter:
         self.sizes: dict[str, int] = {}
         self._slots = _semaphores(_SLOTS)
         self._driver = _semaphores(_DRIVER_SLOTS)
-        # Collections of few documents that took long to look through, and until when that counts.
+        # Small collections whose scan took long, with the time until which they count as large.
         self._long: dict[str, float] = {}
 
     @asynccontextmanager
     async def driver_slot(self, read_class: ReadClass) -> AsyncIterator[None]:
-        """Hold a slot of the driver for a read of the running operation, inside of `run`."""
+        """Hold a slot of the driver for a read of the running operation, inside `run`."""
         operation = OPERATION.get()
         if operation is None:
             yield
@@ -87,15 +91,17 @@ class ReadLimiter:
         limit_ms: int,
         collection: str | None = None,
     ) -> T:
-        """Make a read of the running operation, in its turn.
+        """Run a read of the running operation, in its caller's turn.
 
         Args:
-            collection: all of which a scan looks through.
-            attempt: reads within so many milliseconds, as of a class.
+            read_class: The expected class.
+            attempt: Reads within a number of milliseconds, as a read of a class.
+            limit_ms: Time limit of the read.
+            collection: The collection that a scan reads completely; None if it reads no collection.
 
         Raises:
-            TimeLimit: it took longer than `limit_ms`.
-            LimitExceeded: the operation has looked through more documents than it may.
+            TimeLimit: The read took longer than `limit_ms`.
+            LimitExceeded: The operation has scanned more documents than its limit.
         """
         operation = OPERATION.get()
         if operation is None:
@@ -108,7 +114,8 @@ class ReadLimiter:
             except GatewayError as exc:
                 _free(exc)
                 raise
-            # Waited for without a slot: others read meanwhile. What it scans was counted.
+            # Wait for memory without a slot, so that others can read. The scanned documents are
+            # counted already.
             await operation.acquire_memory()
             return await self._run(operation, read_class, attempt, limit_ms, None)
 
@@ -132,7 +139,7 @@ class ReadLimiter:
                 if read_class is ReadClass.INDEXED:
                     operation.count_scanned(documents)
                 elif collection is not None:
-                    # A few, which are large.
+                    # Few documents, but large ones.
                     self._long[collection] = time.monotonic() + _LONG_S
                 read_class = ReadClass.SCAN
         return await self._in_turn(operation, read_class, attempt, limit_ms)
@@ -156,6 +163,7 @@ class ReadLimiter:
         return collection is not None and self._long.get(collection, 0.0) > time.monotonic()
 
     def class_of_find(self, collection: str, query: Query, sort: Sort, limit: int) -> ReadClass:
+        """Return the class of a `find` command."""
         indexes = [("_id",), *self.indexes.get(collection, ())]
         conditions = list(_conditions(query))
         if any(path == "_id" and _is_lookup(value) for path, value in conditions):
@@ -171,7 +179,7 @@ class ReadLimiter:
     def class_of_pipeline(
         self, collection: str | None, pipeline: Sequence[Mapping[str, Any]]
     ) -> ReadClass:
-        """Return the class of a pipeline that begins with keys or with a match."""
+        """Return the class of a pipeline that begins with keys or with `$match`."""
         first = pipeline[0] if pipeline else {}
         if collection is None or ("$match" not in first and "$sort" not in first):
             return ReadClass.INDEXED if collection is None else ReadClass.SCAN
@@ -183,8 +191,11 @@ class ReadLimiter:
 
 
 def _free(exc: Exception) -> None:
-    """Free what a read has brought before it failed: an error in a response has its traceback until
-    it is collected as garbage, and with it a page of megabytes."""
+    """Free what a failed read has loaded.
+
+    An error in a response keeps its traceback until garbage collection, and with it a page of
+    megabytes.
+    """
     clear_frames(exc.__traceback__)
 
 
@@ -193,7 +204,7 @@ def _semaphores(slots: Mapping[ReadClass, tuple[int, int]]) -> dict[ReadClass, F
 
 
 def _conditions(query: Query) -> Iterator[tuple[str, Any]]:
-    """Yield what must all hold."""
+    """Yield the conditions that must all hold."""
     for path, value in query.items():
         if path == "$and":
             for each in value:
@@ -209,10 +220,10 @@ def _is_bounded(conditions: Sequence[tuple[str, Any]], indexes: Sequence[Sequenc
     if any(path in first and kind == "equal" for path, kind in kinds):
         return True
     for path, value in conditions:
-        # A cursor of several fields is one of these.
+        # The filter of a cursor over several fields has this form.
         if path == "$or" and all(_is_bounded(list(_conditions(each)), indexes) for each in value):
             return True
-    # Of a range, everything else would be looked for among all that it has.
+    # Other conditions would be checked on each document of the range.
     return bool(kinds) and all(path in first and kind == "range" for path, kind in kinds)
 
 

@@ -1,4 +1,4 @@
-"""Memory of what operations read: a decoded value takes ten times the bytes that it has as BSON."""
+"""Memory that read documents take: a decoded value takes ten times its bytes as BSON."""
 
 from __future__ import annotations
 
@@ -7,22 +7,24 @@ from typing import Any
 __all__ = ["SMALL_BYTES", "VALUE_BYTES", "LargeRead", "count_values"]
 
 VALUE_BYTES = 100
-"""About what a decoded value takes with its name, beside its bytes."""
+"""Approximate memory of a decoded value with its name, in addition to its bytes."""
 
 SMALL_BYTES = 64 * 1024
-"""BSON of which the values are estimated: to count them would take longer than a lookup may."""
+"""BSON below this size has its values estimated: counting would take longer than a lookup may."""
 
 _BYTES_PER_VALUE = 16
 _CONTAINERS = frozenset({dict, list})
 
 
 class LargeRead(Exception):
-    """A read that is larger than it may be in the way in which it is made. It has no effect, and is
-    made again in another way; no client is shown it."""
+    """A read is larger than its kind allows; it has no effect, and is repeated in another way.
+
+    No client receives it.
+    """
 
 
 def count_values(document: Any, size: int) -> int:
-    """Return about how many values a decoded document has; `size`: its bytes as BSON."""
+    """Return the approximate number of values in a decoded document of `size` bytes as BSON."""
     if size < SMALL_BYTES:
         return size // _BYTES_PER_VALUE
     count = 0

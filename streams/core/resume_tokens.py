@@ -1,19 +1,19 @@
-"""Resume tokens: where in the change stream an event or a read stands, as text that sorts in stream
-order.
+"""Resume tokens: positions in the change stream, as text that sorts in stream order.
 
-Inside, a token is the cluster time as 16 hexadecimal digits, followed by
+Internally, a token is the cluster time as 16 hexadecimal digits, followed by
   - the rest of MongoDB's own `_data` for an event, in one form for all server versions and bounded
     in length (`streams.core.server_token`),
-  - `~` for a moment: after everything at or before that cluster time (`~` sorts after every
+  - `~` for a time: after everything at or before that cluster time (`~` sorts after every
     hexadecimal digit),
-  - `~!` within a snapshot, which cannot be resumed from: its other documents would be missing,
-  - `-` or `~` and a counter where several records stand at one event (a drop) or one moment
+  - `~!` within a snapshot, from which a client cannot resume, since the other documents would be
+    missing,
+  - `-` or `~` and a counter where several records belong to one event (a drop) or one time
     (baselines).
-On the wire it ends with `.` and the deployment's tag, so that a token of another deployment is
+For clients it ends with `.` and the deployment's tag, so that a token of another deployment is
 refused.
 
-Source: `_data` is a KeyString, `82` + time + increment + …; measured equal on collection,
-database and cluster streams (DESIGN).
+Source: `_data` is a KeyString, `82` + time + increment + …; measured equal on collection, database
+and cluster streams (DESIGN).
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ __all__ = [
 
 _TIMESTAMP_TYPE = "82"
 _TOKEN = re.compile(r"[0-9A-F]{16}([0-9A-F]*(-[0-9]{8}|~)?|~([0-9]{8}|!)?)\Z")
-# Of an event: up to its index in the transaction.
+# The start of an event's token, up to its index in the transaction.
 _PLACE = re.compile(rf"[0-9A-F]{{16}}2B0[24]{server_token.INTEGER}{{2}}(?=6[EF])")
 _WIRE_LIMIT = 4096
 _LONGEST = server_token.LONGEST + len("-00000000")
@@ -54,11 +54,10 @@ _LAST_NUMBER = 99_999_999
 
 
 def token_from_stream(data: str) -> str:
-    """The token of MongoDB's own `_data`.
+    """Return the token of MongoDB's own `_data`.
 
     Raises:
-        ValueError: not a KeyString that begins with a timestamp; a server newer than this code
-            knows.
+        ValueError: Not a KeyString that begins with a timestamp: an unknown, newer server.
     """
     token = data[2:].upper()
     if not data.startswith(_TIMESTAMP_TYPE) or not _TOKEN.match(token):
@@ -67,10 +66,10 @@ def token_from_stream(data: str) -> str:
 
 
 def canonical_token(token: str) -> str:
-    """The same token, as it is made today.
+    """Return the token in today's form.
 
-    Tokens that earlier versions stored or gave to clients are in the form of the server that made
-    them: only canonical ones are compared.
+    Tokens that earlier versions stored or gave to clients have the form of the server that created
+    them; only canonical tokens may be compared.
     """
     if not token.startswith("2B04", 16):
         return token
@@ -79,54 +78,55 @@ def canonical_token(token: str) -> str:
 
 
 def upper_bound(token: str) -> str:
-    """Sorts behind all forms of a token and its records: of an event, behind all events of its
-    cluster time, but before the moment."""
+    """Return a text that sorts after all forms of a token and after its records.
+
+    For an event, it sorts after all events of its cluster time, but before the token of that time.
+    """
     return f"{token[:16]}2B05" if token.startswith("2B02", 16) else token
 
 
 def token_from_time(time: Timestamp) -> str:
-    """After everything at or before this cluster time."""
+    """Return the token after everything at or before a cluster time."""
     return time_prefix(time) + "~"
 
 
 def numbered_token(token: str, number: int) -> str:
-    """The token of the `number`-th record that stands at one place."""
+    """Return the token of the `number`-th record that belongs to one event or time."""
     return f"{token}{number:08d}" if token.endswith("~") else f"{token}-{number:08d}"
 
 
 def token_after_event(token: str) -> str:
-    """After all records that stand at one event."""
+    """Return a token after all records of one event."""
     return numbered_token(token, _LAST_NUMBER)
 
 
 def token_before_event(token: str) -> str:
-    """The token of a record that stands before an event, and behind all that come before that."""
+    """Return the token of a record just before an event, after all earlier events."""
     found = _PLACE.match(token)
     return numbered_token(token[:16] if found is None else found[0], 1)
 
 
 def divided_event(token: str) -> str | None:
-    """The event at which this record stands with others that may follow; None where it does not."""
+    """Return the event that this record shares with others that may follow; else None."""
     event, _, number = token.partition("-")
     return event if number and int(number) < _LAST_NUMBER else None
 
 
 def snapshot_token(time: Timestamp) -> str:
-    """Within a snapshot as of this cluster time: says when, but is refused as a place to resume
-    from."""
+    """Return the token within a snapshot at a cluster time; it cannot be used to resume."""
     return token_from_time(time) + "!"
 
 
 def is_snapshot_token(token: str) -> bool:
-    """Return whether a token stands within a snapshot."""
+    """Return whether a token is within a snapshot."""
     return token.endswith("!")
 
 
 def require_resumable(token: str) -> str:
-    """The same token.
+    """Return the same token.
 
     Raises:
-        ResumeTokenInvalid: it stands within a snapshot.
+        ResumeTokenInvalid: The token is within a snapshot.
     """
     if is_snapshot_token(token):
         raise ResumeTokenInvalid(
@@ -138,27 +138,28 @@ def require_resumable(token: str) -> str:
 
 
 def time_prefix(time: Timestamp) -> str:
-    """Sorts before every token of this cluster time."""
+    """Return a text that sorts before every token of this cluster time."""
     return f"{time.time:08X}{time.inc:08X}"
 
 
 def cluster_time(token: str) -> Timestamp:
+    """Return the cluster time of a token."""
     return Timestamp(int(token[:8], 16), int(token[8:16], 16))
 
 
 def encode(token: str, deployment: str) -> str:
-    """For the wire."""
+    """Return the token for clients, with the deployment's tag."""
     if len(token) > _LONGEST:
-        # Stored by an earlier version; this place stands behind it and before all that follows.
+        # Stored by an earlier version. The result sorts after it and before all that follows.
         token = f"{token[: server_token.LONGEST]}~"
     return f"{token}.{deployment}"
 
 
 def decode(text: str, deployment: str) -> str:
-    """From the wire.
+    """Return the internal token of a client's text.
 
     Raises:
-        ResumeTokenInvalid: malformed, or made by another deployment.
+        ResumeTokenInvalid: Malformed, or created by another deployment.
     """
     token, dot, tag = text.rpartition(".")
     if not dot or len(text) > _WIRE_LIMIT or not _TOKEN.match(token):
@@ -176,4 +177,4 @@ def decode(text: str, deployment: str) -> str:
 
 
 BEGINNING = token_from_time(Timestamp(1, 0))
-"""Before every version."""
+"""The token before every version."""

@@ -1,11 +1,11 @@
-"""MongoDB's own resume tokens, as one text for one event whichever server version made them.
+"""MongoDB's own resume tokens in one form for each event, independent of the server version.
 
 A token's `_data` is a KeyString in hexadecimal digits: cluster time, version of the format, type
-(a high-water mark before an event), index in the transaction, whether it is of an invalidate, the
-collection's UUID, and what tells the event apart. Up to 6.0 that is the document's key, from 7.0 on
-an object with the operation's name and the key. Nothing behind the index in the transaction orders
-the events of a replica set, but the text must be the same: tokens are stored, compared and looked
-up. So tokens of the second format are written in the first one.
+(a high-water mark before an event), index in the transaction, whether it is of an invalidate event,
+the collection's UUID, and an identification of the event. Up to 6.0 that is the document key, from
+7.0 on an object with the operation's name and the key. Nothing after the index in the transaction
+orders the events of a replica set, but the text must be the same, because tokens are stored,
+compared and looked up. So tokens of the second format are rewritten in the first one.
 
 Source: mongo/src/mongo/db/pipeline/resume_token.cpp, mongo/src/mongo/db/storage/key_string.cpp.
 """
@@ -17,10 +17,13 @@ import re
 __all__ = ["INTEGER", "LONGEST", "canonical_data"]
 
 LONGEST = 2048
-"""Digits of a canonical token: what is longer, since the document's key is, is cut. No order and no
-identity is lost, as both come before the key."""
+"""Maximum number of digits of a canonical token; a longer one, with a long document key, is
+truncated.
 
-# A non-negative integer: its size is in the first byte.
+Neither order nor identity is lost, as both come before the key.
+"""
+
+# A non-negative integer; the first byte holds its size.
 INTEGER = "(?:29|2B[0-9A-F]{2}|2C[0-9A-F]{4}|2D[0-9A-F]{6}|2E[0-9A-F]{8})"
 _SECOND_FORMAT = re.compile(
     "(?P<time>[0-9A-F]{16})2B04"
@@ -43,12 +46,12 @@ _OF_DOCUMENT = re.compile(
 
 
 def canonical_data(token: str) -> str:
-    """The same for all tokens of one event.
+    """Return the text that is the same for all tokens of one event.
 
     Args:
         token: `_data` without its first byte, the type of the cluster time.
     """
-    # Nearly all are of the first format, or of this form already.
+    # Nearly all tokens have the first format, or this form already.
     if token.startswith("2B04", 16) and (found := _SECOND_FORMAT.fullmatch(token)) is not None:
         of_document = _OF_DOCUMENT.fullmatch(found["event"] or "")
         key = "" if of_document is None else of_document["key"]

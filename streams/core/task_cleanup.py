@@ -1,4 +1,4 @@
-"""End tasks, whoever is cancelled meanwhile, and forget where they were."""
+"""Cancellation of tasks, and release of what a finished task refers to."""
 
 from __future__ import annotations
 
@@ -10,9 +10,12 @@ __all__ = ["cancel_and_wait", "retrieve_exception"]
 
 
 async def cancel_and_wait(*tasks: asyncio.Future[Any] | None) -> None:
-    """Cancel them and wait until all have ended, whatever they raise. Who is cancelled while
-    waiting is cancelled, once they have: awaiting a task itself, one could not tell whose
-    cancellation it is that comes out."""
+    """Cancel tasks and wait until all have ended, whatever they raise.
+
+    A caller that is cancelled while it waits raises that after all have ended. Awaiting a task
+    itself
+    would not tell the two cancellations apart.
+    """
     going = [each for each in tasks if each is not None]
     if not going:
         return
@@ -30,11 +33,10 @@ async def cancel_and_wait(*tasks: asyncio.Future[Any] | None) -> None:
 
 
 def retrieve_exception(task: asyncio.Future[Any]) -> None:
-    """Of one that is done: nobody need be told what it has raised.
+    """Retrieve the exception of a finished task, so that asyncio does not report it.
 
-    One that was cancelled keeps where it was until it is asked for that, and with it all that was
-    known there: the task itself, too, where a time limit was, so that only the garbage collector
-    would find it.
+    A cancelled task keeps its traceback until the exception is retrieved, and with it all local
+    variables, among them the task itself under a timeout: only the garbage collector would free it.
     """
     with suppress(asyncio.CancelledError):
         task.exception()

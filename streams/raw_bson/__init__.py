@@ -1,1 +1,1 @@
-"""BSON documents as bytes: fields, differences, patches."""
+"""Raw BSON documents: fields, differences, patches and updates."""

@@ -1,8 +1,7 @@
-"""What differs between two states of a document, strictly: 1, 1.0 and true are three values.
+"""Strict differences between two states of a document: 1, 1.0 and true are three values.
 
-Works on decoded documents and on raw BSON alike; equal raw sub-documents are passed over without
-being decoded. Objects are compared field by field whatever their order, everything else (lists
-included) as one value.
+Works on decoded documents and on raw BSON alike; equal raw subdocuments are not decoded. Objects
+are compared field by field in any order, all other values (lists included) as one value.
 """
 
 from __future__ import annotations
@@ -35,6 +34,8 @@ Path = tuple[str, ...]
 
 
 class DifferenceKind(Enum):
+    """Kind of a difference."""
+
     ADDED = "ADDED"
     REMOVED = "REMOVED"
     CHANGED = "CHANGED"
@@ -42,7 +43,11 @@ class DifferenceKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """`path`: stored field names from the top, each as it is (a name may contain dots)."""
+    """One field that differs between two states.
+
+    Attributes:
+        path: Stored field names from the top level; a name may contain dots.
+    """
 
     path: Path
     kind: DifferenceKind
@@ -51,22 +56,24 @@ class Difference:
 
     @property
     def dotted(self) -> str:
+        """Return the path as dotted text."""
         return ".".join(self.path)
 
 
 def find_differences(
     before: Mapping[str, Any] | None, after: Mapping[str, Any] | None
 ) -> Iterator[Difference]:
-    """In the order of `after`, then what was removed; a subtree that appears or goes is one."""
+    """Yield differences in the order of `after`, then removed fields; a subtree counts as one."""
     for each in _between(before or {}, after or {}, ()):
         yield Difference(*each)
 
 
 def find_differing_paths(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Path]:
-    """Those of the differences, and nothing made of them: the recorder asks with each version."""
+    """Yield the paths of the differences without decoding equal fields: the recorder calls it per
+    version."""
     fields = None
     if isinstance(before, RawBSONDocument) and isinstance(after, RawBSONDocument):
-        # An update leaves most fields as they are, and where they are: none of those is decoded.
+        # An update leaves most fields unchanged and in place: none of those is decoded.
         fields = find_changed_elements(bytes(before.raw), bytes(after.raw))
     if fields is None:
         for path, _, _, _ in _between(before, after, ()):
@@ -82,7 +89,7 @@ def find_differing_paths(before: Mapping[str, Any], after: Mapping[str, Any]) ->
 
 
 def _read(name: bytes, element: bytes) -> float | str:
-    """The value of a double or a string."""
+    """Return the value of a double or a string."""
     value = element[len(name) + 2 :]
     if element[0] == _DOUBLE:
         number: float = _NUMBER.unpack(value)[0]
@@ -97,7 +104,7 @@ def _only(element: bytes) -> RawBSONDocument:
 def _between(
     before: Mapping[str, Any], after: Mapping[str, Any], path: Path
 ) -> Iterator[tuple[Path, DifferenceKind, Any, Any]]:
-    # Plain dicts: each look into a raw document costs several Python calls.
+    # Plain dicts: each access to a raw document costs several Python calls.
     old_fields = dict(before.items())
     new_fields = dict(after.items())
     for name, new in new_fields.items():
@@ -105,7 +112,7 @@ def _between(
             yield (*path, name), DifferenceKind.ADDED, None, new
             continue
         old = old_fields[name]
-        # Nearly all fields, nearly always; lists and dicts call 1 and true equal.
+        # The usual case. Lists and dicts treat 1 and true as equal.
         kind = type(new)
         if kind is type(old) and kind is not list and kind is not dict and new == old:
             continue
@@ -121,7 +128,8 @@ def _between(
 
 
 def is_same(one: Any, other: Any) -> bool:
-    """Equal in type and content; an integer's width and the order of fields do not count."""
+    """Return whether two values have equal type and content; integer width and field order are
+    ignored."""
     if one.__class__ in PLAIN:
         return _same_plain(one, other)
     if isinstance(one, OBJECTS) and isinstance(other, OBJECTS):
@@ -132,11 +140,11 @@ def is_same(one: Any, other: Any) -> bool:
     if isinstance(one, list) and isinstance(other, list):
         kinds = list(map(type, one))
         if one == other and PLAIN.issuperset(kinds) and kinds == list(map(type, other)):
-            # Nearly always, in half the time.
+            # The usual case, in half the time.
             return True
         return len(one) == len(other) and all(map(is_same, one, other))
     if isinstance(one, Code) and isinstance(other, Code):
-        # The scope is a document, decoded or raw as what it lies in.
+        # The scope is a document, decoded or raw like its parent.
         return str(one) == str(other) and is_same(one.scope, other.scope)
     return _same_plain(one, other)
 
@@ -144,24 +152,23 @@ def is_same(one: Any, other: Any) -> bool:
 def _same_plain(one: Any, other: Any) -> bool:
     if type(one) is not type(other) and not (_is_integer(one) and _is_integer(other)):
         return False
-    # NaN is the same as NaN: nothing has changed. 0.0 and -0.0 differ only to the eye.
+    # NaN equals NaN here: nothing has changed. 0.0 and -0.0 count as equal.
     return bool(one == other) or (isinstance(one, float) and isnan(one) and isnan(other))
 
 
-# Concrete types, since asking whether something is a Mapping costs more than comparing it.
+# Concrete types: checking for a Mapping costs more than the comparison.
 OBJECTS = (dict, RawBSONDocument)
-# Types of BSON of which equal values are the same bytes: ObjectId, boolean, date, integers,
-# timestamp.
+# BSON types whose equal values have equal bytes: ObjectId, boolean, date, integers, timestamp.
 _BYTEWISE = frozenset({0x07, 0x08, 0x09, 0x10, 0x11, 0x12})
 _DOUBLE, _STRING = 0x01, 0x02
 _COMPARED = _BYTEWISE | {_DOUBLE, _STRING}
 _NUMBER = struct.Struct("<d")
 PLAIN = frozenset({str, int, float, bool, datetime, ObjectId, type(None)})
-"""Neither object nor list, without asking: that takes longer than comparing them."""
+"""Types that are neither object nor list: an isinstance check takes longer than the comparison."""
 
 
 def _is_integer(value: Any) -> bool:
-    # Int64 is an int that remembers its width.
+    # Int64 is an int with a width.
     return isinstance(value, int) and not isinstance(value, bool)
 
 

@@ -1,6 +1,7 @@
-"""Take BSON documents apart into their fields, and put them together, without decoding them:
-Python's values cannot hold every type, nor text that is not UTF-8, and what is kept is kept byte
-for byte.
+"""Split BSON documents into fields and join them, without decoding.
+
+Python's values cannot hold every BSON type, nor text that is not UTF-8; stored content stays the
+same byte for byte.
 
 Source: bsonspec.org, version 1.1.
 """
@@ -22,7 +23,7 @@ __all__ = [
 ]
 
 Element = tuple[bytes, bytes]
-"""A field: its name, and the whole of it, name and type included, as BSON has it."""
+"""A field: its name, and its complete BSON element with type and name."""
 
 _FIXED = {
     0x01: 8,  # double
@@ -38,7 +39,7 @@ _FIXED = {
     0xFF: 0,  # minimum
     0x7F: 0,  # maximum
 }
-# Those that begin with a length, and what they have beside what it counts.
+# Types that begin with a length, and the bytes that this length does not count.
 _COUNTED = {
     0x02: 4,  # string
     0x03: 0,  # object
@@ -55,10 +56,10 @@ _length = struct.Struct("<i")
 
 
 def iterate_elements(raw: bytes) -> Iterator[Element]:
-    """The top-level fields of a document, in their order.
+    """Yield the top-level fields of a document in their order.
 
     Raises:
-        ValueError: an element of a type that BSON does not have.
+        ValueError: An element of an unknown BSON type.
     """
     start, end = 4, len(raw) - 1
     while start < end:
@@ -69,17 +70,16 @@ def iterate_elements(raw: bytes) -> Iterator[Element]:
 
 
 def split_objects(raw: bytes, names: Collection[bytes]) -> tuple[dict[bytes, bytes], bytes]:
-    """Of a document's top-level objects those with these names, as documents, and a document of all
-    else.
+    """Split a document into the named top-level objects and a document of everything else.
 
     Raises:
-        ValueError: an element of a type that BSON does not have.
+        ValueError: An element of an unknown BSON type.
     """
     found: dict[bytes, bytes] = {}
     others: list[bytes] = []
     start, end = 4, len(raw) - 1
     other = start
-    # As `iterate_elements`, at half its price: each event of the stream is taken apart so.
+    # Like `iterate_elements`, at half the cost: it runs for each change event.
     while start < end:
         value = raw.index(0, start + 1) + 1
         kind = raw[start]
@@ -96,11 +96,14 @@ def split_objects(raw: bytes, names: Collection[bytes]) -> tuple[dict[bytes, byt
 
 
 def find_changed_elements(before: bytes, after: bytes) -> list[tuple[Element, Element]] | None:
-    """Of two documents with the same fields in the same order, those that are not the same byte for
-    byte, as they were and as they are; None of others.
+    """Return the elements that differ between two documents with the same fields in the same order.
+
+    Returns:
+        (element before, element after) of each field whose bytes differ; None if names or order
+        differ.
 
     Raises:
-        ValueError: an element of a type that BSON does not have.
+        ValueError: An element of an unknown BSON type.
     """
     found: list[tuple[Element, Element]] = []
     start, end, there = 4, len(after) - 1, 4
@@ -120,33 +123,33 @@ def find_changed_elements(before: bytes, after: bytes) -> list[tuple[Element, El
             found.append(((name, before[there:next_there]), (name, element)))
             there = next_there
             if before[there:] == after[next_:]:
-                # Nearly always long before the end.
+                # The usual case, long before the end.
                 return found
         start = next_
     return found if there == len(before) - 1 else None
 
 
 def document_from_elements(elements: Iterable[bytes]) -> bytes:
-    """The document that has these fields."""
+    """Return the document that consists of these elements."""
     body = b"".join(elements)
     return _length.pack(len(body) + 5) + body + b"\0"
 
 
 def find_element(raw: bytes, name: bytes) -> bytes | None:
-    """The first top-level field of that name."""
+    """Return the first top-level element with a name; None if no field has it."""
     return next((element for found, element in iterate_elements(raw) if found == name), None)
 
 
 def rename_element(element: bytes, name: str) -> bytes:
-    """The same value under another name."""
+    """Return the element with another name and the same value."""
     return element[:1] + name.encode() + element[element.index(0, 1) :]
 
 
 def remove_field(raw: bytes, name: str) -> bytes:
-    """The document without its top-level fields of that name.
+    """Return the document without its top-level fields of a name.
 
     Raises:
-        ValueError: an element of a type that BSON does not have.
+        ValueError: An element of an unknown BSON type.
     """
     wanted = name.encode()
     return document_from_elements(
@@ -155,7 +158,7 @@ def remove_field(raw: bytes, name: str) -> bytes:
 
 
 def _end(raw: bytes, kind: int, value: int) -> int:
-    """Where a value ends."""
+    """Return the offset after a value."""
     if kind in _FIXED:
         return value + _FIXED[kind]
     if kind in _COUNTED:

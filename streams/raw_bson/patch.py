@@ -1,12 +1,12 @@
-"""What turns one state of a document into the next, to be kept instead of it.
+"""Patches between two states of a document, stored in place of the later state.
 
-`{set, unset, inside, splice}`: fields that have another value, fields that are gone, objects that
-changed inside (a patch each), and lists of which the beginning and the end stayed (`[how many of
-the beginning, how many of the end, what lies between]`). Left out where there is nothing of a kind.
+A patch is `{set, unset, inside, splice}`: changed or new fields, names of removed fields, changed
+objects (a patch each), and lists whose start and end stayed (`[length of the start, length of the
+end, items between]`). An empty kind is left out.
 
-Guarantees: what was equal byte for byte stays the bytes that it was. Does not guarantee that a
-state can be made again from a patch: the order of fields is not told. Whoever keeps a patch tries
-it first (`streams.versioning.content_encoding`).
+Guarantees: values with equal bytes keep their bytes.
+Does not guarantee: that a patch recreates the state, since it has no field order. Code that stores
+a patch applies it first and compares (`streams.versioning.content_encoding`).
 """
 
 from __future__ import annotations
@@ -23,9 +23,7 @@ __all__ = ["apply_patch", "create_patch"]
 
 
 def create_patch(before: Mapping[str, Any], after: Mapping[str, Any]) -> Document:
-    """Args:
-    before, after: raw.
-    """
+    """Create the patch from one raw state to another."""
     old, new = dict(before.items()), dict(after.items())
     patch: dict[str, dict[str, Any]] = {"set": {}, "inside": {}, "splice": {}}
     for name, value in new.items():
@@ -48,10 +46,10 @@ def create_patch(before: Mapping[str, Any], after: Mapping[str, Any]) -> Documen
 
 
 def apply_patch(before: RawBSONDocument, patch: Mapping[str, Any]) -> RawBSONDocument:
-    """The next state.
+    """Return the next state.
 
     Raises:
-        KeyError, TypeError: the patch is of another state.
+        KeyError, TypeError: The patch belongs to another state.
     """
     return RawBSONDocument(bson.encode(_apply(before, patch), codec_options=DECODED), RAW)
 
@@ -81,7 +79,7 @@ def _splice(before: Sequence[Any], after: Sequence[Any]) -> list[Any]:
 
 
 def _equal(one: Any, other: Any) -> bool:
-    """Byte for byte: neither width nor sign of a number may change unnoticed."""
+    """Compare byte for byte: neither width nor sign of a number may change unnoticed."""
     if isinstance(one, RawBSONDocument) and isinstance(other, RawBSONDocument):
         return bool(one.raw == other.raw)
     if type(one) is not type(other):

@@ -1,11 +1,10 @@
-"""The images after writes, as the server's change streams make them.
+"""Repair of post-images in which MongoDB repeats a field.
 
-MongoDB applies what an update says it has changed to the image before. Where an update by a
-pipeline has moved a field to another place, it appends the field and leaves the old one where it
-was, so that the image has the field twice; drivers show the last one, and the server's own
-projections stop too early, leaving out what comes behind (seen on 6.0.5). Here the old one goes:
-what is left is the document as it is stored. Fields that the update has not written are kept byte
-for byte: a document may hold a key twice.
+MongoDB creates a post-image by applying the update description to the pre-image. If a pipeline
+update moved a field, MongoDB appends the new field and keeps the old one, so that the image has the
+field twice. Drivers return the last one, and the server's own projections stop too early and leave
+out later fields (seen on 6.0.5). Here the old one is removed, which restores the stored document.
+Fields that the update did not write stay the same byte for byte: a document may hold a key twice.
 """
 
 from __future__ import annotations
@@ -24,14 +23,14 @@ from revstream.streams.raw_bson.fields import (
 __all__ = ["repair_post_image"]
 
 _UPDATED = frozenset({b"updatedFields"})
-# BSON's types of documents and arrays.
+# BSON types of objects and arrays.
 _CONTAINERS = frozenset({0x03, 0x04})
 
 
 def repair_post_image(
     after: RawBSONDocument | None, update: RawBSONDocument | None
 ) -> RawBSONDocument | None:
-    """The document after an update that is so described, each field that it has written once."""
+    """Return the post-image of an update with each field that the update wrote only once."""
     if after is None or update is None:
         return after
     changed = _changed(bytes(update.raw))
@@ -45,16 +44,18 @@ def repair_post_image(
 
 
 def _changed(update: bytes) -> list[bytes]:
-    """The paths of the fields that it gives a value to."""
+    """Return the paths of the fields that the update sets."""
     objects, _ = split_objects(update, _UPDATED)
     updated = objects.get(b"updatedFields")
     return [] if updated is None else [name for name, _ in iterate_elements(updated)]
 
 
 def _stand_once(raw: bytes, names: Iterable[bytes]) -> bool:
-    """Whether these can be seen to be there once, which nearly all are, without decoding any. Not
-    where there is such a name, or the end of one, elsewhere in the document, too."""
-    # A loop takes half the time of all() and a generator.
+    """Return whether each name occurs once, without decoding; the usual case.
+
+    Also false if a name, or its end, occurs elsewhere in the document.
+    """
+    # A loop takes half the time of all() with a generator.
     for name in names:  # noqa: SIM110
         if raw.count(name + b"\0") != 1:
             return False
@@ -62,7 +63,7 @@ def _stand_once(raw: bytes, names: Iterable[bytes]) -> bool:
 
 
 def _each_once(raw: bytes, paths: Sequence[bytes]) -> bytes:
-    """The document with the fields on these dotted paths where they stand last, and not before."""
+    """Return the document with the last occurrence of each field on these dotted paths."""
     written: dict[bytes, list[bytes]] = {}
     for path in paths:
         written.setdefault(path.partition(b".")[0], []).append(path)

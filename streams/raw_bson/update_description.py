@@ -1,10 +1,10 @@
-"""Apply MongoDB's updateDescription to the state before, where the server has no post-image.
+"""Apply MongoDB's updateDescription to the previous state, where the server has no post-image.
 
 Guarantees: exact, or `Ambiguous`; never a guess. A dotted path in an updateDescription may mean an
-array index, a field named `5`, or a field with dots in its name; the state before decides, since
-the server describes a change below a parent that exists. From MongoDB 6.1 on, `disambiguatedPaths`
-has the steps of each path in which a name has a dot or looks like an index; where it is present,
-all other paths are split at their dots.
+array index, a field named `5`, or a field with dots in its name. The previous state decides, since
+the server describes a change below an existing parent. From MongoDB 6.1 on, `disambiguatedPaths`
+has the steps of each path in which a name contains a dot or looks like an index; where it is
+present, all other paths are split at their dots.
 """
 
 from __future__ import annotations
@@ -17,31 +17,31 @@ from typing import Any
 __all__ = ["Ambiguous", "apply_delta", "apply_oplog_diff"]
 
 
-# Not "05", nor the digits of other scripts: those are names.
+# Neither "05" nor digits of other scripts: those are names.
 _INDEX = re.compile("0|[1-9][0-9]*")
 _DESCRIPTION = {"updatedFields", "removedFields", "truncatedArrays", "disambiguatedPaths"}
 
 
 class Ambiguous(Exception):
-    """The path can be read in more than one way, or in none, against the state before."""
+    """The path has several possible readings, or none, in the previous state."""
 
 
 def apply_delta(before: Mapping[str, Any], update: Mapping[str, Any]) -> dict[str, Any]:
-    """The document after an update.
+    """Return the document after an update.
 
     Args:
-        before: the document before, decoded; left as it is.
+        before: The document before, decoded; not modified.
         update: `updateDescription`, decoded: updatedFields, removedFields, truncatedArrays,
             disambiguatedPaths.
 
     Raises:
-        Ambiguous: see the module.
+        Ambiguous: A path has no single reading.
     """
     if unknown := update.keys() - _DESCRIPTION:
         raise Ambiguous(f"the update is described by {', '.join(sorted(unknown))}, too")
     after = copy.deepcopy(dict(before))
     known = update.get("disambiguatedPaths")
-    # The server truncates before it sets: an array cut to 2 and then given an item 2 is described
+    # The server truncates before it sets: an array cut to 2 that then gets an item 2 is described
     # by both.
     for each in update.get("truncatedArrays") or ():
         parent, last = _locate(after, each["field"], known, exists=True)
@@ -76,10 +76,10 @@ def _locate(
     *,
     exists: bool,
 ) -> tuple[Container, str | int]:
-    """The parent that exists, and the last step below it.
+    """Return the existing parent of a path, and the last step below it.
 
     Args:
-        known: the steps of paths that could be read otherwise; None where the server does not say.
+        known: Steps of paths with several readings; None where the server does not send them.
     """
     if known is not None:
         steps = known.get(path) or path.split(".")
@@ -94,8 +94,8 @@ def _locate(
         raise Ambiguous(f"{path!r} does not lead into an object or array")
     found = list(_readings(document, path.split(".")))
     there = [(parent, last) for parent, last in found if _has(parent, last)]
-    # A path that is there in exactly one reading means that one; the same name added beside it
-    # would make two.
+    # A path that exists in exactly one reading means that one; the same name added beside it would
+    # be a second reading.
     candidates = there if exists else found
     if len(candidates) != 1:
         raise Ambiguous(f"{path!r} can be read in {len(candidates)} ways")
@@ -103,7 +103,7 @@ def _locate(
 
 
 def _readings(node: Container, names: list[str]) -> Iterator[tuple[Container, str | int]]:
-    """Every (existing parent, last step) that the dotted names could mean, longest field names
+    """Yield each (existing parent, last step) that the dotted names can mean, longest field names
     last."""
     if isinstance(node, list):
         head, rest = names[0], names[1:]
@@ -137,19 +137,20 @@ def _get(parent: Any, step: str | int, *, listed: bool = False) -> Any:
 
 
 def _is_index(step: str | int, *, listed: bool) -> bool:
-    """Whether it is one of an array; where steps are listed, indexes are numbers."""
+    """Return whether a step is an array index; where steps are listed, indexes are numbers."""
     return isinstance(step, int) or (not listed and _INDEX.fullmatch(step) is not None)
 
 
 def apply_oplog_diff(before: Mapping[str, Any], diff: Mapping[str, Any]) -> dict[str, Any]:
-    """The document after an oplog entry of the form `{$v: 2, diff}`.
+    """Return the document after an oplog entry of the form `{$v: 2, diff}`.
 
     Source: mongo/src/mongo/db/update/document_diff_serialization.h: `d` deletes, `u` updates, `i`
-    inserts, `s<name>` goes below; in arrays (`a: true`) `l` is the new length, `u<index>` sets an
-    item, `s<index>` goes below.
+    inserts, `s<name>` descends; in arrays (`a: true`) `l` is the new length, `u<index>` sets an
+    item,
+    `s<index>` descends.
 
     Raises:
-        Ambiguous: the diff does not fit the state before.
+        Ambiguous: The diff does not fit the previous state.
     """
     after = dict(before)
     for section, changes in diff.items():
@@ -160,9 +161,8 @@ def apply_oplog_diff(before: Mapping[str, Any], diff: Mapping[str, Any]) -> dict
             after.update(changes)
         elif section == "i":
             for name, value in changes.items():
-                after.pop(
-                    name, None
-                )  # an order of fields that changes is told as one inserted again
+                # A field that changes its place in the order is described as inserted again.
+                after.pop(name, None)
                 after[name] = value
         elif section.startswith("s"):
             name = section[1:]
