@@ -1,1 +1,1 @@
-"""Version numbers and attribution."""
+"""Versions of documents: numbers, attribution, content, checksums."""

@@ -1,10 +1,10 @@
-"""Attribution of a write: its author and reason, as the `_change` says that this very write set.
+"""Attribution of a write: its author and reason, from the `_change` that this write itself set.
 
 A `_change` belongs to one write of one document. Programs that clone, restore or write back whole
-documents carry along what an earlier write left: an id that the archive knows attributes nothing.
+documents keep the `_change` of an earlier write: an id that the archive knows attributes nothing.
 
 `{id, by, why, restoredFrom, draft, op, doc, in, mark}`: `doc` and `in`, the document's `_id` and
-its collection, may say for which document it was made; its id is then unique to that document only.
+its collection, may name the document it was made for; its id is then unique only per document.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ __all__ = [
 ]
 
 RESERVED_NAMES = "revstream:"
-"""Beginning of names that no caller and no program has."""
+"""Prefix of names that no caller and no program may have."""
 
 COPIER = f"{RESERVED_NAMES}copier"
-"""Author of the versions that copies make."""
+"""Author of the versions that the copier writes."""
 
-# Ids that can be looked up as they are: a regular expression, say, would find others.
+# Id types that can be looked up as they are: a regular expression, for example, would match others.
 _ID_TYPES = (str, int, float, ObjectId, UUID, Binary)
 _CHANGED = frozenset({"update", "replace"})
 _NO_NUMBER = 2**31
@@ -53,13 +53,13 @@ _NAME = CHANGE_FIELD.encode() + b"\0"
 
 
 class Claim(NamedTuple):
-    """A `_change` that a write says it has set.
+    """A `_change` that a write claims to have set.
 
     Attributes:
-        change: all of it.
-        id: None where it has none that could be looked up.
-        bound: it names the document that it was made for.
-        fits: that document is the one written, as far as it is named.
+        change: The whole `_change`.
+        id: Its id; None where it has none that can be looked up.
+        bound: It names the document that it was made for.
+        fits: That document is the written one, as far as it is named.
     """
 
     change: Mapping[str, Any]
@@ -78,7 +78,7 @@ def is_reserved_name(name: object) -> bool:
 
 
 def copier_mark(secret: str, change_id: str) -> str:
-    """Sign the id of a `_change` of the Copier's; others lack the secret."""
+    """Sign the id of a `_change` of the copier; other writers lack the secret."""
     return hmac.new(secret.encode(), change_id.encode(), hashlib.sha256).hexdigest()[:32]
 
 
@@ -88,13 +88,14 @@ def claimed_change(
     earlier: Any,
     deletion: Mapping[str, Any] | None = None,
 ) -> Mapping[str, Any] | None:
-    """Return the `_change` that the event says was set by this write; None where it set none, or
-    only carried along what the document had.
+    """Return the `_change` that the event claims to have set; None where the write set none.
+
+    None also where the write only kept the `_change` that the document had.
 
     Args:
-        after: the document after the write.
-        earlier: the `_change` that the document carried before.
-        deletion: of an attributed delete, what the document would carry.
+        after: The document after the write.
+        earlier: The `_change` that the document had before.
+        deletion: For an attributed delete, the `_change` that the document would have.
     """
     carried = deletion if after is None else after.get(CHANGE_FIELD)
     if not isinstance(carried, Mapping):
@@ -108,8 +109,10 @@ def claimed_change(
 
 
 def claim_from_event(event: ChangeEvent, collection: str) -> Claim | None:
-    """Return the claim of a write other than a deletion, whatever the document carried before; None
-    where it claims nothing."""
+    """Return the claim of a write other than a deletion; None where it claims nothing.
+
+    The `_change` that the document had before plays no part.
+    """
     if event.operation == "delete":
         return None
     if event.update is not None and not _updates_change(event.update):
@@ -132,23 +135,23 @@ def read_attribution(claimed: Mapping[str, Any], *, by_copier: bool = False) -> 
     """Read a `_change`: by, why, restoredFrom, draft.
 
     Args:
-        by_copier: it has the Copier's mark; else reserved names are left out.
+        by_copier: It has the copier's signature; otherwise reserved names are left out.
     """
-    # Any program may write it, as values of any type.
+    # Any program may write these fields, as values of any type.
     texts = {name: _text(claimed.get(name)) for name in ("by", "why")}
     if is_reserved_name(texts["by"]) and not by_copier:
         texts["by"] = None
     numbers = {name: whole_number(claimed.get(name)) for name in ("restoredFrom", "draft")}
-    # Numbers of versions and drafts are no others.
+    # Version and draft numbers are in this range.
     fitting = {name: n for name, n in numbers.items() if n is not None and 0 < n < _NO_NUMBER}
     return {name: text for name, text in texts.items() if text is not None} | fitting
 
 
 def declared_operation(event: ChangeEvent, claimed: Mapping[str, Any] | None) -> str | None:
-    """Return UPDATE or REPLACE, where the writer says which of them was meant.
+    """Return UPDATE or REPLACE, where the writer declares which of them was meant.
 
-    The server logs an update that leaves little of a document as its replacement, and the other way
-    round, where that saves bytes.
+    The server logs an update that leaves little of a document as a replacement, and a replacement
+    as an update, if that saves bytes.
     """
     if claimed is None or event.operation not in _CHANGED:
         return None
@@ -163,7 +166,7 @@ def whole_number(value: Any) -> int | None:
 
 
 def _carried(after: RawBSONDocument | None) -> Any:
-    # Looking into a raw document costs several Python calls.
+    # Reading a field of a raw document costs several Python calls.
     return None if after is None or _NAME not in bytes(after.raw) else after.get(CHANGE_FIELD)
 
 

@@ -1,13 +1,13 @@
-"""The checksum of each version's content, and the chain through the versions of a document.
+"""Checksums of version contents, and the hash chain through the versions of a document.
 
-`sum` is the checksum of the content alone. `chain` is one of the chain of the version before, of
-`sum`, and of the record's account of the write. A change of a version, its number, its author or
-its place needs a change of the chain of all versions behind it. So the last chains of all
-documents, kept elsewhere, prove the content of the archive.
+`sum` is the checksum of the content alone. `chain` is the checksum of the chain of the version
+before, of `sum`, and of the record's metadata. A changed content, number, author or position of a
+version changes the chains of all versions after it. So the last chains of all documents, kept
+outside the database, prove the content of the archive.
 
-The content is that of the raw bytes. Where the collection keeps its versions itself, programs copy
-them from one place to another, and the order of fields may not be the same: there it is that of the
-fields in the order of their names.
+The content is hashed as raw bytes. If the collection keeps its versions itself, programs copy them
+between documents, and the order of fields may change: there, fields are hashed in the order of
+their names.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ _BYTES = 16
 _CHAINED_FIELDS = ("_id", "v", "op", "at", "wall", "by", "why", "restoredFrom", "draft", "gap")
 
 ChecksumFlaw = tuple[Mapping[str, Any], str]
-"""A record, and what is wrong with it."""
+"""A record and the description of its flaw."""
 
 
 def add_checksums(
     record: Document, content: RawBSONDocument | None, chain: bytes | None, *, kept: bool
 ) -> bytes:
-    """Add the checksums to a record; returns its chain.
+    """Add the checksums to a record; return its chain.
 
     Args:
-        content: of the version; None of a deletion.
-        chain: of the version before; None where there is none, or it has none.
-        kept: the collection keeps its versions itself.
+        content: Content of the version; None for a deletion.
+        chain: Chain of the version before; None where no such version or chain exists.
+        kept: The collection keeps its versions itself.
     """
     record["sum"] = _content_checksum(content, kept=kept)
     record["chain"] = made = _chain_checksum(record, chain)
@@ -48,10 +48,10 @@ def add_checksums(
 
 
 def checksum_flaws(versions: Sequence[Mapping[str, Any]], *, kept: bool) -> Iterator[ChecksumFlaw]:
-    """Return the disagreements between a document's versions and their checksums.
+    """Yield the disagreements between a document's versions and their checksums.
 
     Args:
-        versions: the newest first, with their contents, raw.
+        versions: Newest first, with their contents, raw.
     """
     for each in versions:
         if "sum" in each and each["sum"] != _content_checksum(each["full"], kept=kept):
@@ -60,7 +60,7 @@ def checksum_flaws(versions: Sequence[Mapping[str, Any]], *, kept: bool) -> Iter
         if newer["prev"] == older["_id"] and not _follows(newer, older.get("chain")):
             yield newer, "is not what was recorded behind the version before: its chain differs"
     oldest = versions[-1]
-    # Behind a cut, the chain of what was before is gone with it.
+    # Truncation deletes the earlier chain with its version.
     if oldest.get("first") and "cut" not in oldest and not _follows(oldest, None):
         yield oldest, "is not what was recorded as the first version: its chain differs"
 

@@ -1,18 +1,18 @@
-"""Where the content of a version lies: in its record (`full`), in a patch on the version before
-(`patch`), or, where a document leaves no room for a record around it, in parts beside the archive
-(`parts`).
+"""Encodings of a version's content: whole, as a patch, in parts, or as a reference to the layout.
 
-With `storage: DELTA` a version keeps the patch that makes it of the one before; every so often, and
-where a patch would save too little, it is kept whole: a keyframe. So any version costs one read of
-a bounded number of records. `keyframe` is the number of the version that it starts from, `depth`
-how many patches behind it is, and `packed` says that the content is not in the record.
+The content is in the record (`full`), in a patch on the version before (`patch`), or, for a
+document that leaves no room for a record around it, in parts outside the archive (`parts`).
 
-Where the collection keeps its versions itself, a record has no content at all, but `kept`: the
-number under which the version is kept there (`streams.layouts`).
+With `storage: DELTA` a version stores the patch from the version before. At regular distances, and
+where a patch would save too little, it stores the whole content: a keyframe. So any version costs
+one read of a bounded number of records. `keyframe` is the number of the keyframe, `depth` the
+number of patches after it, and `packed` says that the content is not in the record.
 
-Guarantees: what is made again is what there was, byte for byte: a patch that does not do that is
-not kept.
-Source: docs/decisions/0017-delta.md.
+If the collection keeps its versions itself, a record has no content, but `kept`: the number under
+which the layout stores the version (`streams.layouts`).
+
+Guarantees: the reconstructed content equals the original byte for byte; a patch that does not
+reproduce it is not stored. Source: docs/decisions/0017-delta.md.
 """
 
 from __future__ import annotations
@@ -38,25 +38,27 @@ __all__ = [
 ]
 
 KEYFRAME_EVERY = 20
-"""A version costs as many patches at most, less one."""
+"""A version costs at most this many patches, less one."""
 
 PACKED = ("packed", "keyframe", "parts", "kept")
-"""What a projection of records must have, for `streams.versioning.content_reader` to find what
-lies elsewhere."""
+"""Fields that a projection needs for `streams.versioning.content_reader` to read packed contents.
+"""
 
-# A patch is kept where it has less than half of the bytes.
+# A patch is stored if it has less than half of the bytes.
 _WORTH_IT = 2
-# MongoDB's 16 MB, less what a record says besides; `why` stands in it twice.
+# MongoDB's 16 MB, less the rest of a record, which contains `why` twice.
 _ROOM_BYTES = 16 * 1024 * 1024 - 64 * 1024
 _PART_BYTES = 8 * 1024 * 1024
 
 
 def encode_as_patch(record: Document, last: LastVersion | None, made: LastVersion) -> LastVersion:
-    """Turn a record that has its content into one that has a patch, where that is worth it.
+    """Replace a record's content by a patch, if that saves enough.
 
     Args:
-        last: the version before. `made`: what the next one needs of this one; returned, with where
-            it lies.
+        last: The version before.
+        made: The facts that the next version needs of this one.
+
+    Returns: `made`, with the place of the content.
     """
     if last is None or last.full is None or last.damaged or made.full is None:
         return made
@@ -64,7 +66,8 @@ def encode_as_patch(record: Document, last: LastVersion | None, made: LastVersio
         return made
     patch = create_patch(last.full, made.full)
     size = len(bson.encode(patch, codec_options=DECODED))
-    # Types that Python has no class for come out of a patch as others, text that is not UTF-8 too.
+    # Types without a Python class come out of a patch as other types; so does text that is not
+    # UTF-8.
     if size * _WORTH_IT > len(made.full.raw) or apply_patch(last.full, patch).raw != made.full.raw:
         return made
     del record["full"]
@@ -74,10 +77,10 @@ def encode_as_patch(record: Document, last: LastVersion | None, made: LastVersio
 
 
 def encode_as_reference(record: Document, made: LastVersion, number: int | None) -> LastVersion:
-    """Turn a record that has its content into one that says where a layout keeps it.
+    """Replace a record's content by the number under which the layout stores it.
 
     Args:
-        number: the version's there; None where nothing is kept of a deletion.
+        number: The version's number there; None for a deletion that leaves no version.
     """
     if record["full"] is not None:
         del record["full"]
@@ -87,8 +90,7 @@ def encode_as_reference(record: Document, made: LastVersion, number: int | None)
 
 
 def split_into_parts(record: Document) -> list[Document]:
-    """The parts of a record that would be too large, which then has no content of its own; none of
-    one that fits."""
+    """Move a content that is too large out of the record; return its parts, none if it fits."""
     full = record.get("full")
     if not isinstance(full, RawBSONDocument):
         return []
@@ -106,5 +108,5 @@ def split_into_parts(record: Document) -> list[Document]:
 
 
 def part_ids(record: Mapping[str, Any]) -> list[Document]:
-    """The `_id`s of its parts; none of one that has its content."""
+    """Return the `_id`s of the record's parts; none if the content is in the record."""
     return [{"of": record["_id"], "n": n} for n in range(record.get("parts") or 0)]

@@ -1,7 +1,7 @@
-"""The contents of versions, wherever they lie: in their records, in patches on earlier ones, in
-parts, or in the collection itself (`streams.versioning.content_encoding`).
+"""Reader of version contents: from records, patches, parts, or the collection's own layout.
 
-Source: docs/decisions/0017-delta.md, docs/decisions/0019-layouts.md
+The encodings are those of `streams.versioning.content_encoding`. Source:
+docs/decisions/0017-delta.md, docs/decisions/0019-layouts.md
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _CHAIN = dict.fromkeys(("doc", "v", "prev", "full", "patch", *PACKED), 1)
 
 
 class StoredContent(Protocol):
-    """Version as its own collection keeps it."""
+    """A version as its own collection stores it."""
 
     @property
     def content(self) -> RawBSONDocument | None: ...
@@ -40,15 +40,15 @@ class VersionSource(Protocol):
     async def versions(
         self, wanted: Sequence[tuple[Any, int]]
     ) -> Mapping[tuple[Any, int], StoredContent]:
-        """Read versions by document id and number; those that are gone are left out."""
+        """Read versions by document id and number; missing versions are left out."""
         ...
 
 
 class ContentReader:
-    """Of the records of one collection's archive.
+    """Reader of the contents of one collection's archive.
 
     Args:
-        layout: how the collection keeps versions itself; None where it does not.
+        layout: Layout of a collection that keeps versions itself; None otherwise.
     """
 
     def __init__(self, mongo: Mongo, collection: str, layout: VersionSource | None = None) -> None:
@@ -66,18 +66,21 @@ class ContentReader:
         raw: bool = False,
         lenient: bool = False,
     ) -> list[Any]:
-        """The records, which were read with `storage.PACKED`, each with its content in `full`. One
-        read more where some of them are packed, however many; another one where parts are, or where
-        the collection keeps them.
+        """Return the records with their contents in `full`; they were read with the fields
+        `PACKED`.
+
+        One more read if some of them are packed, however many; another one if parts are, or if the
+        collection keeps them.
 
         Args:
-            whole: nothing was left out of these records: they may follow from one another.
-            raw: the content of those that were packed is not decoded.
-            lenient: a content that the collection no longer keeps is an empty one, and no error.
+            whole: No version was left out of these records: they may build on one another.
+            raw: Do not decode the packed contents.
+            lenient: Return an empty content, and no error, for one that the collection no longer
+                has.
 
         Raises:
-            DamagedArchive: a version that another one follows from is not there.
-            HistoryLost: one of the records was dropped since it was read.
+            DamagedArchive: A version on which another one builds is missing.
+            HistoryLost: One of the records was deleted since it was read.
         """
         packed = [each for each in records if each.get("packed")]
         if self._layout is not None and any("kept" in each for each in packed):
@@ -112,7 +115,7 @@ class ContentReader:
     async def _fill_from_layout(
         self, layout: VersionSource, records: Sequence[Any], *, raw: bool, lenient: bool
     ) -> list[Any]:
-        """The records, with the contents that the collection itself keeps."""
+        """Return the records with the contents that the collection itself stores."""
         wanted = {
             (identity(each["doc"]), each["kept"]): (each["doc"], each["kept"])
             for each in records
@@ -138,7 +141,7 @@ class ContentReader:
         return made
 
     async def _read_parts(self, records: Any) -> dict[str, RawBSONDocument | None]:
-        """The contents that lie in parts, by token."""
+        """Return the contents that are stored in parts, by token."""
         wanted = {each["_id"]: part_ids(each) for each in records if each.get("parts")}
         ids = [name for names in wanted.values() for name in names]
         found = await self._mongo.find(self._parts, {"_id": {"$in": ids}}) if ids else []
@@ -158,7 +161,7 @@ def _is_kept(record: Mapping[str, Any]) -> bool:
 
 
 def empty_content(key: Any) -> RawBSONDocument:
-    """The content that stands for one that cannot be read any more."""
+    """Return the content that stands for one that cannot be read any more."""
     return RawBSONDocument(bson.encode({"_id": key}, codec_options=DECODED), RAW)
 
 
@@ -167,7 +170,7 @@ def _without_packed(record: Any) -> Document:
 
 
 def _reaches_down(record: Any, chain: Mapping[str, Any]) -> bool:
-    """Whether all that a version follows from is at hand."""
+    """Return whether all records that a version builds on are at hand."""
     place: Any = chain.get(record["_id"])
     while place is not None and "patch" in place:
         place = chain.get(place["prev"])
@@ -175,7 +178,7 @@ def _reaches_down(record: Any, chain: Mapping[str, Any]) -> bool:
 
 
 def _ranges(records: Sequence[Any]) -> Iterator[Document]:
-    """Queries for the records that these follow from, and for themselves."""
+    """Yield queries for these records and the records that they build on."""
     most: dict[tuple[Any, int], tuple[Any, int]] = {}
     for each in records:
         start = each["v"] if each.get("keyframe") is None else each["keyframe"]
@@ -188,7 +191,7 @@ def _ranges(records: Sequence[Any]) -> Iterator[Document]:
 def _content(
     record: Any, chain: Mapping[str, Any], made: dict[str, RawBSONDocument | None]
 ) -> RawBSONDocument | None:
-    """From the keyframe on, patch by patch; each state is made once."""
+    """Apply the patches after the keyframe; each state is computed once."""
     patches: list[Any] = []
     token = record["_id"]
     while token not in made:
@@ -227,11 +230,13 @@ def _raw(document: Any) -> RawBSONDocument | None:
 
 
 async def _decode_and_count(content: RawBSONDocument | None, states: int, *, raw: bool) -> Any:
-    """Decode a content, and count it for the running operation: a version of some bytes may follow
-    from one of megabytes.
+    """Decode a content and count its memory for the running operation.
+
+    A version of some bytes may build on one of megabytes.
 
     Args:
-        states: how many of about its size are kept until all records are filled.
+        states: Number of states of about this size that stay in memory until all records are
+            filled.
     """
     if content is None:
         return None

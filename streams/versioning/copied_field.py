@@ -1,10 +1,10 @@
-"""What `@copy` asks for, and what stands beside each copy.
+"""Copied fields of `@copy`, and the source version stored with each copy.
 
-A document that has copies carries `_copies: {<path of the copy>: [{of, v}, …]}`: of which source's
-version each one is, an entry per source (several where the copy lies in a list of embedded
-documents). It is set in the same write as the copy. Numbers of a source only grow, so of two writes
-the one with the lower number is late, whoever makes it and whenever.
-Source: docs/decisions/0020-copies.md.
+A document that has copies contains `_copies: {<path of the copy>: [{of, v}, …]}`: the source and
+the version that each copy is of, one entry per source (several if the copy is in a list of embedded
+documents). It is set in the same write as the copy. Version numbers of a source only grow, so of
+two writes the one with the lower number is late, whichever process makes it, and whenever. Source:
+docs/decisions/0020-copies.md.
 """
 
 from __future__ import annotations
@@ -26,8 +26,10 @@ _MISSING: Final = object()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceState:
-    """A state of a source: the copied field has been `value` from version `since` on, and still was
-    in version `number`. A source that has no version: None in version 0."""
+    """A state of a source: the copied field has `value` from version `since` to version `number`.
+
+    A source without versions has None in version 0.
+    """
 
     source: Any
     number: int
@@ -37,11 +39,17 @@ class SourceState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopiedField:
-    """One `@copy`: all names as stored.
+    """One `@copy`, with all names as stored.
 
-    `steps` lead to what holds the copy, of any embedded documents and lists of them: () where that
-    is the document itself. `by` and `field` lie in there. `counts`: the field that counts writes of
-    the target.
+    Attributes:
+        source: Collection of the source.
+        of: The copied field of the source.
+        target: Collection of the target.
+        steps: Path through embedded documents and their lists to the object that holds the copy; ()
+            for the document itself.
+        by: Field of the reference in that object.
+        field: Field of the copy in that object.
+        counts: Version field of the target.
     """
 
     source: str
@@ -54,7 +62,7 @@ class CopiedField:
 
     @property
     def name(self) -> str:
-        """It says all that it depends on: a copy of something else begins anew."""
+        """Name that contains all that the copy depends on: a changed copy starts anew."""
         return f"{self.source}.{self.of}>{self.target}.{self.path}({self.by})"
 
     @property
@@ -67,26 +75,26 @@ class CopiedField:
 
     @property
     def key(self) -> str:
-        """In `_copies`, where a name with a dot would be a path."""
+        """Key in `_copies`, where a name with a dot would be a path."""
         return self.path.replace("%", "%25").replace(".", "%2E")
 
     def may_change(self, version: Version) -> bool:
-        """Whether a version of the source may have another value than the one before."""
+        """Return whether a version of the source may have another value than the version before."""
         if version.operation in _ANEW or version.gap or version.cut is not None:
             return True
         return any(p == self.of or p.startswith(f"{self.of}.") for p in version.changed)
 
     def source_ids(self, document: Document) -> Iterator[Any]:
-        """The ids that a target refers to; one may come more than once."""
+        """Yield the ids that a target refers to; an id may occur more than once."""
         for holder in _holders(document, self.steps):
             if holder.get(self.by) is not None:
                 yield holder[self.by]
 
     def is_up_to_date(self, version: Version, known: Mapping[Any, SourceState]) -> bool:
-        """Whether all copies in a version of a target are of their sources' states.
+        """Return whether all copies in a version of a target have their sources' values.
 
         Args:
-            known: the sources by `events.identity`.
+            known: States of the sources by `identity`.
         """
         entries = {identity(each.get("of")): each for each in self._entries(version)}
         for holder in _holders(version.full or {}, self.steps):
@@ -111,7 +119,7 @@ _ANEW = frozenset({"INSERT", "BASELINE", "DELETE"})
 
 
 def copied_fields(model: Model) -> list[CopiedField]:
-    """All of a model, in its order."""
+    """Return all copied fields of a model, in its order."""
     return [
         CopiedField(
             source=source,
@@ -135,11 +143,11 @@ def _find_copies(
             reference = next(r for r in kind.references if r.name == field.copy.reference)
             source = model.entity(reference.target)
             of, by = source.field(field.copy.source), kind.field(reference.by)
-            # The model was checked.
+            # The model was validated.
             assert of is not None
             assert by is not None
             yield source.collection, of.stored, steps, by.stored, field.stored
-        # Copies within themselves are refused by the model.
+        # The model refuses copies within themselves.
         if isinstance(field.type, str) and field.type not in types:
             inner = model.embedded(field.type)
             yield from _find_copies(model, inner, (*steps, field.stored), (*types, field.type))

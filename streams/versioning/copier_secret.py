@@ -1,4 +1,4 @@
-"""The secret that the Copier of a deployment signs its writes with."""
+"""Secret with which the copier of a deployment signs its writes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ COLLECTION = "revstream.deployment"
 
 
 async def copier_secret(mongo: Mongo) -> str:
-    """Return the deployment's secret; the first process that asks makes it."""
+    """Return the deployment's secret; the first call creates it."""
     try:
         found = await mongo.find_one_and_update(
             COLLECTION,
@@ -21,7 +21,7 @@ async def copier_secret(mongo: Mongo) -> str:
             {"$setOnInsert": {"secret": secrets.token_hex(32)}},
             upsert=True,
         )
-    except DuplicateKey:  # two processes at once: the other one made it
+    except DuplicateKey:  # another process created it at the same time
         return await copier_secret(mongo)
     assert found is not None
     return str(found["secret"])

@@ -1,5 +1,7 @@
-"""The mark on a document's first version that is not the first that it had: what was before it was
-dropped, by retention or by a purge."""
+"""Truncation mark: on the oldest remaining version of a document, it counts the deleted versions.
+
+Retention and purges set it.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ __all__ = ["PurgeMark", "TruncationMark", "is_born", "mark_after_removal", "mark
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PurgeMark:
-    """Who has removed a document's history for good, why, and when."""
+    """Operator, reason and time of a purge."""
 
     by: str
     why: str
@@ -24,10 +26,16 @@ class PurgeMark:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TruncationMark:
-    """Of all cuts together: how many `versions` were dropped, the lowest `number` among them and
-    the cluster time `since` which it stood; `at`, when the last of them was. `purge`: the last one,
-    if there was any; its mark stays when retention cuts on. `born`: the document was not there
-    before the first of them; of marks that do not say, it is taken to be so.
+    """All truncations of a document together.
+
+    Attributes:
+        versions: Number of deleted versions.
+        number: Lowest number among them.
+        since: Cluster time from which that version was current.
+        at: Time of the last truncation.
+        purge: The last purge, if any; it stays when retention truncates later.
+        born: The document did not exist before the first of them; assumed for marks without the
+            field.
     """
 
     versions: int
@@ -39,7 +47,7 @@ class TruncationMark:
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any] | None) -> TruncationMark | None:
-        """Of a version's `cut`."""
+        """Read the `cut` of a version."""
         if record is None:
             return None
         purge = record.get("purge")
@@ -56,11 +64,10 @@ class TruncationMark:
 def mark_after_removal(
     removed: Sequence[Mapping[str, Any]], at: datetime, purge: PurgeMark | None
 ) -> dict[str, Any]:
-    """What the version behind those that are dropped is marked with.
+    """Return the mark for the version after the deleted ones.
 
     Args:
-        removed: the oldest first: `v`, `at`, `op`, `gap`, `born`, and `cut` where it was cut
-            before.
+        removed: Oldest first: `v`, `at`, `op`, `gap`, `born`, and `cut` of an earlier truncation.
     """
     mark = _earlier_mark(removed[0])
     mark |= {"versions": mark["versions"] + len(removed), "at": at}
@@ -68,7 +75,7 @@ def mark_after_removal(
 
 
 def mark_with_purge(record: Mapping[str, Any], purge: PurgeMark) -> dict[str, Any]:
-    """The same of the only version that is left, also where no other was dropped."""
+    """Return the mark of a purge for the only remaining version, even if no other was deleted."""
     return {"at": purge.at, **_earlier_mark(record), "purge": asdict(purge)}
 
 
@@ -80,6 +87,6 @@ def _earlier_mark(record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def is_born(record: Mapping[str, Any]) -> bool:
-    """Return whether a document's first version says that it was not there before."""
+    """Return whether a document's first version says that it did not exist before."""
     inserted = record["op"] == "INSERT" and not record.get("gap", False)
     return inserted or record.get("born", False)

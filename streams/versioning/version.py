@@ -1,10 +1,10 @@
-"""One version of one document: what a change event makes of the version before. Pure but for BSON.
+"""Version of a document, built from a change event and the version before. Pure but for BSON.
 
-The number: the document's version field, if it is an integer above the last archived number and at
-most `HIGHEST_COUNTER`, else last + 1. A delete and an insert take last + 1, whatever the document
-says: a clone brings the counter of another document along, a restored document that of its former
-life. From there on that counter counts from where it was at the insert (`offset`). Gaps are
-allowed, going back is not; the same events give the same numbers.
+The number is the document's version field, if that is an integer above the last archived number and
+at most `HIGHEST_COUNTER`; otherwise last + 1. A delete and an insert take last + 1, whatever the
+document contains: a clone has the counter of another document, a restored document that of its
+former life. From there on the counter counts relative to its value at the insert (`offset`).
+Numbers may be skipped and never decrease; the same events give the same numbers.
 """
 
 from __future__ import annotations
@@ -45,16 +45,19 @@ __all__ = [
     "without_reserved",
 ]
 
-# They are kept beside a version's content, and are no part of it.
+# Stored outside a version's content, and not part of it.
 RESERVED = tuple(KEPT_BESIDE)
 _RESERVED = tuple(name.encode() + b"\0" for name in RESERVED)
-# By the type that an element begins with: double, int32, int64.
+# By the type byte of a BSON element: double, int32, int64.
 _NUMBERS = {0x01: struct.Struct("<d"), 0x10: struct.Struct("<i"), 0x12: struct.Struct("<q")}
 HIGHEST_COUNTER = 2**30
-"""The highest number that is taken over from a document: numbers are GraphQL's Int, below 2^31, and
-those of a thousand million later versions, too."""
+"""Highest number that is taken from a document.
+
+GraphQL's Int is below 2^31, which leaves room for a thousand million later versions.
+"""
 _HIGHEST_KEPT = 2**31 - 1
-# Of a record: with all of its paths it could exceed what MongoDB stores as one document.
+# Maximum number of paths in a record: with all of its paths it could exceed MongoDB's maximum
+# document size.
 _MOST_PATHS = 10_000
 _OPERATIONS = {
     "insert": "INSERT",
@@ -64,16 +67,17 @@ _OPERATIONS = {
 }
 
 
-# Not frozen, as it might be: one is made of every record that is read, and that would take it twice
-# as long.
+# Not frozen: one is created for every record that is read, which would take twice as long.
 @dataclass(slots=True, kw_only=True)
 class Version:
-    """A record of the archive, as readers see it. `full` is None for a deletion, or where it was
-    not asked for.
+    """A record of the archive, as readers see it.
 
-    `token` is the record's `_id`; `previous` the token of the version before. `cut`: versions
-    before it were dropped. `copies`: the `_copies` that the
-    document carried.
+    Attributes:
+        token: The record's `_id`.
+        previous: Token of the version before.
+        cut: Mark of deleted versions before it.
+        copies: The document's `_copies`.
+        full: Content; None for a deletion, or where it was not requested.
     """
 
     token: str
@@ -95,7 +99,7 @@ class Version:
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Version:
-        # An `__init__` of so many keywords takes three times as long.
+        # An `__init__` with so many keywords takes three times as long.
         made, get = cls.__new__(cls), record.get
         made.token = record["_id"]
         made.document = record["doc"]
@@ -119,16 +123,19 @@ class Version:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LastVersion:
-    """What the next version needs of the last one.
+    """Facts of a document's last version that the next one needs.
 
-    `full` is None where that was a deletion; else of bytes of its own, which nobody has looked
-    into. `change` is the `_change` that the document carries: a
-    later write that leaves it as it is was not made by whom it names, and deltas may change it in
-    part; `copies` is its `_copies`, likewise. `read_at`: the cluster time at which `full` was read,
-    where it was not taken from an event; events up to it are in it. `damaged`: `full` cannot be
-    read any more, and is empty. `offset`: by how much the counter that the document was inserted
-    with is ahead of its number. `keyframe`, `depth`, `kept`: see
-    `streams.versioning.content_encoding`.
+    Attributes:
+        full: Content; None for a deletion. It has bytes of its own, and no decoded fields.
+        change: The document's `_change`. A later write that leaves it unchanged is not attributed
+            to
+            it, and a delta may change a part of it.
+        copies: The document's `_copies`, likewise.
+        read_at: Cluster time at which `full` was read, if it is not from an event; it contains all
+            events up to then.
+        damaged: `full` cannot be read any more, and is empty.
+        offset: Difference between the counter with which the document was inserted and its number.
+        keyframe, depth, kept: See `streams.versioning.content_encoding`.
     """
 
     token: str
@@ -148,8 +155,10 @@ class LastVersion:
     def from_record(
         cls, record: Mapping[str, Any], *, damaged: RawBSONDocument | None = None
     ) -> LastVersion:
-        """Args:
-        damaged: stands for a content that cannot be read.
+        """Read a record of the archive.
+
+        Args:
+            damaged: Replaces a content that cannot be read.
         """
         return cls(
             token=record["_id"],
@@ -176,7 +185,7 @@ def carried_number(
     version_field: str | None,
     highest: int = HIGHEST_COUNTER,
 ) -> int | None:
-    """Return the number that a document carries, if it is one up to `highest`.
+    """Return the number in a document's version field, if it is at most `highest`.
 
     Integral doubles count: JavaScript shells write them.
     """
@@ -198,12 +207,12 @@ def next_number(
     offset: int = 0,
     inserted: bool = False,
 ) -> tuple[int, int]:
-    """Return the number and the offset of the next version: see the module.
+    """Return the number and the offset of the next version; the module describes the rules.
 
     Args:
-        kept: of a collection that keeps versions itself, the number that this one has there.
-        offset: of the last version.
-        inserted: the write is an insert.
+        kept: For a collection that keeps versions itself, the version's number there.
+        offset: Offset of the last version.
+        inserted: The write is an insert.
     """
     if kept:
         return max(last + 1, carried_number({"": kept}, "", _HIGHEST_KEPT) or 0), 0
@@ -235,26 +244,27 @@ def make_version(
     by_copier: bool = False,
     fence_field: str | None = None,
 ) -> tuple[Document, LastVersion]:
-    """The record of a write, and what the next one needs of it.
+    """Build the record of a write, and the facts that the next version needs.
 
     Args:
-        operation: as the archive names it: BASELINE, INSERT, UPDATE, REPLACE, DELETE; what the
-            writer says of itself comes before it.
-        after: the document after the write, raw; None for a deletion.
-        event: the change event, where the version comes from one: it decides about attribution.
-        deletion: of an attributed delete, what the document would carry under `_change`.
-        read_at: where `after` was read rather than sent: when.
-        kept: see `next_number`.
-        disowned: the `_change` that the document carries is not this write's.
-        by_copier: see `read_attribution`.
-        fence_field: of documents with a fencing token: a deletion keeps it.
+        operation: BASELINE, INSERT, UPDATE, REPLACE, DELETE; an operation that the writer declares
+            has
+            precedence.
+        after: The document after the write, raw; None for a deletion.
+        event: The change event, if the version is made from one: it decides about attribution.
+        deletion: For an attributed delete, the `_change` that the document would have.
+        read_at: Cluster time at which `after` was read, if it is not from an event.
+        kept: See `next_number`.
+        disowned: The document's `_change` does not belong to this write.
+        by_copier: See `read_attribution`.
+        fence_field: Field of the fence value: a deletion keeps it.
     """
     number = 0 if last is None else last.number
     offset = 0 if last is None else last.offset
     fields: Mapping[str, Any] = {}
     plain = None if kept else version_field
     if after is not None and (offset or not _is_plain(after.raw, number, plain)):
-        # A plain dict: each look into a raw document costs several Python calls.
+        # A plain dict: each field access on a raw document costs several Python calls.
         fields = dict(after.items())
     carried = deletion if after is None else fields.get(CHANGE_FIELD)
     sent = None if after is None else fields
@@ -313,10 +323,10 @@ def make_version(
 
 
 def _is_plain(raw: bytes | memoryview, last: int, version_field: str | None) -> bool:
-    """Whether the bytes of a document show that it has nothing that is kept beside its content, nor
-    a number above the next one: decoding a document of 2.5 KB, to look for that, takes 7 µs.
+    """Return whether a document's bytes contain no reserved field and no number above the next one.
 
-    Wherever in it a name stands: what looks like one is looked at closer.
+    Decoding a document of 2.5 KB to find out takes 7 µs. The search ignores structure; a match
+    anywhere only leads to the exact check.
     """
     raw = bytes(raw)
     for name in _RESERVED:
@@ -353,8 +363,11 @@ def changed_paths(
     after: RawBSONDocument | None,
     version_field: str | None,
 ) -> list[str]:
-    """Dotted stored paths; for a first state its top-level fields, for a deletion none. Where there
-    are very many, only the top-level fields that they are in."""
+    """Return the changed paths, dotted, as stored; at most 10,000, else only their top-level
+    fields.
+
+    For a first state all top-level fields, for a deletion none.
+    """
     if after is None:
         return []
     if before is None:
