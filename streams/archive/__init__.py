@@ -1,1 +1,1 @@
-"""Archive: the versions of a collection, and what is known of its past."""
+"""Archive: the stored versions of a collection, their coverage and horizon."""

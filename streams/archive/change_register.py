@@ -1,9 +1,9 @@
-"""Register of the ids of `_change`s: those in an archive, and those on their way into it.
+"""Register of the ids of `_change`s that are in an archive or on their way into it.
 
-Guarantees: of all writes that claim one id, the first in the stream is attributed to it, and no
-other; of a `_change` that names its document, the first of that document's.
-Does not guarantee: that order between partitions, which are recorded side by side, for a `_change`
-that does not name its document.
+Guarantees: of all writes that claim one id, only the first in the stream is attributed to it; if
+the `_change` names its document, the first write of that document. Does not guarantee: that order
+between partitions, which are recorded concurrently, for a `_change` that does not name its
+document.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ _REMEMBERED = 50_000
 
 @dataclass(slots=True)
 class Verdicts:
-    """Verdicts on events, by token.
+    """Results of judging the claims of events, by token.
 
     Attributes:
-        disowned: writes that carry a `_change` which is not theirs.
-        copied: the Copier's writes.
+        disowned: Writes with a `_change` that is not theirs.
+        copied: Writes of the copier.
     """
 
     disowned: set[str] = field(default_factory=set)
@@ -41,21 +41,23 @@ class Verdicts:
 
 
 class ChangeRegister:
-    """The ids that the writes of one recorder have claimed."""
+    """The `_change` ids that the writes of one recorder have claimed."""
 
     def __init__(self, mongo: Mongo, archive: Archive) -> None:
         self._mongo = mongo
         self._archive = archive
         self._secret: str | None = None
-        # Tokens of the writes that have claimed them.
+        # Tokens of the claiming writes, by name of the claim.
         self._claimed: OrderedDict[Hashable, str] = OrderedDict()
 
     def clear(self) -> None:
         self._claimed.clear()
 
     async def judge(self, events: Sequence[ChangeEvent]) -> Verdicts:
-        """Tell which `_change`s in these events are not of the writes that carry them. One read, or
-        none where no event claims one."""
+        """Find the `_change`s in these events that do not belong to their writes.
+
+        One read, or none if no event claims an id.
+        """
         verdicts = Verdicts()
         claims: list[tuple[ChangeEvent, Claim]] = []
         for event in events:
@@ -64,11 +66,11 @@ class ChangeRegister:
             except Exception as exc:
                 if not is_fault_of_document(exc):
                     raise
-                # Who drafts it tells of it.
+                # The version builder reports the fault.
                 continue
             if claim is None:
                 continue
-            # Of an insert nothing but an id tells whose `_change` it carries.
+            # For an insert, only an id shows which write a `_change` belongs to.
             nameless = event.operation == "insert" and event.kept is None and claim.id is None
             if not claim.fits or nameless:
                 verdicts.disowned.add(event.token)
@@ -83,14 +85,15 @@ class ChangeRegister:
                 verdicts.disowned.add(event.token)
                 continue
             self._claim(name, event.token)
-            # A clone need not say for which document it was made: its id is known all the same.
+            # A clone need not name the document it was made for: its id is registered without it
+            # too.
             self._claim(claim.name, event.token)
             if await self._is_signed(claim):
                 verdicts.copied.add(event.token)
         return verdicts
 
     async def _known(self, claims: Sequence[tuple[ChangeEvent, Claim]]) -> set[Hashable]:
-        """Look up which of them the archive has."""
+        """Return the claims that the archive has."""
         found = await self._archive.change_ids([claim.id for _, claim in claims])
         anywhere = {identity(id_) for id_, _ in found}
         of_documents = {(identity(id_), identity(key)) for id_, key in found}
@@ -107,7 +110,8 @@ class ChangeRegister:
             return False
         if self._secret is None:
             self._secret = await copier_secret(self._mongo)
-        # As bytes: of text that is not ASCII, which a program may have written, it makes an error.
+        # As bytes: compare_digest raises on text that is not ASCII, which a program may have
+        # written.
         return hmac.compare_digest(mark.encode(), copier_mark(self._secret, str(claim.id)).encode())
 
 

@@ -1,14 +1,16 @@
-"""Intervals in which a collection's history is known: where its archive begins, from where on it
-knows every document, how far back retention has left it, and the windows that were lost in between.
+"""Coverage: the intervals in which a collection's history is known completely.
 
-One document per collection, `revstream.horizons`, beside the horizon of retention:
+It says where the archive begins, from where on every document is known, how far back retention has
+left it, and which windows were lost in between.
+
+One document per collection, `revstream.horizons`, which also stores the horizon of retention:
 `{_id, token, begun: {at, wall} | null, known: {at, wall}, gaps: [{partition, from, fromWall, to,
 toWall, why}]}`.
 
 `from` is the first cluster time of which nothing is known, `to` the first at which all is known
-again; null while the present is being read. `begun` is null where the oplog reached back to the
-creation of the replica set: then nothing was before it.
-Source: docs/decisions/0041-coverage.md.
+again; null while the current documents are being read. `begun` is null if the oplog reached back to
+the creation of the replica set: then nothing existed before. Source:
+docs/decisions/0041-coverage.md.
 """
 
 from __future__ import annotations
@@ -40,12 +42,12 @@ __all__ = [
 COLLECTION = "revstream.horizons"
 
 _MOST_GAPS = 1000
-"""Windows kept per collection; where there are more, the two oldest become one."""
+"""Maximum number of gaps per collection; beyond it, the two oldest are merged."""
 
 
 @dataclass(frozen=True, slots=True)
 class TimeMark:
-    """A moment: its cluster time, and a time of the database's clock that means it."""
+    """A cluster time, and the corresponding time of the database's clock."""
 
     at: Timestamp
     wall: datetime
@@ -61,7 +63,7 @@ class TimeMark:
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """A window of lost history: from `start` on, before `end`; None while it is open."""
+    """A window of lost history, from `start` to before `end`; None while it is open."""
 
     start: TimeMark
     end: TimeMark | None
@@ -82,13 +84,14 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """The intervals of one collection.
+    """The known intervals of one collection.
 
     Attributes:
-        horizon: the token of the last version that replaced one which retention has dropped; ""
-            where it has dropped none.
-        begun: where the archive begins; None where nothing was before.
-        known: from where on every document is known; None where they are from the beginning.
+        horizon: Token of the last version that replaced one deleted by retention; "" where
+            retention
+            has deleted none.
+        begun: Beginning of the archive; None where nothing existed before.
+        known: Time from which every document is known; None where all are from the beginning.
     """
 
     horizon: str = ""
@@ -109,12 +112,14 @@ class Coverage:
 
     @property
     def open_gap(self) -> Gap | None:
-        """The first window of which the end is not known yet."""
+        """The first gap whose end is not known yet."""
         return next((each for each in self.gaps if each.end is None), None)
 
     def error_at(self, collection: str, at: Timestamp) -> HistoryLost | ArchiveBehind | None:
-        """The error for a moment at which the state of the whole collection is not known: it lies
-        before all is known, or in a window that was lost."""
+        """Return the error for a time at which the state of the whole collection is not known.
+
+        The time is before all documents are known, or in a gap.
+        """
         limits = [each for each in (self.begun, self.known) if each is not None]
         limit = max(limits, key=lambda each: each.at, default=None)
         if limit is not None and at < limit.at:
@@ -122,8 +127,7 @@ class Coverage:
         return self.gap_error(collection, at)
 
     def is_found_after_gap(self, at: Timestamp) -> bool:
-        """Return whether a document that was first recorded then was found by reading the present
-        again: it came in the window that was lost."""
+        """Return whether a document first recorded at this time was read after a gap."""
         return any(
             each.start.at <= at and (each.end is None or at <= each.end.at) for each in self.gaps
         )
@@ -131,11 +135,12 @@ class Coverage:
     def gap_error(
         self, collection: str, at: Timestamp, *, stood: Timestamp | None = None
     ) -> HistoryLost | ArchiveBehind | None:
-        """The error for a moment in a window.
+        """Return the error for a time in a gap; None otherwise.
 
         Args:
-            stood: when the version was written that is known to be the last one by then: one that
-                was written within the window was recorded after the loss.
+            stood: Time of the version that is known to be the last one by then. One that was
+                written
+                within the gap was recorded after the loss.
         """
         for gap in self.gaps:
             if not gap.contains(at) or (stood is not None and stood >= gap.start.at):
@@ -156,29 +161,29 @@ UNLIMITED = Coverage()
 
 
 class CoverageStore:
-    """The stored intervals of all collections; written by their recorders alone."""
+    """Stored coverage of all collections; only recorders write it."""
 
     def __init__(self, mongo: Mongo) -> None:
         self._mongo = mongo
 
     async def load(self, collection: str) -> Coverage:
-        """Read all that is known of a collection's intervals."""
+        """Read the coverage of a collection."""
         found = await self._mongo.find(COLLECTION, {"_id": collection}, limit=1)
         return Coverage.from_record(found[0] if found else None)
 
     async def gaps(self, collections: Iterable[str]) -> dict[str, Sequence[Gap]]:
-        """Read the windows of lost history by collection, the oldest first."""
+        """Read the gaps by collection, oldest first."""
         query = {"_id": {"$in": list(collections)}}
         found = await self._mongo.find(COLLECTION, query, projection={"gaps": 1})
         return {each["_id"]: Coverage.from_record(each).gaps for each in found}
 
     async def has_mark(self, collection: str, name: str) -> bool:
-        """Return whether a mark is stored, `begun` or `known`; null is one, too."""
+        """Return whether the mark `begun` or `known` is stored; null counts as stored."""
         query = {"_id": collection, name: {"$exists": True}}
         return bool(await self._mongo.find(COLLECTION, query, projection={"_id": 1}, limit=1))
 
     async def set_begin(self, collection: str, begun: TimeMark | None) -> None:
-        """Store where the archive begins; the latest of several partitions counts."""
+        """Store the beginning of the archive; the latest of several partitions counts."""
         await self._raise_mark(collection, "begun", begun)
 
     async def set_known(self, collection: str, known: TimeMark | None) -> None:
@@ -195,7 +200,7 @@ class CoverageStore:
         )
 
     async def open_gap(self, collection: str, partition: str, start: TimeMark, why: str) -> None:
-        """Store that history is lost from a moment on; once per partition until it is closed."""
+        """Store that history is lost from a time on; once per partition until the gap is closed."""
         gap = {"partition": partition, "from": start.at, "fromWall": start.wall}
         gap |= {"to": None, "toWall": None, "why": why}
         gaps: Document = {"$ifNull": ["$gaps", []]}
@@ -226,7 +231,7 @@ class CoverageStore:
         )
 
     async def close_gap(self, collection: str, partition: str, end: TimeMark) -> None:
-        """Store where a partition's open window ends: from there on all is known again."""
+        """Store the end of a partition's open gap: from there on all is known again."""
         mine = {"$and": [{"$eq": ["$$this.partition", partition]}, {"$eq": ["$$this.to", None]}]}
         closed = {"$mergeObjects": ["$$this", {"to": end.at, "toWall": end.wall}]}
         gaps = {"$map": {"input": "$gaps", "in": {"$cond": [mine, closed, "$$this"]}}}
@@ -234,7 +239,7 @@ class CoverageStore:
         await self._mongo.find_one_and_update(COLLECTION, query, [{"$set": {"gaps": gaps}}])
 
     async def drop_open_gaps(self, collection: str, partitions: Iterable[str]) -> None:
-        """Remove the open windows of partitions that are no more; those of today cover them."""
+        """Delete the open gaps of former partitions; those of today's partitions cover them."""
         gone = {"to": None, "partition": {"$in": list(partitions)}}
         await self._mongo.find_one_and_update(
             COLLECTION, {"_id": collection}, {"$pull": {"gaps": gone}}
@@ -242,8 +247,11 @@ class CoverageStore:
 
 
 def coverage_stage(collection: str, at: Timestamp) -> Document:
-    """Build a stage for the end of a pipeline: what `Coverage.from_record` takes, in a document
-    behind all others (`coverage`), read when they were; of the windows that which holds `at`."""
+    """Build a pipeline stage that appends a document with the coverage, read at the same time.
+
+    Its field `coverage` is the input of `Coverage.from_record`; of the gaps it has those that
+    contain `at`.
+    """
     begins = {"$lte": ["$$this.from", at]}
     ends = {"$or": [{"$eq": ["$$this.to", None]}, {"$gt": ["$$this.to", at]}]}
     gaps: Document = {"input": {"$ifNull": ["$gaps", []]}, "cond": {"$and": [begins, ends]}}
@@ -256,9 +264,9 @@ def coverage_stage(collection: str, at: Timestamp) -> Document:
 
 
 def history_lost_error(subject: str, mark: TimeMark, why: str) -> HistoryLost:
-    """The error that names the moment from which the answer is known.
+    """Return the error that names the time from which on the answer is known.
 
-    It does not name the moment asked for: of one by the clock only the last record before it is
+    It does not name the requested time: for a time of the clock only the last record before it is
     known here.
     """
     return HistoryLost(

@@ -1,10 +1,10 @@
-"""How far back history reaches: of a collection, and exactly, of one document.
+"""Archive horizon: from where on a collection's history is complete, and exactly, a document's.
 
-A collection's horizon is the token of the last version that replaced one which retention has
-dropped: from there on everything is there. It is stored before the first of them is deleted, so
-that whoever reads, and then looks at the horizon, either read all there was or learns that he did
-not. Purges do not move it: what was purged is missing, and the document's own mark says so.
-Source: docs/decisions/0016-retention.md.
+A collection's horizon is the token of the last version that replaced one deleted by retention: from
+there on no version is missing. It is stored before the first of them is deleted. So a reader that
+loads the horizon after its read either read every version or gets an error. Purges do not move it:
+purged versions are missing, and the document's own mark says so. Source:
+docs/decisions/0016-retention.md.
 """
 
 from __future__ import annotations
@@ -29,26 +29,27 @@ __all__ = ["Horizons", "RetentionProgress", "check_horizon"]
 
 @dataclass(frozen=True, slots=True)
 class RetentionProgress:
-    """How far retention has looked: what was replaced up to `token` has no more than `keep`
-    says."""
+    """Progress of retention: versions replaced up to `token` obey the rule `keep`."""
 
     keep: str
     token: str
 
 
 class Horizons:
-    """Of all collections; asks each time, since another process may just have dropped versions."""
+    """Horizons of all collections; read each time, since another process may just have deleted
+    versions.
+    """
 
     def __init__(self, mongo: Mongo) -> None:
         self._mongo = mongo
 
     async def load(self, collection: str) -> str:
-        """The token; "" where retention has dropped nothing yet."""
+        """Return the token; "" where retention has deleted nothing yet."""
         found = await self._mongo.find(COLLECTION, {"_id": collection}, limit=1, naive=True)
         return found[0].get("token", "") if found else ""
 
     async def advance(self, collection: str, token: str) -> None:
-        """What was replaced up to there may be dropped from here on; never goes back."""
+        """Allow the deletion of versions replaced up to a token; the horizon never goes back."""
         await self._mongo.find_one_and_update(
             COLLECTION,
             {"_id": collection},
@@ -70,10 +71,10 @@ class Horizons:
         )
 
     async def check_after_read(self, collection: str, position: str) -> None:
-        """To be called after a read of what came after a token.
+        """Check, after a read of what follows a token, that no version was missing.
 
         Raises:
-            HistoryLost: versions of then were dropped.
+            HistoryLost: Versions after the token were deleted.
         """
         token = await self.load(collection)
         if position < token:
@@ -87,10 +88,10 @@ class Horizons:
         wanted: Sequence[tuple[Any, Timestamp]],
         coverage: Coverage,
     ) -> list[HistoryLost | ArchiveBehind | None]:
-        """n (`_id`, moment) of which no version was found -> for each the error, unless it is known
-        that there was no document.
+        """n (`_id`, time) without a version -> n errors; None where it is known that no document
+        existed.
 
-        A first version that is no INSERT says that the document was there before it.
+        A first version other than an INSERT says that the document existed before it.
         """
         firsts = await self._firsts(archive, [key for key, _ in wanted])
         return [
@@ -120,8 +121,11 @@ class Horizons:
     async def number_errors(
         self, archive: Archive, wanted: Sequence[tuple[Any, int]]
     ) -> list[HistoryLost | None]:
-        """n (`_id`, number) that were not found -> for each the error, where it may have been
-        dropped: between the lowest and the highest that were, not every number need have been."""
+        """n (`_id`, number) that were not found -> n errors; None where no such version can have
+        been deleted.
+
+        Between the lowest and the highest deleted number, not every number was necessarily in use.
+        """
         firsts = await self._firsts(archive, [key for key, _ in wanted])
         return [
             _truncated_error(archive, key, first, f"version {number} was asked for")
@@ -133,17 +137,17 @@ class Horizons:
         ]
 
     async def check_number(self, archive: Archive, key: Any, number: int) -> None:
-        """Of one that was not found.
+        """Check a version that was not found.
 
         Raises:
-            HistoryLost: it may have been dropped.
+            HistoryLost: It may have been deleted.
         """
         (lost,) = await self.number_errors(archive, [(key, number)])
         if lost is not None:
             raise lost
 
     async def _firsts(self, archive: Archive, keys: Iterable[Any]) -> dict[Any, _FirstVersion]:
-        """The first versions of these documents, by identity."""
+        """Return the first versions of these documents, by identity."""
         wanted = {identity(key): key for key in keys}
         if not wanted:
             return {}
@@ -166,11 +170,11 @@ class Horizons:
 
 
 def check_horizon(collection: str, at: Timestamp, coverage: Coverage) -> None:
-    """Refuse a moment at which not all is known.
+    """Refuse a time at which not all is known.
 
     Raises:
-        HistoryLost: some of what stood then was dropped, or never recorded.
-        ArchiveBehind: it lies in a window whose end is not known yet.
+        HistoryLost: Versions current then were deleted, or never recorded.
+        ArchiveBehind: The time is in a gap whose end is not known yet.
     """
     token = coverage.horizon
     if token and at < resume_tokens.cluster_time(token):
@@ -182,7 +186,7 @@ def check_horizon(collection: str, at: Timestamp, coverage: Coverage) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _FirstVersion:
-    """`born`: the document was not there before."""
+    """First version of a document; `born`: the document did not exist before."""
 
     token: str
     number: int

@@ -1,7 +1,7 @@
-"""The indexes of an archive, and the walk over one of them that finds each document's last version.
+"""Indexes of an archive, and the index scan that finds each document's last version.
 
-None has what closing a version changes: that would cost each version a third more.
-Source: docs/decisions/0007-archive.md, 0008-as-of.md.
+No index contains a field that closing a version would change: that would cost each version a third
+more. Source: docs/decisions/0007-archive.md, 0008-as-of.md.
 """
 
 from __future__ import annotations
@@ -25,40 +25,40 @@ __all__ = [
     "lookup_stages",
 ]
 
-# Names that readers hint with.
+# Names for hints.
 DOCUMENT_INDEX = "documents"
-# As MongoDB names {doc: 1, v: -1} and {doc: 1, at: -1, v: -1}.
+# MongoDB's names of {doc: 1, v: -1} and {doc: 1, at: -1, v: -1}.
 NUMBER_INDEX = "doc_1_v_-1"
 TIME_INDEX = "doc_1_at_-1_v_-1"
 FORMER_INDEX = "intervals"
-"""Of archives that were made when closing a version changed an index."""
+"""Index of archives created when closing a version still changed an index."""
 
-# Without a word on the documents, 6.0.5 reads all of their versions.
+# Without a condition on `doc`, 6.0.5 reads all versions.
 ALL_DOCUMENTS: Document = {"doc": {"$gte": MinKey()}}
-"""For `last_version_stages`: every document."""
+"""Condition for `last_version_stages`: every document."""
 
 INDEXES: tuple[tuple[list[tuple[str, int]], dict[str, Any]], ...] = (
     ([("doc", 1), ("v", -1)], {"unique": True}),
-    # a document as of a moment; several versions of one transaction have the same `at`
+    # as-of read of a document; several versions of one transaction have the same `at`
     ([("doc", 1), ("at", -1), ("v", -1)], {}),
-    # a whole collection as of a moment, in id order: each document once
+    # as-of read of a collection, in id order: each document once
     ([("doc", 1)], {"name": DOCUMENT_INDEX, "partialFilterExpression": {"first": True}}),
-    # whether there are contents that the server cannot see into
+    # whether the archive has contents that the server cannot filter by
     ([("packed", 1)], {"name": "packed", "partialFilterExpression": {"packed": True}}),
-    # whether a `_change` is another write's
+    # whether a `_change` belongs to another write
     (
         [("change.id", 1), ("doc", 1)],
         {"name": "changes", "partialFilterExpression": {"change.id": {"$exists": True}}},
     ),
-    # how many stand behind a gap, of which there are few
+    # number of versions after a gap, of which few exist
     ([("gap", 1)], {"name": "gaps", "partialFilterExpression": {"gap": True}}),
 )
 
 
 def last_version_stages(at: Timestamp | None = None) -> list[Mapping[str, Any]]:
-    """Stages that leave of each document its last version, at a cluster time or now.
+    """Build stages that keep the last version of each document, at a cluster time or now.
 
-    MongoDB makes a DISTINCT_SCAN of them together with a match of `doc` before them: from one
+    With a match on `doc` before them, MongoDB makes a DISTINCT_SCAN of them: it jumps from one
     document to the next in the index, whatever the number of versions, 5 µs each.
     """
     standing: list[Mapping[str, Any]] = [] if at is None else [{"$match": {"at": {"$lte": at}}}]
@@ -77,10 +77,10 @@ def lookup_stages(
     *,
     by: Sequence[str],
 ) -> list[Mapping[str, Any]]:
-    """Stages that look up, for each row, what a pipeline finds: as `found`, beside the row.
+    """Build stages that run a pipeline for each row and put each result into the row, as `found`.
 
     Args:
-        by: fields of a row that the pipeline has as variables of the same name.
+        by: Fields of a row that the pipeline has as variables of the same name.
     """
     lookup = {"from": collection, "pipeline": stages, "as": "found"}
     return [

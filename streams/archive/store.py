@@ -1,14 +1,13 @@
-"""Where history is kept: one document per version, in `<collection>.versions`.
+"""Archive: one document per version, in `<collection>.versions`.
 
 `{_id: token, doc, v, op, at, wall, prev, by, why, restoredFrom, draft, changed, full, first, cut,
-gap, unrecorded, setAside, spanning, born, readAt, change, copies, offset, fence}`, or what
-`streams.versioning.content_encoding` keeps instead of `full`. Where the collection keeps its
+gap, unrecorded, setAside, spanning, born, readAt, change, copies, offset, fence}`, or the fields
+that `streams.versioning.content_encoding` stores instead of `full`. If the collection keeps its
 versions itself, the contents come from there (`streams.layouts`).
 
-Guarantees: unique on `_id` and on `{doc, v}`; the records of a partition (of the collection, where
-it is not divided) are inserted in stream order, so what a crash leaves of them is a prefix. No
-record is changed by a later write: when it was replaced, the one after it says. Written by the
-recorder that holds the partition's lease, read by everybody.
+Guarantees: unique on `_id` and on `{doc, v}`; the records of a partition are inserted in stream
+order, so a crash leaves a prefix of them. No later write changes a record: the next version says
+when it was replaced. Only the recorder that holds the partition's lease writes; any process reads.
 Source: docs/decisions/0007-archive.md.
 """
 
@@ -46,9 +45,9 @@ __all__ = ["Archive"]
 log = logging.getLogger(__name__)
 
 _FOREVER = Timestamp(2**32 - 1, 2**32 - 1)
-# Records that are expected to come in one batch.
+# Number of records that fit into one batch.
 _SHORT_READ = 100
-# Of one document, by the index of moments.
+# Sort order of one document's versions, by `TIME_INDEX`.
 _NEWEST_FIRST = (("at", -1), ("v", -1))
 
 
@@ -56,9 +55,9 @@ class Archive:
     """The versions of one collection.
 
     Attributes:
-        layout: how the collection keeps its documents; where it keeps versions, too, they have no
-            content here.
-        contents: of its records, wherever they lie.
+        layout: Layout of the collection's documents; if it keeps versions too, they have no content
+            here.
+        contents: Reader of the contents.
     """
 
     def __init__(self, mongo: Mongo, collection: str, layout: Layout | None = None) -> None:
@@ -72,10 +71,9 @@ class Archive:
         self._damaged = LogThrottle(log, "version cannot be read", level=logging.ERROR)
 
     async def prepare(self) -> None:
-        """Create the indexes; an archive that has them is left alone. Before the first version of a
-        process it is done by itself."""
+        """Create the missing indexes; `insert` does so too before the process's first version."""
         await self._create_indexes()
-        # It costs, and does no harm: who may not drop it keeps it.
+        # It only costs time: without the privilege to drop it, it stays.
         with suppress(Unsuitable):
             await self._mongo.drop_index(self.name, FORMER_INDEX)
 
@@ -84,12 +82,14 @@ class Archive:
         self._prepared = True
 
     def recheck_indexes(self) -> None:
-        """Make sure of the indexes before the next version: somebody may have dropped them."""
+        """Create missing indexes again before the next version: they may have been dropped."""
         self._prepared = False
 
     async def last_versions(self, keys: Iterable[Any]) -> dict[Any, LastVersion]:
-        """The last version of each document that has one, by `events.identity` of its `_id`. One
-        round trip: from one document to the next in an index, an eighth of what `newest` costs."""
+        """Return the last version of each document that has one, by `identity`.
+
+        One round trip: an index scan from document to document, an eighth of the cost of `newest`.
+        """
         wanted = list(keys)
         if not wanted:
             return {}
@@ -97,11 +97,11 @@ class Archive:
         return {identity(each["doc"]): last for each, last in await self._read_lasts(found)}
 
     async def _read_lasts(self, records: Sequence[Any]) -> list[tuple[Any, LastVersion]]:
-        """Each with what the next version needs of it; of a damaged one, that it is."""
+        """Pair each record with the facts that the next version needs, including damage."""
         try:
             found = await self.contents.fill(records, raw=True, lenient=True)
         except DamagedArchive as exc:
-            # Which of them it is, only each by itself tells.
+            # Only reading them one by one shows which is damaged.
             if len(records) > 1:
                 return [each for one in records for each in await self._read_lasts([one])]
             self._damaged.note(collection=self.collection, reason=exc.message)
@@ -114,8 +114,10 @@ class Archive:
         return [(each, LastVersion.from_record(each)) for each in found]
 
     async def change_ids(self, ids: Sequence[Any]) -> list[tuple[Any, Any]]:
-        """Which of these ids the `_change`s of versions have, each with the `_id` of the document.
-        One read, of an index alone."""
+        """Return those of these `_change` ids that versions have, each with the document's `_id`.
+
+        One read, of an index alone.
+        """
         found = await self._mongo.find(
             self.name,
             {"change.id": {"$in": list(ids)}},
@@ -125,14 +127,16 @@ class Archive:
         return [(each["change"]["id"], each["doc"]) for each in found]
 
     async def fences_of_deleted(self, keys: Sequence[Any]) -> list[tuple[Any, Any]]:
-        """The fencing tokens of documents whose last version is a deletion, each with its `_id`."""
+        """Return the fence values of documents whose last version is a deletion, each with its
+        `_id`.
+        """
         if not keys:
             return []
         found = await self._last_of_each(keys, projection={"doc": 1, "op": 1, "fence": 1})
         return [(each["doc"], each["fence"]) for each in found if "fence" in each]
 
     async def has_packed(self) -> bool:
-        """Whether some contents lie elsewhere than in `full`, where the server cannot filter."""
+        """Return whether some contents are not in `full`, where the server cannot filter by them."""
         if not self._has_packed:
             query = {"packed": True}
             self._has_packed = bool(
@@ -152,11 +156,11 @@ class Archive:
         short: bool = False,
         naive: bool = False,
     ) -> list[Any]:
-        """Records, with their contents where the projection has something of them; without `fill`
-        as they are stored, for `ContentReader.fill`.
+        """Find records; fill in their contents if the projection has part of them.
 
         Args:
-            short, naive: see `Reads.find`.
+            fill: False: return records as stored, for `ContentReader.fill`.
+            short, naive: See `Reads.find`.
         """
         found = await self._mongo.find(
             self.name,
@@ -179,11 +183,11 @@ class Archive:
         limit: int,
         hint: str | None = DOCUMENT_INDEX,
     ) -> list[Any]:
-        """The `_id`s of documents that have versions, in the order of an index: from one on, before
-        another; each a tuple of an `_id`, or None for no bound.
+        """Return the `_id`s of documents with versions, in index order, from one to before another.
 
         Args:
-            hint: None where there may be no index any more.
+            first, end: A tuple of an `_id`, or None for no bound.
+            hint: Name of the index; None where it may be missing.
         """
         bounds = [
             {operator: ["$doc", {"$literal": bound[0]}]}
@@ -191,7 +195,7 @@ class Archive:
             if bound is not None
         ]
         pipeline: list[Mapping[str, Any]] = [
-            # In expressions values of all types are in one order, as in the index.
+            # In expressions, values of all types have one order, as in the index.
             {"$match": {"first": True, "$expr": {"$and": bounds}}},
             {"$sort": {"doc": 1}},
             {"$limit": limit},
@@ -210,14 +214,16 @@ class Archive:
         raw: bool = False,
         lenient: bool = False,
     ) -> list[Any]:
-        """The newest versions of several documents, in one round trip that costs what it returns.
+        """Return the newest versions of several documents, in one round trip that costs what it
+        returns.
 
         Args:
-            wanted: for each, `key` (the `_id`) and, optionally, `at`: only versions at or before
-                that cluster time.
-            limit: versions per entry.
-            match: further pipeline stages that a version must pass before it is counted.
-            lenient: see `ContentReader.fill`.
+            wanted: For each, `key` (the `_id`) and optionally `at`: only versions at or before that
+                cluster time.
+            limit: Versions per entry.
+            match: Further pipeline stages that a version must pass before it is counted.
+            lenient: See `ContentReader.fill`.
+
         Returns: records, newest first per entry, entries in no order; each has `wanted`, its index.
         """
         if not wanted:
@@ -240,7 +246,7 @@ class Archive:
         *,
         raw: bool,
     ) -> list[Any]:
-        """A lookup for each."""
+        """Run one lookup per entry."""
         rows: list[Document] = [
             {"n": n, "key": each["key"], "at": each.get("at", _FOREVER)}
             for n, each in enumerate(wanted)
@@ -266,7 +272,7 @@ class Archive:
     async def _newest_at(
         self, keys: Sequence[Any], at: Timestamp | None, projection: Mapping[str, Any] | None
     ) -> list[Document]:
-        """All at one moment: an eighth of what a lookup for each costs."""
+        """Read the last versions at one time: an eighth of the cost of a lookup per entry."""
         places: dict[Any, list[int]] = {}
         for n, key in enumerate(keys):
             places.setdefault(identity(key), []).append(n)
@@ -286,7 +292,7 @@ class Archive:
         raw: bool = False,
     ) -> list[Any]:
         if len(keys) == 1:
-            # The same walk: 155 µs of MongoDB, a pipeline 207.
+            # The same index scan: 155 µs of MongoDB, 207 µs as a pipeline.
             query = {"doc": {"$eq": keys[0]}, **({} if at is None else {"at": {"$lte": at}})}
             return await self._mongo.find(
                 self.name, query, projection=projection, sort=_NEWEST_FIRST, limit=1,
@@ -300,18 +306,18 @@ class Archive:
         )
 
     async def replacement_times(self, versions: Sequence[tuple[Any, int]]) -> list[datetime | None]:
-        """n (`_id`, number) -> when each of these versions was replaced, by the wall clock; None of
-        those that nothing has replaced. One round trip, a lookup in an index for each.
+        """n (`_id`, number) -> n times of the wall clock at which these versions were replaced, or
+        None.
 
-        No record says it of itself: to write it there costs MongoDB about as much as all else that
-        is done for a version (docs/decisions/0007-archive.md).
+        One round trip, one index lookup each. The records do not contain this time: writing it
+        would cost MongoDB about as much as the rest of a version (docs/decisions/0007-archive.md).
         """
         if not versions:
             return []
         rows = [{"n": n, "key": key, "v": number} for n, (key, number) in enumerate(versions)]
         following: list[Mapping[str, Any]] = [
             {"$match": {"$expr": {"$and": [{"$eq": ["$doc", "$$key"]}, {"$gt": ["$v", "$$v"]}]}}},
-            # The index of numbers, backwards.
+            # Scans `NUMBER_INDEX` backwards.
             {"$sort": {"doc": -1, "v": 1}},
             {"$limit": 1},
             {"$project": {"_id": 0, "wall": 1}},
@@ -333,9 +339,9 @@ class Archive:
         limit: int,
         match: Mapping[str, Any] | None = None,
     ) -> list[Document]:
-        """Records in token order, after one token and up to another."""
-        # Earlier versions stored tokens as MongoDB 7 makes them, which sort behind the canonical
-        # ones of their cluster time.
+        """Return records in token order, after one token and up to another."""
+        # Earlier versions of revstream stored tokens in the form of MongoDB 7, which sort after the
+        # canonical ones of the same cluster time.
         first, last = resume_tokens.canonical_token(after), after
         records: list[Document] = []
         while len(records) < limit:
@@ -355,7 +361,7 @@ class Archive:
     async def by_token(
         self, wanted: Sequence[str], *, projection: Mapping[str, Any] | None = None
     ) -> dict[str, Document]:
-        """Records by token; those that are not there are left out."""
+        """Return records by token; missing ones are left out."""
         query = {"_id": {"$in": list(wanted)}}
         found = await self.find(query, projection=projection, short=len(wanted) <= _SHORT_READ)
         return {record["_id"]: record for record in found}
@@ -363,10 +369,10 @@ class Archive:
     async def insert(self, records: Sequence[Document]) -> bool:
         """Insert records in stream order.
 
-        Returns: False where somebody else has written one of them: the caller is late, or reads
-            anew.
+        Returns: False if another process has written one of them: the caller is late, or reads
+        again.
 
-        Cancellation: safe; a prefix of them may be there.
+        Cancellation: safe; a prefix of the records may be stored.
         """
         if not self._prepared:
             await self._create_indexes()
@@ -385,10 +391,10 @@ class Archive:
             await self._mongo.update_all(self.name, query, {"$set": {"spanning": True}})
 
     async def keyframe_update(self, record: Mapping[str, Any]) -> Document:
-        """An update of a record that was kept as a patch, after which it is a keyframe.
+        """Return the update that turns a record with a patch into a keyframe.
 
         Args:
-            record: filled, raw.
+            record: With its content, raw.
         """
         whole = {name: record.get(name) for name in ("_id", "full", "change", "copies")}
         await self._store_parts(whole)
@@ -398,8 +404,10 @@ class Archive:
         return {"$set": {"full": whole["full"]}, "$unset": {**gone, "packed": ""}}
 
     async def _store_parts(self, record: Document) -> None:
-        """What does not fit into the record; before it is stored, so that what it speaks of is
-        there. A crash between may have left parts that were made of an earlier reading."""
+        """Store the parts of a record that is too large, before the record that refers to them.
+
+        A crash between may have left parts of an earlier attempt.
+        """
         for part in split_into_parts(record):
             name, data = {"_id": part["_id"]}, {"data": part["data"]}
             await self._mongo.find_one_and_update(self.parts, name, {"$set": data}, upsert=True)
@@ -408,7 +416,7 @@ class Archive:
 def _shows_content(projection: Mapping[str, Any] | None) -> bool:
     if projection is None:
         return True
-    # Of contents none is shown without what leads to those that lie elsewhere.
+    # A part of the content needs the fields that lead to packed contents.
     return "packed" in projection or any(
         shown and (name == "full" or name.startswith("full.")) for name, shown in projection.items()
     )

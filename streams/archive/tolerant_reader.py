@@ -1,6 +1,7 @@
-"""Read versions of which some cannot be read any more, without these standing in the way of the
-others: the collection itself has kept them, and somebody has removed them there; or their records
-are damaged.
+"""Reader of versions that reports unreadable ones individually.
+
+A version is unreadable if the collection itself stored it and it was removed there, or if its
+record is damaged.
 """
 
 from __future__ import annotations
@@ -16,8 +17,10 @@ __all__ = ["read_versions"]
 
 
 async def read_versions(archive: Archive, records: Sequence[Any]) -> list[Version | str]:
-    """One for each of the records, which were found without `fill`: the version, or why it cannot
-    be read.
+    """Return for each record the version, or the reason why it cannot be read.
+
+    Args:
+        records: Found without `fill`.
     """
     try:
         return [Version.from_record(each) for each in await archive.contents.fill(records)]
@@ -26,5 +29,5 @@ async def read_versions(archive: Archive, records: Sequence[Any]) -> list[Versio
             [record] = records
             name = f"{archive.collection}/{record['doc']!r}"
             return [f"version {record['v']} of {name} cannot be read: {exc.message}"]
-    # Which of them it is, only each by itself tells.
+    # Only reading them one by one shows which is unreadable.
     return [made for each in records for made in await read_versions(archive, [each])]
