@@ -23,7 +23,11 @@ __all__ = [
     "TIME_INDEX",
     "last_version_stages",
     "lookup_stages",
+    "newest_stages",
+    "replacement_stages",
 ]
+
+_FOREVER = Timestamp(2**32 - 1, 2**32 - 1)
 
 # Names for hints.
 DOCUMENT_INDEX = "documents"
@@ -88,4 +92,48 @@ def lookup_stages(
         {"$documents": {"$literal": rows}},
         {"$lookup": {**lookup, "let": {name: f"${name}" for name in by}}},
         {"$unwind": "$found"},
+    ]
+
+
+def newest_stages(
+    archive: str,
+    wanted: Sequence[Mapping[str, Any]],
+    limit: int,
+    projection: Mapping[str, Any] | None,
+    match: Sequence[Mapping[str, Any]],
+) -> list[Mapping[str, Any]]:
+    """Build stages for the newest versions of each entry; `Archive.newest` describes them."""
+    rows: list[Document] = [
+        {"n": n, "key": each["key"], "at": each.get("at", _FOREVER)}
+        for n, each in enumerate(wanted)
+    ]
+    inner: list[Mapping[str, Any]] = [
+        {"$match": {"$expr": {"$and": [{"$eq": ["$doc", "$$key"]}, {"$lte": ["$at", "$$at"]}]}}},
+        {"$sort": {"doc": 1, "at": -1, "v": -1}},
+        *match,
+        {"$limit": limit},
+    ]
+    if projection is not None:
+        inner.append({"$project": projection})
+    return [
+        *lookup_stages(rows, archive, inner, by=("key", "at")),
+        {"$replaceWith": {"$mergeObjects": ["$found", {"wanted": "$n"}]}},
+    ]
+
+
+def replacement_stages(
+    archive: str, versions: Sequence[tuple[Any, int]]
+) -> list[Mapping[str, Any]]:
+    """Build stages that look up when each version was replaced: `n` and `wall`."""
+    rows = [{"n": n, "key": key, "v": number} for n, (key, number) in enumerate(versions)]
+    following: list[Mapping[str, Any]] = [
+        {"$match": {"$expr": {"$and": [{"$eq": ["$doc", "$$key"]}, {"$gt": ["$v", "$$v"]}]}}},
+        # Scans `NUMBER_INDEX` backwards.
+        {"$sort": {"doc": -1, "v": 1}},
+        {"$limit": 1},
+        {"$project": {"_id": 0, "wall": 1}},
+    ]
+    return [
+        *lookup_stages(rows, archive, following, by=("key", "v")),
+        {"$project": {"n": 1, "wall": "$found.wall"}},
     ]

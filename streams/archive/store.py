@@ -26,7 +26,8 @@ from revstream.streams.archive.indexes import (
     FORMER_INDEX,
     INDEXES,
     last_version_stages,
-    lookup_stages,
+    newest_stages,
+    replacement_stages,
 )
 from revstream.streams.changefeed.event import identity, possible_ids
 from revstream.streams.core import resume_tokens
@@ -44,7 +45,6 @@ __all__ = ["Archive"]
 
 log = logging.getLogger(__name__)
 
-_FOREVER = Timestamp(2**32 - 1, 2**32 - 1)
 # Number of records that fit into one batch.
 _SHORT_READ = 100
 # Sort order of one document's versions, by `TIME_INDEX`.
@@ -136,7 +136,7 @@ class Archive:
         return [(each["doc"], each["fence"]) for each in found if "fence" in each]
 
     async def has_packed(self) -> bool:
-        """Return whether some contents are not in `full`, where the server cannot filter by them."""
+        """Return whether some contents are outside `full`, where MongoDB cannot filter."""
         if not self._has_packed:
             query = {"packed": True}
             self._has_packed = bool(
@@ -232,42 +232,11 @@ class Archive:
         if limit == 1 and not (match or raw) and all(each.get("at") == moment for each in wanted):
             found = await self._newest_at([each["key"] for each in wanted], moment, projection)
         else:
-            found = await self._newest(wanted, limit, projection, match, raw=raw)
+            pipeline = newest_stages(self.name, wanted, limit, projection, match)
+            found = await self._mongo.aggregate(None, pipeline, raw=raw)
         if not _shows_content(projection):
             return found
         return await self.contents.fill(found, raw=raw, lenient=lenient)
-
-    async def _newest(
-        self,
-        wanted: Sequence[Mapping[str, Any]],
-        limit: int,
-        projection: Mapping[str, Any] | None,
-        match: Sequence[Mapping[str, Any]],
-        *,
-        raw: bool,
-    ) -> list[Any]:
-        """Run one lookup per entry."""
-        rows: list[Document] = [
-            {"n": n, "key": each["key"], "at": each.get("at", _FOREVER)}
-            for n, each in enumerate(wanted)
-        ]
-        inner: list[Mapping[str, Any]] = [
-            {
-                "$match": {
-                    "$expr": {"$and": [{"$eq": ["$doc", "$$key"]}, {"$lte": ["$at", "$$at"]}]}
-                }
-            },
-            {"$sort": {"doc": 1, "at": -1, "v": -1}},
-            *match,
-            {"$limit": limit},
-        ]
-        if projection is not None:
-            inner.append({"$project": projection})
-        pipeline = [
-            *lookup_stages(rows, self.name, inner, by=("key", "at")),
-            {"$replaceWith": {"$mergeObjects": ["$found", {"wanted": "$n"}]}},
-        ]
-        return await self._mongo.aggregate(None, pipeline, raw=raw)
 
     async def _newest_at(
         self, keys: Sequence[Any], at: Timestamp | None, projection: Mapping[str, Any] | None
@@ -314,18 +283,7 @@ class Archive:
         """
         if not versions:
             return []
-        rows = [{"n": n, "key": key, "v": number} for n, (key, number) in enumerate(versions)]
-        following: list[Mapping[str, Any]] = [
-            {"$match": {"$expr": {"$and": [{"$eq": ["$doc", "$$key"]}, {"$gt": ["$v", "$$v"]}]}}},
-            # Scans `NUMBER_INDEX` backwards.
-            {"$sort": {"doc": -1, "v": 1}},
-            {"$limit": 1},
-            {"$project": {"_id": 0, "wall": 1}},
-        ]
-        pipeline = [
-            *lookup_stages(rows, self.name, following, by=("key", "v")),
-            {"$project": {"n": 1, "wall": "$found.wall"}},
-        ]
+        pipeline = replacement_stages(self.name, versions)
         ends: list[datetime | None] = [None] * len(versions)
         for each in await self._mongo.aggregate(None, pipeline, short=True):
             ends[each["n"]] = each["wall"]
