@@ -36,14 +36,18 @@ from revstream.streams.mongo.server_check import inspect_server
 
 __all__ = ["Found", "ParkedDocument", "drop", "lines_of", "look", "report_of", "retry"]
 
-# Documents that are listed; how many there are is told of all.
+# Documents listed by name; the totals count all of them.
 _MOST = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParkedDocument:
-    """One document. `url`: None where the model has that sink no longer, so that nobody delivers
-    it. `behind`: how many later versions of it there are."""
+    """Document whose events are not delivered.
+
+    Attributes:
+        url: None if the model has that sink no longer, so that nothing delivers it.
+        behind: number of later versions that wait.
+    """
 
     waiting: PendingDelivery
     type: str
@@ -64,11 +68,16 @@ class Found:
 
 
 async def look(settings: Settings, model: Model, uri: str, database: str) -> Found:
-    """Raises Unavailable, Unsuitable: MongoDB cannot be reached, or cannot serve."""
+    """List the documents that wait.
+
+    Raises:
+        Unavailable: MongoDB cannot be reached.
+        Unsuitable: MongoDB cannot serve.
+    """
     async with _connected(settings, uri, database) as mongo:
         urls = urls_of(model)
         everything = await find_deliveries(mongo)
-        # Those that somebody has to look at come first.
+        # Documents that an operator has to look at come first.
         everything.sort(key=lambda each: each.parked is None)
         stored = await Checkpoints(mongo).load_all(list(urls))
         return Found(
@@ -123,7 +132,7 @@ async def drop(
 
 
 def lines_of(found: Found) -> list[str]:
-    """For people: a line for each sink that stands still, one for each document, and the sum."""
+    """Format for people: a line per stopped sink, one per document, and the sum."""
     lines = [
         f"{name} to {found.urls[name]} stands still: {reason}"
         for name, reason in found.troubles.items()
@@ -154,7 +163,7 @@ def lines_of(found: Found) -> list[str]:
 
 
 def report_of(found: Found) -> dict[str, Any]:
-    """For programs."""
+    """Format as JSON, for programs."""
     return {
         "waiting": found.waiting,
         "parked": found.parked,

@@ -50,7 +50,7 @@ async def examine(
 
 
 def lines_of(found: Sequence[DiagnosisFinding]) -> list[str]:
-    """For people."""
+    """Format for people."""
     lines = []
     for each in found:
         lines.append(f"{_MARKS[each.level]} {each.subject}: {each.says}")
@@ -60,5 +60,5 @@ def lines_of(found: Sequence[DiagnosisFinding]) -> list[str]:
 
 
 def report_of(found: Sequence[DiagnosisFinding]) -> list[dict[str, Any]]:
-    """For programs."""
+    """Format as JSON, for programs."""
     return [asdict(each) for each in found]

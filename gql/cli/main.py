@@ -35,6 +35,7 @@ from revstream.gql.runtime.configuration.command_options import (
     check_taken,
     options,
 )
+from revstream.gql.runtime.configuration.limit_setup import persisted_documents
 from revstream.gql.runtime.configuration.settings import Settings
 from revstream.gql.runtime.embedded.mongod import EmbeddedError
 from revstream.gql.runtime.progress_display import Report, shown_progress
@@ -65,8 +66,7 @@ def main() -> None:
         code = 1
     sys.stdout.flush()
     sys.stderr.flush()
-    # Not sys.exit, which waits for Motor's threads: one may be in a read of the oplog that takes
-    # minutes, and nobody wants its result any more.
+    # sys.exit would wait for Motor's threads, one of which may read the oplog for minutes.
     os._exit(code)
 
 
@@ -101,8 +101,8 @@ def serve_command(**given: Any) -> None:
     """Serve the API, follow the stream, and offer to record."""
     settings = _settings(given, only=True)
     model = _model(settings.schema)
-    # What cannot be used is better known before MongoDB has been asked for anything.
-    settings.persisted()
+    # Refuse unusable settings before connecting to MongoDB.
+    persisted_documents(settings)
     run(lambda: serve(settings, model, http=True))
 
 
@@ -137,7 +137,7 @@ def demo_command(rate: float, **given: Any) -> None:
     """
     settings = demo_settings(_settings(given, only=True))
     model = _model(settings.schema)
-    settings.persisted()
+    persisted_documents(settings)
     run(lambda: serve(settings, model, http=True, ready=lambda *to: play(*to, rate=rate)))
 
 
@@ -190,7 +190,7 @@ def schema_command(**given: Any) -> None:
 
 
 def _person(_context: click.Context, _parameter: click.Parameter, value: str) -> str:
-    """Return a name that somebody may have."""
+    """Return a valid name of a person, for the record of a removal."""
     if is_reserved_name(value):
         raise click.BadParameter(f"{value!r}, names that begin with {RESERVED_NAMES} are reserved")
     return value
@@ -199,7 +199,12 @@ def _person(_context: click.Context, _parameter: click.Parameter, value: str) ->
 @cli.command("purge")
 @click.argument("type_", metavar="TYPE")
 @click.argument("id_", metavar="ID")
-@click.option("--by", required=True, callback=_person, help="Who removes it; stays readable.")
+@click.option(
+    "--by",
+    required=True,
+    callback=_person,
+    help="Name of the person that removes it; stays readable.",
+)
 @click.option("--why", required=True, help="Why; stays readable, so nothing of the content.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @options(*_CHECKING, defaults={"log_level": "warning"})
@@ -207,12 +212,13 @@ def _person(_context: click.Context, _parameter: click.Parameter, value: str) ->
 def purge_command(
     type_: str, id_: str, by: str, why: str, yes: bool, as_json: bool, **given: Any
 ) -> None:
-    """Remove the history of one document for good: its versions but the last, drafts, comments.
+    """Remove the history of one document permanently.
 
-    What stays says who did it, when and why. Prints what it does not reach.
+    Removes all versions but the last, drafts and comments. The archive keeps the name, the time and
+    the reason. Prints the places that are out of reach.
     """
     if not yes and not sys.stdin.isatty():
-        raise click.UsageError("nobody can be asked here whether it is meant: give --yes")
+        raise click.UsageError("there is no terminal to confirm on: give --yes")
 
     async def purging(
         settings: Settings, model: Model, uri: str, database: str, _report: Report
@@ -228,16 +234,16 @@ def purge_command(
 
 @cli.group("deliveries")
 def deliveries_group() -> None:
-    """What sinks have set aside because their receivers do not take it."""
+    """Show and repair deliveries that receivers do not accept."""
 
 
 @deliveries_group.command("list")
 @options(*_CHECKING, defaults={"log_level": "warning"})
 @_AS_JSON
 def deliveries_list_command(as_json: bool, **given: Any) -> None:
-    """List the documents whose events wait, and why; and sinks whose receivers take nothing.
+    """List documents whose events wait, with the reason, and receivers that are away.
 
-    Exits 1 where something is parked: nobody tries it any more until you say so.
+    Exits 1 if something is parked: it is not tried again until `retry` or `drop`.
     """
     found = _checked(given, lambda settings, model, uri, database, _: look(
         settings, model, uri, database
@@ -268,16 +274,21 @@ def deliveries_retry_command(
 @deliveries_group.command("drop")
 @click.argument("type_", metavar="TYPE")
 @click.argument("id_", metavar="ID")
-@click.option("--by", required=True, callback=_person, help="Who passes it over; stays readable.")
+@click.option(
+    "--by",
+    required=True,
+    callback=_person,
+    help="Name of the person that drops it; stays readable.",
+)
 @click.option("--why", required=True, help="Why; stays readable.")
 @options(*_CHECKING, defaults={"log_level": "warning"})
 @_AS_JSON
 def deliveries_drop_command(
     type_: str, id_: str, by: str, why: str, as_json: bool, **given: Any
 ) -> None:
-    """Pass over the event of a document that is not taken; later ones go on.
+    """Drop the event of a document that is not accepted; later ones go on.
 
-    The receiver never gets it. Who, why and when is kept.
+    The receiver never gets it. The name, the reason and the time are kept.
     """
     dropped = _checked(given, lambda settings, model, uri, database, _: drop(
         settings, model, uri, database, type_, id_, by=by, why=why
@@ -294,10 +305,10 @@ def deliveries_drop_command(
 @options(*_CHECKING, defaults={"log_level": "warning"})
 @_AS_JSON
 def migrate_command(type_: str, to: str, finish: bool, as_json: bool, **given: Any) -> None:
-    """Move a collection that keeps its versions itself to one whose versions revstream keeps.
+    """Move a collection that keeps its versions itself to the ARCHIVE layout.
 
-    May be run while it is in use, and as often as you like; --finish at the end. Exits 1 where the
-    new one is not the same.
+    May run while the collection is in use, and repeatedly; --finish at the end. Exits 1 if the new
+    collection is not equal.
     """
 
     async def migrating(
@@ -317,7 +328,7 @@ Check = Callable[[Settings, Model, str, str, Report], Awaitable[T]]
 
 
 def _checked(given: dict[str, Any], check: Check[T]) -> T:
-    """What a check of the database that was named has found."""
+    """Run a check on the database of the settings and return its result."""
     settings = _settings(given)
     model = _model(settings.schema)
     if settings.mongodb_uri is None:

@@ -1,5 +1,4 @@
-"""`revstream migrate`: move a collection that keeps its versions itself to one whose versions
-revstream keeps."""
+"""`revstream migrate`: move a collection that keeps its versions itself to the ARCHIVE layout."""
 
 from __future__ import annotations
 
@@ -28,8 +27,13 @@ __all__ = ["Move", "lines_of", "migrate", "report_of"]
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """What was done. `moved` is None where it is to be finished later; `sealed`: the collections
-    that refuse writes now. `undo`: the commands of mongosh that open them again."""
+    """Result of a migration.
+
+    Attributes:
+        moved: None if it is to be finished later.
+        sealed: collections that refuse writes now.
+        undo: mongosh commands that accept writes again.
+    """
 
     entity: Entity
     to: str
@@ -43,17 +47,19 @@ async def migrate(
     settings: Settings, model: Model, uri: str, database: str, report: Report,
     *, type_: str, to: str, finish: bool,
 ) -> Move:  # fmt: skip
-    """Raises:
-    click.UsageError: there is nothing to move, or no place for it.
-    click.ClickException: it failed while the old collection refuses writes.
-    ArchiveBehind: no recorder has come to what there is now; nothing refuses writes.
-    HistoryLost, Unavailable, Unsuitable.
+    """Move one collection.
+
+    Raises:
+        click.UsageError: There is nothing to move, or no place for it.
+        click.ClickException: It failed while the old collection refuses writes.
+        ArchiveBehind: No recorder has reached the present; nothing refuses writes.
+        HistoryLost, Unavailable, Unsuitable: See `streams.core.errors`.
     """
     entity = _subject(model, type_, to)
     async with Mongo.connect(uri, database, options=settings.mongo_options()) as mongo:
         server = await inspect_server(mongo)
         check_sharding(server, experimental=settings.experimental_sharded)
-        # Nothing is followed here: the recorder's checkpoint tells how far it has come.
+        # This process follows no stream: the recorder's checkpoint shows the progress.
         progress = ArchiveProgress(Checkpoints(mongo), Hub([entity.collection], position=""))
         archive = Archive(mongo, entity.collection, create_layout(mongo, entity))
         migration = Migration(mongo, archive, to, progress)
@@ -66,7 +72,7 @@ async def migrate(
             return Move(entity, to, copied)
         # Programs would be refused for as long as no recorder follows.
         await migration.wait_recorded(limit_s=10)
-        # Only what came in the meantime is left to be copied while nobody can write.
+        # While writes are refused, only the latest changes are left to be copied.
         sealed, undo = list[str](), list[str]()
         try:
             sealed = await migration.seal()
@@ -110,7 +116,7 @@ def _subject(model: Model, type_: str, to: str) -> Entity:
 
 
 def lines_of(done: Move) -> list[str]:
-    """For people."""
+    """Format for people."""
     entity, old = done.entity, done.entity.collection
     lines = [f"{done.copied:,} versions of {old} were copied to {done.to}"]
     if done.moved is None:
@@ -147,7 +153,7 @@ def lines_of(done: Move) -> list[str]:
 
 
 def report_of(done: Move) -> dict[str, Any]:
-    """For programs."""
+    """Format as JSON, for programs."""
     return {
         "type": done.entity.name,
         "from": done.entity.collection,

@@ -33,8 +33,12 @@ _MOST_NAMED = 20
 
 @dataclass(frozen=True, slots=True)
 class PurgeReport:
-    """What was done, and where contents lie that it does not reach: `copies` of them in histories
-    of other documents, and elsewhere."""
+    """Result of a purge.
+
+    Attributes:
+        copies: contents in histories of other documents, which a purge does not reach.
+        remnants: other places where contents remain.
+    """
 
     entity: Entity
     id: str
@@ -62,15 +66,17 @@ async def purge(
     settings: Settings, model: Model, uri: str, database: str, type_: str, id_: str,
     *, by: str, why: str,
 ) -> PurgeReport:  # fmt: skip
-    """Raises:
-    ArchiveBehind: the recorder has yet to come to what there is now; nothing was removed.
-    BadUserInput: nothing is known of such a document.
-    Unavailable, Unsuitable: MongoDB cannot be reached, or cannot serve.
+    """Purge one document.
+
+    Raises:
+        ArchiveBehind: The recorder has not reached the present; nothing was removed.
+        BadUserInput: There is no history of such a document.
+        Unavailable, Unsuitable: MongoDB cannot be reached, or cannot serve.
     """
     entity, key = subject(model, type_, id_)
     async with Mongo.connect(uri, database, options=settings.mongo_options()) as mongo:
         await inspect_server(mongo)
-        # Nothing is followed here: the recorder's checkpoint tells how far it has come.
+        # This process follows no stream: the recorder's checkpoint shows the progress.
         hub = Hub([entity.collection], position="")
         progress = ArchiveProgress(Checkpoints(mongo), hub)
         archive = Archive(mongo, entity.collection, create_layout(mongo, entity))
@@ -84,7 +90,7 @@ async def purge(
 
 
 def lines_of(done: PurgeReport) -> list[str]:
-    """For people."""
+    """Format for people."""
     entity, purged = done.entity, done.purged
     name = f"{entity.name} {done.id}"
     lines = [
@@ -119,7 +125,7 @@ def _copies_line(found: CopiedHistory) -> str:
 
 
 def report_of(done: PurgeReport) -> dict[str, Any]:
-    """For programs."""
+    """Format as JSON, for programs."""
     return {
         "type": done.entity.name,
         "id": done.id,

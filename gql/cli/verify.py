@@ -28,10 +28,10 @@ async def verify(
     *,
     mend: bool = False,
 ) -> dict[str, VerificationResult]:
-    """By collection, what was found.
+    """Verify the archives. Returns the findings by collection.
 
     Args:
-        mend: what crashes have left between two writes of an update is mended first.
+        mend: Repair first what crashes left between two writes of an update.
 
     Raises:
         Unavailable, Unsuitable: MongoDB cannot be reached, or cannot serve.
@@ -62,7 +62,7 @@ async def verify(
 
 
 def lines_of(found: Mapping[str, VerificationResult]) -> list[str]:
-    """For people: a line for each finding, and one for each collection."""
+    """Format for people: a line per finding, and one per collection."""
     lines = []
     for name, verified in found.items():
         for each in verified.findings:
@@ -79,7 +79,7 @@ def lines_of(found: Mapping[str, VerificationResult]) -> list[str]:
         problems = len(verified.findings)
         lines.append(
             f"{name}: {verified.documents:,} documents, {verified.versions:,} versions, "
-            f"{verified.gaps:,} of them behind a gap, "
+            f"{verified.gaps:,} of them after a gap, "
             + (
                 f"{problems:,} problem{'s' if problems > 1 else ''}"
                 if problems
@@ -90,7 +90,7 @@ def lines_of(found: Mapping[str, VerificationResult]) -> list[str]:
 
 
 def report_of(found: Mapping[str, VerificationResult]) -> dict[str, Any]:
-    """For programs."""
+    """Format as JSON, for programs."""
     return {
         name: {
             "documents": verified.documents,

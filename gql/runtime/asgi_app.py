@@ -23,6 +23,11 @@ from revstream.gql.endpoint.http import GraphQLEndpoint
 from revstream.gql.endpoint.pages import Handle, pages_routes
 from revstream.gql.engine.request.context import RequestContext
 from revstream.gql.engine.request.context_factory import RequestContextFactory
+from revstream.gql.runtime.configuration.limit_setup import (
+    concurrency_limiter,
+    document_limits,
+    persisted_documents,
+)
 from revstream.gql.runtime.gateway import Gateway
 from revstream.gql.runtime.metrics_endpoint import metrics_route
 from revstream.gql.schema import build_schema, print_sdl, select_naming
@@ -42,10 +47,10 @@ def context_of(
     caller: Principal | None = None,
     idempotency_key: str | None = None,
 ) -> RequestContext:
-    """What one request can reach.
+    """Create the context of one request: the services, limited to what its caller may access.
 
     Args:
-        principal: the name of a caller of whom nothing else is known.
+        principal: name of a caller without authentication.
     """
     if caller is None:
         caller = ANONYMOUS if principal is None else Principal(name=principal)
@@ -70,7 +75,7 @@ def context_of(
 
 
 def _shared(endpoint: ASGIApp, origins: Collection[str]) -> ASGIApp:
-    """What pages of these origins may use, too. No cookies: who signs in does it by a header."""
+    """CORS for pages of these origins. Without cookies: authentication is sent in a header."""
     return CORSMiddleware(
         endpoint,
         allow_origins=origins,
@@ -81,10 +86,10 @@ def _shared(endpoint: ASGIApp, origins: Collection[str]) -> ASGIApp:
 
 
 class Application(Starlette):
-    """Starlette's, which hands on what is asked for most before it looks at anything else.
+    """Starlette application that routes the most frequent paths first.
 
     Args:
-        busy: by path. They answer whatever happens.
+        busy: handlers by path; they answer in every state of the process.
     """
 
     def __init__(self, busy: Mapping[str, ASGIApp], **options: Any) -> None:
@@ -97,19 +102,19 @@ class Application(Starlette):
 
 
 def create_app(gateway: Gateway, sign_in: Authenticator | None = None) -> Starlette:
-    """Routes over services that are open already; whoever opened them closes them.
+    """Create the routes over open services; the caller closes the services.
 
     Args:
-        sign_in: None where the model keeps nothing from anybody.
+        sign_in: None if every caller may access everything.
     """
     if sign_in is None and has_access(gateway.model):
-        raise ValueError("a model with @access is served to those who sign in")
+        raise ValueError("a model with @access needs authentication: give --jwt-keys or --api-keys")
     settings = gateway.settings
     schema = build_schema(
         gateway.model,
-        settings.limits(),
-        settings.limiter(),
-        settings.persisted(),
+        document_limits(settings),
+        concurrency_limiter(settings),
+        persisted_documents(settings),
         select_naming(relay=settings.relay),
     )
     gateway.availability.changed = schema.limiter.interrupt
@@ -140,7 +145,7 @@ def create_app(gateway: Gateway, sign_in: Authenticator | None = None) -> Starle
     )
 
     def for_those_who_may_ask(handle: Handle) -> Handle:
-        """What tells the schema, as introspection does."""
+        """Guard a route that shows the schema, under the same rule as introspection."""
 
         async def guarded(request: Request) -> Response:
             if not settings.introspection:
@@ -171,7 +176,7 @@ def create_app(gateway: Gateway, sign_in: Authenticator | None = None) -> Starle
     hosts = allowed_hosts(settings.allowed_hosts, settings.host)
     requests = _shared(endpoint, origins) if origins else endpoint
     routes: list[Route | Mount] = [
-        # For those who come with a slash too many.
+        # The same with a trailing slash.
         Route("/graphql", requests),
         Route("/schema.graphql", for_those_who_may_ask(schema_graphql)),
         *client_routes(sdl, for_those_who_may_ask),

@@ -8,6 +8,7 @@ import secrets
 import socket
 
 from revstream.gql.engine.request.mutation_services import prepare_editing
+from revstream.gql.runtime.configuration.limit_setup import subscription_filters
 from revstream.gql.runtime.configuration.settings import Settings
 from revstream.gql.runtime.gateway import Gateway
 from revstream.gql.runtime.listeners.consumers import consumers_of
@@ -105,7 +106,7 @@ async def assemble_gateway(
         backlog_events=settings.backlog_events,
         backlog_bytes=settings.backlog_bytes,
     )
-    # Followed for those who are served, and for nothing else.
+    # Followed only if this process serves requests.
     topics = proposal_topics(model) if serves else {}
     hub = Hub(collections, position=position, options=hub_options, topics=topics)
     checkpoints = Checkpoints(mongo)
@@ -156,7 +157,7 @@ async def assemble_gateway(
         leases,
     )
     own_writes = OwnWrites(progress, VersionNumberCache(hub))
-    # Told now, and not when the first version is to be written.
+    # Refused at the start, and not at the first version.
     async with explain_refusal(mongo, _NEEDS, "readWrite"):
         editing = await prepare_editing(
             mongo,
@@ -225,7 +226,7 @@ async def assemble_gateway(
         consumers=consumers,
         failures={},
         members=members,
-        subscription_filters=settings.subscription_filters(),
+        subscription_filters=subscription_filters(settings),
         filter_turns=FairScheduler(1),
         read_statistics=statistics,
         # Recorders and retentions know by themselves, or from checkpoints, how far archives are.

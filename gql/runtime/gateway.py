@@ -43,16 +43,15 @@ STREAM = "stream"
 _SILENT_MOST_S = 3.0
 # How long a scrape of the metrics waits for MongoDB.
 _ASK_S = 1.0
-_UNRECORDED = "nobody records: start `revstream serve` or `revstream record`"
+_UNRECORDED = "no process records: start `revstream serve` or `revstream record`"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Gateway:
-    """The services of one process, and what they say of themselves.
+    """Services of one process, and their state.
 
     Attributes:
-        follows: whether the live stream is followed; what would come of it reaches nobody where
-            this process serves nobody and only records.
+        follows: whether the live stream is followed, which a process that only records need not do.
     """
 
     settings: Settings
@@ -86,8 +85,10 @@ class Gateway:
     opened_at: float = field(default_factory=time.monotonic)
 
     def not_ready(self) -> dict[str, str]:
-        """Which parts are not ready, and why; empty where all are. That another process records is
-        not among it."""
+        """Parts that are not ready, with the reason; empty if all are ready.
+
+        A recorder that runs in another process is no reason.
+        """
         found: dict[str, str] = {}
         if self.live.farewell.said:
             found["gateway"] = "it is shutting down"
@@ -106,8 +107,8 @@ class Gateway:
         return found
 
     def troubles(self) -> dict[str, str]:
-        """Which collections this process does not record, or not whole, and which indexes are not
-        there, and why; it does the rest."""
+        """Collections that are not recorded completely and indexes that are missing, with the
+        reason."""
         found = {each.name: each.collection_trouble for each in self.recorders}
         recorded = {name: trouble for name, trouble in found.items() if trouble is not None}
         return recorded | self.setup.refused
@@ -125,8 +126,7 @@ class Gateway:
         return {}
 
     async def ask_positions(self) -> None:
-        """How far the recorders of other processes have come, so that `progress` knows; what cannot
-        be had soon is left as it was."""
+        """Read the checkpoints of other recorders into `progress`, within a short time."""
         with contextlib.suppress(TimeoutError, GatewayError):
             async with asyncio.timeout(_ASK_S):
                 await asyncio.gather(
@@ -134,14 +134,13 @@ class Gateway:
                 )
 
     def hand_over(self) -> None:
-        """Give up what other processes can do at once: recording, before those who are being served
-        have been told to go."""
+        """Release the leases, so that other processes record before the subscriptions end here."""
         for task in self.tasks:
             if task.get_name() != STREAM:
                 task.cancel()
 
     def end_subscriptions(self) -> int:
-        """Tell those who follow the stream to resume elsewhere; returns how many there were."""
+        """End all subscriptions so that they resume elsewhere. Returns their number."""
         self.live.farewell.say(
             "this gateway is shutting down; subscribe again after the last token"
         )

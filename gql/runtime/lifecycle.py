@@ -1,7 +1,6 @@
-"""Lifecycle of a gateway: open what one process needs, and close it in reverse.
+"""Lifecycle of a gateway: open its services, and close them in reverse order.
 
-A background task that dies is logged, makes `/readyz` fail, and is handed to `on_fatal`, which ends
-the process: revstream never goes on half alive.
+If a background task dies, the error is logged, `/readyz` fails, and `on_fatal` ends the process.
 """
 
 from __future__ import annotations
@@ -45,16 +44,17 @@ async def open_gateway(
     reading: Report = lambda collection, read, total: None,
     on_fatal: OnFatal = lambda failure: None,
 ) -> AsyncIterator[Gateway]:
-    """A gateway that follows the stream and, where settings say so, offers itself as recorder.
+    """Open a gateway that follows the stream and, where the settings say so, competes for the
+    leases.
 
     Args:
-        serves: False where nobody asks it anything: then it follows the stream only for listeners.
-        report: given the steps of the start.
-        reading: given how far the first readings of collections have come.
+        serves: False for a process without an API, which follows the stream only for listeners.
+        report: called with the steps of the start.
+        reading: called with the progress of first readings.
 
     Raises:
         Unavailable: MongoDB cannot be reached.
-        Unsuitable: a standalone, too old, or not permitted.
+        Unsuitable: A standalone server, too old, or not permitted.
     """
     async with Mongo.connect(uri, database, options=settings.mongo_options()) as mongo:
         gateway = await assemble_gateway(settings, model, mongo, serves, report, reading)
@@ -111,7 +111,7 @@ def _background(gateway: Gateway) -> list[tuple[str, Callable[[], Awaitable[None
 
 
 def _forget(gateway: Gateway, collection: str) -> None:
-    """Let go of what this process holds of a collection's documents."""
+    """Evict the documents of a collection from the caches of this process."""
     gateway.hub.drop_events(collection)
     gateway.proposals.forget()
     gateway.live.forget(collection)

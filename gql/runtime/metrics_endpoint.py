@@ -1,5 +1,4 @@
-"""What a process counts, in Prometheus' text form; read from the parts when somebody asks, never
-pushed by them.
+"""Endpoint of Prometheus metrics: values are read from the services at each request.
 
 Source: docs/operating.md.
 """

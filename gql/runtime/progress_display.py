@@ -98,7 +98,7 @@ class _Bars:
 
 
 class _Lines:
-    """A line when a reading begins or goes on, one every ten seconds, and one when it is done."""
+    """Log lines at the beginning and end of a reading, and every ten seconds between."""
 
     def __init__(self) -> None:
         # By collection: when it began here and with how many, and when it was last told.

@@ -1,5 +1,4 @@
-"""Run a process: find or start MongoDB, open the gateway, serve until told to stop, close in
-reverse.
+"""Server process: start MongoDB if it is embedded, open the gateway, serve until stopped, close.
 
 SIGTERM and SIGINT: stop accepting, end subscriptions so that clients resume elsewhere, release the
 leases, within a bound.
@@ -56,8 +55,11 @@ class Failed(Exception):
 
 
 class _Stop:
-    """What ends the process: a signal, or a failure. `serving`: there is something to end in
-    order."""
+    """Reason for the end of the process: a signal, or a failure.
+
+    Attributes:
+        serving: whether the server has started, and is to end in order.
+    """
 
     def __init__(self) -> None:
         self.event = asyncio.Event()
@@ -70,7 +72,7 @@ class _Stop:
 
 
 def run(main: Callable[[], Awaitable[None]]) -> None:
-    """On uvloop."""
+    """Run the coroutine on uvloop."""
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(_as_coroutine(main))
 
@@ -197,11 +199,11 @@ async def _guarded(work: Awaitable[None], stop: _Stop) -> None:
 
 
 async def _end_subscriptions(gateway: Gateway, operations: Operations) -> None:
-    """Tell subscribers to resume before their sockets are closed."""
+    """End the subscriptions before their connections are closed."""
     expect_refusals()
     if gateway.end_subscriptions():
         with contextlib.suppress(TimeoutError):
-            # One whose client takes nothing off its socket would hold up the others.
+            # A client that does not read would hold up the others.
             async with asyncio.timeout(_FAREWELL_MOST_S):
                 await operations.none_on_sockets.wait()
 

@@ -55,7 +55,7 @@ def test_an_archive_without_damage_is_said_to_be_right(
     """Exit code 0, and a line for each collection."""
     ended = run_command(*arguments(mongo_uri, database.name, model))
     assert ended.returncode == 0, ended.stdout
-    assert "suppliers: 3 documents, 6 versions, 0 of them behind a gap, nothing wrong" in (
+    assert "suppliers: 3 documents, 6 versions, 0 of them after a gap, nothing wrong" in (
         ended.stdout.splitlines()
     )
 
@@ -71,7 +71,7 @@ def test_damage_is_told_to_people_and_to_programs(
     assert ended.returncode == 1, ended.stdout
     assert f"suppliers/{damaged['doc']} version 2: " in ended.stdout
     assert (
-        "suppliers: 3 documents, 6 versions, 0 of them behind a gap, 2 problems\n" in ended.stdout
+        "suppliers: 3 documents, 6 versions, 0 of them after a gap, 2 problems\n" in ended.stdout
     )
     ended = run_command(*arguments(mongo_uri, database.name, model), "--json")
     assert ended.returncode == 1, ended.stdout
@@ -126,6 +126,6 @@ def test_a_gateway_says_where_nobody_records(mongo_uri: str, database: Any, mode
     with running_gateway(mongo_uri, database.name, model, "--no-record") as gateway:
         said = httpx.get(f"{gateway.address}/readyz", timeout=60).json()
     assert set(said["warnings"]) == {"recorder:suppliers"}
-    assert said["warnings"]["recorder:suppliers"].startswith("nobody records")
+    assert said["warnings"]["recorder:suppliers"].startswith("no process records")
     command = ("doctor", *arguments(mongo_uri, database.name, model)[1:])
     assert "suppliers: nobody records" in run_command(*command).stdout

@@ -383,10 +383,10 @@ def test_what_an_administrator_sends_is_read_as_any_request(
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ((), "no way to sign in"),
+        ((), "there is no authentication"),
         (("--jwt-keys", "jwks.json"), "--jwt-issuer and --jwt-audience"),
         (("--api-keys", "missing.toml"), "missing.toml"),
-        (("--admin-role", "x"), "nobody can have"),
+        (("--admin-role", "x"), "needs principals with roles"),
     ],
 )
 def test_what_cannot_be_kept_is_not_served(

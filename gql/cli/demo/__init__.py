@@ -1,8 +1,8 @@
-"""The example shop, loaded and being written to, by programs that know nothing of revstream.
+"""Example shop: its data, and programs that write to it without knowing of revstream.
 
-shop.py      the goods, suppliers, customers and devices that it begins with
-writers.py   what goes on writing: price changes, orders in transactions, sensors, withdrawn goods
-play.py      `revstream demo`: load once, print where to look, write until stopped
+data.py      the goods, suppliers, customers and devices at the start
+writers.py   later writes: price changes, orders in transactions, sensors, withdrawn goods
+run.py       `revstream demo`: load once, print the addresses, write until stopped
 """
 
 from revstream.gql.cli.demo.run import demo_settings, play

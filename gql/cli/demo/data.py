@@ -1,4 +1,4 @@
-"""What the example shop begins with: made by rule from a few words, the same on every run."""
+"""First data of the example shop, generated from a few words, the same on every run."""
 
 from __future__ import annotations
 

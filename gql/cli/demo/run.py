@@ -83,6 +83,6 @@ def _show(address: str, *, rate: float) -> None:
 
 
 def _model() -> Path:
-    """In a wheel beside this module, in a checkout at the top."""
+    """Return the path of the shop's model: beside this module in a wheel, else at the top."""
     packaged = Path(__file__).with_name("schema.graphql")
     return packaged if packaged.exists() else Path(__file__).resolve().parents[3] / "schema.graphql"

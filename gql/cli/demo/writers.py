@@ -1,7 +1,7 @@
-"""Programs that keep the shop going. They use the driver alone; revstream never hears of them but
-from MongoDB.
+"""Programs that write to the example shop through the driver alone.
 
-Some count the version, some don't; some say who and why, most don't; some write in transactions.
+Some count the version, others do not; some name an author and a reason, most do not; some write in
+transactions.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _REASONS = ("weekly price check", "supplier raised prices", "spring sale", "typo
 
 
 class Writers:
-    """Of one shop. `dice` decides what happens next."""
+    """Writers of one shop. `dice` chooses the next write."""
 
     def __init__(self, shop: AsyncDatabase[dict[str, Any]], dice: random.Random) -> None:
         self._shop = shop
@@ -53,7 +53,7 @@ class Writers:
             await asyncio.sleep(self._dice.expovariate(rate))
 
     async def reprice(self) -> None:
-        """Counts the version, and says who and why."""
+        """Change a price, with a version, an author and a reason."""
         product = await self._any("products")
         if product is None:
             return

@@ -1,4 +1,4 @@
-"""The authenticator that the settings ask for."""
+"""Authenticator of the settings."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ log = logging.getLogger(__name__)
 
 
 def sign_in_of(settings: Settings, model: Model) -> Authenticator | None:
-    """None where there is nothing to sign in with and nothing to be kept from anybody.
+    """Create the authenticator; None if there are no credentials and no `@access`.
 
     Raises:
-        click.UsageError: what cannot be, or would leave `@access` without anybody to go by.
+        click.UsageError: The settings are invalid, or leave `@access` without principals.
     """
     bearer = _bearer_of(settings)
     keys = None
@@ -39,19 +39,18 @@ def sign_in_of(settings: Settings, model: Model) -> Authenticator | None:
     if bearer is None and keys is None:
         if settings.admin_role is not None:
             raise click.UsageError(
-                "--admin-role names a role that nobody can have: give --jwt-keys or --api-keys"
+                "--admin-role needs principals with roles: give --jwt-keys or --api-keys"
             )
         if has_access(model) and not settings.anonymous:
             raise click.UsageError(
-                "the model says who may see what (@access), and there is no way to sign in: give "
-                "--jwt-keys or --api-keys, or --anonymous to serve everyone as a caller without "
-                "roles"
+                "the model has @access and there is no authentication: give --jwt-keys or "
+                "--api-keys, or --anonymous to serve every caller as one without roles"
             )
         if not settings.anonymous or not has_access(model):
             return None
     if settings.author_header is not None:
         raise click.UsageError(
-            "--author-header and signing in exclude each other: who has signed in is the author"
+            "--author-header and authentication exclude each other: the principal is the author"
         )
     if keys is not None and "sub" in claims_named(model) and (without := keys.without("sub")):
         log.warning(

@@ -16,16 +16,6 @@ from pymongo.errors import PyMongoError
 from pymongo.uri_parser import parse_uri
 from strawberry.http.websocket_origin import normalize_allowed_origins
 
-from revstream.gql.engine.limits.concurrency import ConcurrencyLimiter
-from revstream.gql.engine.limits.document_limits import Limits
-from revstream.gql.engine.limits.operation_budget import OperationLimits
-from revstream.gql.engine.limits.persisted_documents import (
-    AutomaticDocuments,
-    Persisted,
-    TrustedDocuments,
-    read_manifest,
-)
-from revstream.gql.engine.limits.subscription_filters import SubscriptionFilters
 from revstream.streams.mongo.driver.client import MongoOptions
 from revstream.streams.mongo.driver.error_translation import redact_uri
 
@@ -45,225 +35,235 @@ class Settings:
     """Built once, from the command line and the environment; printed without the URI's password and
     without the sinks' secrets."""
 
-    schema: Path = _setting(_SCHEMA, "The model: which collections there are and what is in them.")
-    mongodb_uri: str | None = _setting(None, "The replica set, as a MongoDB URI.")
+    schema: Path = _setting(_SCHEMA, "File of the model: the collections and their types.")
+    mongodb_uri: str | None = _setting(None, "MongoDB URI of the replica set.")
     mongodb_uri_file: Path | None = _setting(
-        None, "A file that holds the URI, as secrets are handed to containers."
+        None, "File with the MongoDB URI, for secrets of containers."
     )
     embedded: Path | None = _setting(
-        None, "Run a MongoDB of its own, with its data in this directory."
+        None, "Run an embedded MongoDB with its data in this directory."
     )
-    database: str | None = _setting(None, "The database; without it, the one that the URI names.")
-    host: str = _setting("127.0.0.1", "The address to listen on.")
-    port: int = _setting(8000, "The port to listen on; 0 takes a free one.")
+    database: str | None = _setting(None, "Name of the database; without it, the one in the URI.")
+    host: str = _setting("127.0.0.1", "Address to listen on.")
+    port: int = _setting(8000, "Port to listen on; 0 for a free one.")
     allowed_origins: str | None = _setting(
         None,
-        "Origins whose pages may use the API, separated by commas, as https://app.example.org; "
-        "* for any. Without it, only pages of this address may.",
+        "Origins of other pages that may use the API, separated by commas, such as "
+        "https://app.example.org; * for any. Without it, only pages of this address.",
     )
     allowed_hosts: str | None = _setting(
         None,
-        "Names that requests may go to, separated by commas, as app.example.org; * for any. "
-        "Without it, any; but only localhost where --host is this machine's own address.",
+        "Accepted values of the Host header, separated by commas, such as "
+        "app.example.org; * for any. Without it, any; but only localhost if --host is a "
+        "loopback address.",
     )
-    body_bytes: int = _setting(1024 * 1024, "The longest request over HTTP.")
+    body_bytes: int = _setting(1024 * 1024, "Maximum length of an HTTP request body, in bytes.")
     heartbeat_s: float = _setting(
-        12.0, "The longest that a stream over HTTP is silent, so that no proxy cuts it off."
+        12.0, "Maximum silence of an HTTP stream, in seconds, so that proxies keep it open."
     )
     relay: bool = _setting(
         False,
-        "Whether to name ids as Relay asks for: `id` is unique across all types, and a document's "
-        "own is `documentId` (docs/clients.md).",
+        "Name ids for Relay: `id` is unique over all types, and a document's own id is "
+        "`documentId` (docs/clients.md).",
     )
-    record: bool = _setting(True, "Whether this process offers itself as recorder.")
+    record: bool = _setting(True, "Compete for the leases of the recorders.")
     listeners: str | None = _setting(
-        None,
-        "Listeners of your own, as module:Class, separated by commas (docs/listeners.md).",
+        None, "Listeners of your own, as module:Class, separated by commas (docs/listeners.md)."
     )
     sink_secrets: str | None = _setting(
         None,
-        "Secrets that deliveries are signed with, whsec_… or URL=whsec_…, separated by commas "
-        "(docs/sinks.md). Best given in the environment.",
+        "Secrets that sign deliveries, whsec_… or URL=whsec_…, separated by commas "
+        "(docs/sinks.md). Best set in the environment.",
     )
-    sink_secrets_file: Path | None = _setting(None, "A file that holds them.")
-    images: bool = _setting(
-        True, "Whether to have MongoDB keep the images before and after each write."
-    )
+    sink_secrets_file: Path | None = _setting(None, "File with the secrets of sinks.")
+    images: bool = _setting(True, "Let MongoDB store the images before and after each write.")
     experimental_sharded: bool = _setting(
         False,
-        "Whether to serve a sharded cluster, though some changes are not understood there; "
-        "`revstream doctor` says which.",
+        "Serve a sharded cluster, although some changes are not supported there; "
+        "`revstream doctor` lists them.",
     )
-    driver: Literal["motor", "pymongo"] = _setting("motor", "Which MongoDB driver to use.")
+    driver: Literal["motor", "pymongo"] = _setting("motor", "MongoDB driver.")
     ring_events: int = _setting(
-        10_000, "Events per collection kept in memory for those who reconnect."
+        10_000,
+        "Maximum number of events per collection in the ring buffer, for clients that reconnect.",
     )
     ring_bytes: int = _setting(
-        64 * 1024 * 1024, "The most memory that a collection's ring may take."
+        64 * 1024 * 1024, "Maximum memory of a collection's ring buffer, in bytes."
     )
     backlog_events: int = _setting(
-        5000, "Events that may wait for one subscriber before it is ended."
+        5000,
+        "Maximum number of events that wait for one subscriber; over it, the subscription ends.",
     )
     backlog_bytes: int = _setting(
-        64 * 1024 * 1024, "About the most memory that these events may take."
+        64 * 1024 * 1024, "Approximate maximum memory of these events, in bytes."
     )
     sockets: int = _setting(
-        10_000, "WebSockets that may be open at once; whoever comes next is told to try again."
+        10_000, "Maximum number of open WebSockets; further ones are rejected with 503."
     )
     connections: int = _setting(
         5000,
-        "HTTP connections that may be open at once, those of streams included; over it, one that "
-        "waits for its client makes room, or a request is told to try again.",
+        "Maximum number of open HTTP connections, streams included; over it, an idle one "
+        "is closed, or a request is rejected with 503.",
     )
     connections_bytes: int = _setting(
         256 * 1024 * 1024,
-        "The most that may lie in the buffers of all HTTP connections together, for clients that "
-        "do not read; over it, those that hold the most are closed.",
+        "Maximum size of the buffers of all HTTP connections, in bytes; over it, those "
+        "with the largest buffers are closed.",
     )
     sockets_bytes: int = _setting(
         128 * 1024 * 1024,
-        "The most that may lie in the buffers of all WebSockets together; over it, those that hold "
-        "the most are closed.",
+        "Maximum size of the buffers of all WebSockets, in bytes; over it, those with the "
+        "largest buffers are closed.",
     )
     socket_message_bytes: int = _setting(
-        1024 * 1024, "The longest message that a WebSocket takes; a longer one closes it."
+        1024 * 1024,
+        "Maximum length of a WebSocket message, in bytes; a longer one closes the connection.",
     )
     socket_stalled_s: float = _setting(
-        20.0,
-        "How long a client may take nothing of what it is sent, over a WebSocket or HTTP, before "
-        "its connection is closed.",
+        20.0, "Seconds after which a connection is closed if its client reads nothing."
     )
     quiet_s: float = _setting(
         20.0,
-        "The longest that a subscriber waits for a fresher token while there are no events; some "
-        "wait half as long.",
+        "Maximum seconds until a subscriber without events gets a newer resume token; "
+        "some get it after half of that.",
     )
-    lease_s: float = _setting(10.0, "How long a recorder's lease holds without being renewed.")
-    archive_wait_s: float = _setting(5.0, "How long a read of history waits for the recorder.")
+    lease_s: float = _setting(10.0, "Seconds that a recorder's lease lasts without renewal.")
+    archive_wait_s: float = _setting(5.0, "Seconds that a read of history waits for the recorder.")
     author_header: str | None = _setting(
         None,
-        "The request header that says who writes. It is believed: only for gateways that nothing "
-        "but a proxy reaches that sets it.",
+        "Request header with the name of the author. It is not verified: only for "
+        "gateways behind a proxy that sets it.",
     )
     jwt_keys: str | None = _setting(
-        None,
-        "The JWKS that tokens are signed with: a URL, or a file (docs/access.md).",
+        None, "JWKS with the keys of tokens: a URL, or a file (docs/access.md)."
     )
     jwt_keys_s: float = _setting(
-        300.0,
-        "How often the JWKS is read again: a key that was withdrawn is believed for so long.",
+        300.0, "Seconds after which the JWKS is read again; a withdrawn key stays valid that long."
     )
-    jwt_algorithms: str = _setting(
-        "RS256", "The algorithms that tokens may be signed with, separated by commas."
-    )
-    jwt_issuer: str | None = _setting(None, "The `iss` that tokens must have.")
-    jwt_audience: str | None = _setting(None, "The `aud` that tokens must have, or have among it.")
+    jwt_algorithms: str = _setting("RS256", "Accepted algorithms of tokens, separated by commas.")
+    jwt_issuer: str | None = _setting(None, "Required `iss` of tokens.")
+    jwt_audience: str | None = _setting(None, "Required `aud` of tokens.")
     jwt_leeway_s: float = _setting(
-        5.0, "How far the issuer's clock may differ, for `exp` and `nbf`."
+        5.0, "Accepted difference to the issuer's clock in `exp` and `nbf`, in seconds."
     )
     jwt_roles: str = _setting(
-        "roles",
-        "The claim with the caller's roles; `realm_access.roles` for one inside of another.",
+        "roles", "Claim with the caller's roles; `realm_access.roles` for a nested one."
     )
     api_keys: Path | None = _setting(
-        None, "A file with the keys of services, hashed, and who they are (docs/access.md)."
+        None, "File with hashed API keys and their principals (docs/access.md)."
     )
     anonymous: bool = _setting(
         False,
-        "Whether those who have not signed in are served, as callers without roles, where there is "
-        "something to sign in with or `@access` in the model.",
+        "Accept requests without authentication, as callers without roles, although there "
+        "is authentication or `@access` in the model.",
     )
     admin_role: str | None = _setting(
-        None, "The role that may list who is connected, and disconnect them, under /admin."
+        None, "Role that may list and disconnect sessions under /admin."
     )
     repeat_window_s: float = _setting(
-        86_400.0, "How long a mutation may be sent again under its idempotency key."
+        86_400.0, "Seconds for which a mutation may be repeated under its idempotency key."
     )
     retention_every_s: float = _setting(
-        3600.0, "How often versions are dropped that the model does not keep (`keep`)."
+        3600.0, "Seconds between two deletions of versions that the model does not keep (`keep`)."
     )
-    read_limit_s: float = _setting(30.0, "The longest that a read may take in MongoDB.")
+    read_limit_s: float = _setting(30.0, "Maximum duration of a read in MongoDB, in seconds.")
     operation_limit_s: float = _setting(
-        60.0, "The longest that a query or mutation may take, its waiting included."
+        60.0, "Maximum duration of a query or mutation, in seconds, waiting included."
     )
     max_executing: int = _setting(
         100,
-        "Queries and mutations that execute at once, half of them at most of one caller; others "
-        "wait. 0 here and below: no limit.",
+        "Maximum number of concurrent queries and mutations, half of it for one caller; "
+        "others wait. 0 here and below: no limit.",
     )
     max_waiting: int = _setting(
-        1000, "How many may wait, 0 none; whoever comes next is told to try again (503)."
+        1000,
+        "Maximum number of operations that wait, 0 for none; further ones are rejected with 503.",
     )
     max_archive_waiting: int = _setting(
         1000,
-        "Operations that wait for the archive or for memory at once, half of them at most of one "
-        "caller.",
+        "Maximum number of operations that wait for the archive or for memory, half of it "
+        "for one caller.",
     )
     max_principal_operations: int = _setting(
-        1000, "Operations at once, subscriptions among them, of one who is known."
+        1000, "Maximum number of concurrent operations of one principal, subscriptions included."
     )
-    max_connection_operations: int = _setting(100, "Operations at once on one WebSocket.")
-    max_document_bytes: int = _setting(100_000, "Of a document: its length.")
-    max_tokens: int = _setting(3000, "Of a document: names, numbers, texts and marks.")
-    max_operations: int = _setting(20, "Of a document: its operations.")
-    max_fields: int = _setting(2000, "Of a document: its fields, as often as fragments are spread.")
-    max_depth: int = _setting(20, "Of an operation: fields within fields.")
-    max_root_fields: int = _setting(50, "Of an operation: fields of the root; mutations, too.")
-    max_aliases: int = _setting(100, "Of an operation: as often as fragments are spread.")
-    max_directives: int = _setting(100, "Of an operation: as often as fragments are spread.")
+    max_connection_operations: int = _setting(
+        100, "Maximum number of concurrent operations on one WebSocket."
+    )
+    max_document_bytes: int = _setting(100_000, "GraphQL document: maximum length, in bytes.")
+    max_tokens: int = _setting(3000, "GraphQL document: maximum number of tokens.")
+    max_operations: int = _setting(20, "GraphQL document: maximum number of operations.")
+    max_fields: int = _setting(
+        2000, "GraphQL document: maximum number of fields, with fragments expanded."
+    )
+    max_depth: int = _setting(20, "Operation: maximum depth of nested fields.")
+    max_root_fields: int = _setting(
+        50, "Operation: maximum number of root fields, mutations included."
+    )
+    max_aliases: int = _setting(
+        100, "Operation: maximum number of aliases, with fragments expanded."
+    )
+    max_directives: int = _setting(
+        100, "Operation: maximum number of directives, with fragments expanded."
+    )
     max_cost: int = _setting(
         10_000,
-        "Of an operation: the documents and versions that it may have to read; sizes of pages "
-        "within pages multiply, and a scan counts one for each 1,000 documents of its collection.",
+        "Operation: maximum number of documents and versions to read; sizes of nested "
+        "pages multiply, and a scan costs one per 1,000 documents of its collection.",
     )
     max_values: int = _setting(
-        100_000, "Of an operation: the values that its response may have, by the same count."
+        100_000, "Operation: maximum number of values in the response, counted in the same way."
     )
     max_filter_conditions: int = _setting(
-        500, "Of a filter: its conditions; an `in` list is one. They count in the cost, too."
+        500,
+        "Filter: maximum number of conditions; an `in` list is one. They count in the cost, too.",
     )
     max_subscription_conditions: int = _setting(
         50,
-        "Of a subscription's filter: its conditions; twenty values of a list count as one more.",
+        "Subscription: maximum number of conditions in its filter; twenty values of a "
+        "list count as one more.",
     )
     max_principal_conditions: int = _setting(
-        5000, "Conditions in the filters of all subscriptions of one who is known."
+        5000, "Maximum number of conditions in the filters of all subscriptions of one principal."
     )
     max_process_conditions: int = _setting(
         50_000,
-        "Conditions in the filters of all subscriptions; those of callers without a name may have "
-        "half of it.",
+        "Maximum number of conditions in the filters of all subscriptions; half of it for "
+        "anonymous callers.",
     )
-    max_nested: int = _setting(100, "Of an argument or a variable: lists and objects in another.")
-    max_list_items: int = _setting(20_000, "Of a variable: the items of a list in it.")
-    max_variable_values: int = _setting(200_000, "Of all variables together: the values in them.")
-    max_response_bytes: int = _setting(16 * 1024 * 1024, "Of a response: about its length.")
+    max_nested: int = _setting(
+        100, "Argument or variable: maximum depth of nested lists and objects."
+    )
+    max_list_items: int = _setting(20_000, "Variable: maximum number of items in a list.")
+    max_variable_values: int = _setting(
+        200_000, "Variables: maximum number of values in all of them."
+    )
+    max_response_bytes: int = _setting(
+        16 * 1024 * 1024, "Response: approximate maximum length, in bytes."
+    )
     max_read_bytes: int = _setting(
-        64 * 1024 * 1024, "Of a query or mutation: the bytes that it reads from MongoDB."
+        64 * 1024 * 1024, "Query or mutation: maximum number of bytes to read from MongoDB."
     )
     max_process_read_bytes: int = _setting(
         512 * 1024 * 1024,
-        "Of all queries and mutations together: about the memory that what they read takes. One "
-        "may have a quarter of it; one that takes over 2 MB waits while four others do, two of "
-        "the same caller.",
+        "Approximate maximum memory of all concurrent reads, in bytes. One operation may "
+        "use a quarter of it; one with over 2 MB waits while four others run, two of the "
+        "same caller.",
     )
     introspection: bool = _setting(
-        True,
-        "Whether the schema may be asked about, and is served at /schema.graphql and in examples.",
+        True, "Allow introspection, and serve the schema at /schema.graphql."
     )
     trusted_documents: Path | None = _setting(
         None,
-        "A file of documents, as Apollo's persisted query manifest or as a map of names to "
-        "documents, beside which nothing is executed.",
+        "File of trusted documents, as Apollo's persisted query manifest or as a map of "
+        "names to documents; no others are executed.",
     )
-    connect_s: float = _setting(10.0, "How long to look for MongoDB's primary.")
-    shutdown_s: float = _setting(
-        5.0, "How long requests under way may take once the process is told to stop."
-    )
+    connect_s: float = _setting(10.0, "Maximum seconds to find MongoDB's primary.")
+    shutdown_s: float = _setting(5.0, "Maximum seconds for running requests at shutdown.")
     log_level: Literal["debug", "info", "warning", "error"] = _setting(
-        "info", "The least that is logged."
+        "info", "Minimum level of log lines."
     )
-    log_json: bool = _setting(False, "Whether log lines are JSON objects.")
+    log_json: bool = _setting(False, "Write log lines as JSON objects.")
 
     def with_files_read(self) -> Settings:
         """The same with what stands in files where it belongs.
@@ -280,7 +280,11 @@ class Settings:
         return replace(self, **read)
 
     def database_name(self) -> str:
-        """Raises click.UsageError where neither `--database` nor the URI names one that can be."""
+        """Name of the database.
+
+        Raises:
+            click.UsageError: Neither `--database` nor the URI has a valid name.
+        """
         named = None if self.mongodb_uri is None else _database_of(self.mongodb_uri)
         name = self.database or named
         if not name:
@@ -297,7 +301,11 @@ class Settings:
         return name
 
     def origins(self) -> frozenset[str]:
-        """Raises click.UsageError where one is none."""
+        """Origins of other pages that may use the API.
+
+        Raises:
+            click.UsageError: One of them is not an origin.
+        """
         named = [each.strip() for each in (self.allowed_origins or "").split(",") if each.strip()]
         try:
             return normalize_allowed_origins(named)
@@ -311,40 +319,6 @@ class Settings:
             server_selection_s=self.connect_s,
         )
 
-    def limits(self) -> Limits:
-        return Limits(**{each.name: getattr(self, each.name) for each in fields(Limits)})
-
-    def limiter(self) -> ConcurrencyLimiter:
-        return ConcurrencyLimiter(
-            executing=self.max_executing,
-            waiting=self.max_waiting,
-            suspended=self.max_archive_waiting,
-            limits=OperationLimits(
-                read_bytes=self.max_read_bytes,
-                process_read_bytes=self.max_process_read_bytes,
-                cost=self.max_cost,
-                values=self.max_values,
-            ),
-            per_principal=self.max_principal_operations,
-            limit_s=self.operation_limit_s,
-        )
-
-    def subscription_filters(self) -> SubscriptionFilters:
-        return SubscriptionFilters(
-            per_subscription=self.max_subscription_conditions,
-            per_caller=self.max_principal_conditions,
-            in_all=self.max_process_conditions,
-        )
-
-    def persisted(self) -> Persisted:
-        """Raises click.UsageError where the file of trusted documents cannot be used."""
-        if self.trusted_documents is None:
-            return AutomaticDocuments()
-        try:
-            return TrustedDocuments(read_manifest(self.trusted_documents))
-        except ValueError as exc:
-            raise click.UsageError(f"--trusted-documents: {exc}") from exc
-
     def __repr__(self) -> str:
         shown = ", ".join(
             f"{each.name}={_shown(each.name, getattr(self, each.name))}" for each in fields(self)
@@ -357,7 +331,7 @@ _NOT_IN_NAMES = frozenset(' "$*./:<>?\\|')
 
 
 def _database_of(uri: str) -> str | None:
-    # That a name's hosts are looked up is for whoever connects.
+    # Connecting looks up the hosts of a name.
     plain = re.sub(r"^mongodb\+srv://", "mongodb://", uri)
     try:
         found = parse_uri(plain, validate=False, warn=False)["database"]

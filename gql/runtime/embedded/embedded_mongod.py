@@ -1,17 +1,17 @@
-"""Run a real mongod as a one-node replica set in a directory, for as long as revstream runs.
+"""Embedded MongoDB: a mongod as a one-node replica set, for as long as revstream runs.
 
-Guarantees: one revstream per directory (a file lock, which the kernel drops whatever ends the
-process); the server listens on 127.0.0.1 only, asks for a password, and is a writable primary
-before the URI is handed out; it is stopped on the way out, within a bound. When this process is
-killed, the kernel tells the server to stop (Linux); elsewhere the next start stops it, known by its
-recorded pid and by its command line. Data survives both.
-Does not guarantee: anything about a server that someone else starts on the same data; mongod
+Guarantees: one revstream per directory (a file lock, which the kernel releases). The server listens
+on 127.0.0.1 only, requires a password, and is a writable primary before the URI is returned. It is
+stopped at the end, within a bound. If this process is killed, the kernel stops the server (Linux);
+elsewhere the next start stops it, identified by its recorded pid and its command line. Data
+survives both.
+Does not guarantee: anything about a server that another program starts on the same data; mongod
 refuses that itself.
 
 The directory holds `data/`, `mongod.log` (and that of the start before), `mongod.pid`, `port`,
-`lock`, `keyfile` (what mongod wants beside a password in a replica set) and `uri`, which holds the
-password. Only the user who runs revstream can read them: other users of the machine reach the port,
-but neither the data nor the password.
+`lock`, `keyfile` (which mongod needs beside a password in a replica set) and `uri`, which contains
+the password. Only the user that runs revstream can read them: other users of the machine reach the
+port, but neither the data nor the password.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ async def embedded_mongod(
 @contextmanager
 def _held(directory: Path) -> Iterator[None]:
     """Own the directory, made where missing, and close its data to other users."""
-    # The lock file stays behind: removing it would let two processes lock two files of that name.
+    # The lock file stays: removing it would let two processes lock two files of that name.
     try:
         # A directory that was there before keeps its mode: it may hold other things.
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -139,14 +139,14 @@ def _held(directory: Path) -> Iterator[None]:
 
 
 async def _end_orphan(directory: Path, stop_s: float) -> None:
-    """Wait for the server of a killed revstream to be gone, and see to it that it goes."""
+    """Stop the server of a killed revstream, and wait until it is gone."""
     pid_file = directory / "mongod.pid"
     try:
         pid = int(pid_file.read_text())
     except (OSError, ValueError):
         return
     if _runs_on(pid, directory):
-        log.warning("stopping the mongod that an earlier run left behind", extra={"pid": pid})
+        log.warning("stopping the mongod of an earlier run", extra={"pid": pid})
         for sign in (signal.SIGTERM, signal.SIGKILL):
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, sign)
@@ -162,8 +162,10 @@ async def _end_orphan(directory: Path, stop_s: float) -> None:
 
 
 def _runs_on(pid: int, directory: Path) -> bool:
-    """Whether process `pid` is (still) a mongod on our data: pids are used again, so a number alone
-    proves nothing."""
+    """Return whether process `pid` is a mongod on this data.
+
+    The number alone proves nothing, since pids are reused.
+    """
     try:
         line = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ")
     except OSError:

@@ -120,9 +120,9 @@ def _candidates() -> Iterator[Path]:
 async def start(
     mongod: Mongod, options: Sequence[str], *, log_file: Path
 ) -> asyncio.subprocess.Process:
-    """Start it with `options`, its output in `log_file`.
+    """Start mongod with `options`, its output in `log_file`.
 
-    On Linux it is told to stop when the calling thread ends, however that comes about.
+    On Linux the kernel sends it SIGTERM when the calling thread ends.
     """
     arguments = [str(mongod.path), *options]
     if sys.platform == "linux" and sys.executable:

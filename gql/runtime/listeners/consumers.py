@@ -1,5 +1,4 @@
-"""The listeners beside the recorders, those of the user's own among them: what each one does, and
-the lease under which it does it."""
+"""Consumers: each listener besides the recorders, with its lease."""
 
 from __future__ import annotations
 
@@ -27,10 +26,10 @@ Make = Callable[[ListenerContext], Handler]
 
 
 def own_listeners(named: str | None) -> list[Make]:
-    """Those of `--listeners`: `module:Class`, separated by commas.
+    """Return the listeners of `--listeners`: `module:Class`, separated by commas.
 
     Raises:
-        click.UsageError: one of them cannot be used.
+        click.UsageError: One of them cannot be used.
     """
     return [_imported(each.strip()) for each in (named or "").split(",") if each.strip()]
 
@@ -74,7 +73,7 @@ def consumers_of(
 
 def _imported(named: str) -> Make:
     module, _, name = named.partition(":")
-    # As with other commands that are told a module: the console script's own path is another one.
+    # Like `python -m`: the console script has another folder first in its path.
     if str(Path.cwd()) not in sys.path:
         sys.path.insert(0, str(Path.cwd()))
     if not module or not name:

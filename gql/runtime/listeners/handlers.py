@@ -1,5 +1,4 @@
-"""What the listeners of a deployment do, beside recording: its copies, its sinks, and the user's
-own."""
+"""Handlers of a deployment besides recording: copies, sinks, and listeners of users."""
 
 from __future__ import annotations
 
@@ -17,8 +16,10 @@ __all__ = ["handlers_of"]
 def handlers_of(
     context: ListenerContext, settings: Settings, deployment: str, checkpoints: Checkpoints
 ) -> list[Handler]:
-    """Raises:
-    click.UsageError: a setting of theirs cannot be used.
+    """Create the handlers.
+
+    Raises:
+        click.UsageError: A setting of theirs cannot be used.
     """
     secrets = secrets_of(settings.sink_secrets)
     return [

@@ -34,10 +34,12 @@ def recorders_of(
     setup: CollectionSetup,
     report: Report,
 ) -> tuple[Recorder, ...]:
-    """Args:
-    live: the source that the hub publishes, if it is followed.
-    setup: makes images and indexes.
-    report: given how far a first reading has come.
+    """Create a recorder per collection and partition.
+
+    Args:
+        live: source of the hub, if the stream is followed.
+        setup: creates images and indexes.
+        report: called with the progress of first readings.
     """
 
     def source_of(archive: Archive, partition: Partition) -> Source | SharedSource:

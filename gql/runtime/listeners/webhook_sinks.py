@@ -34,11 +34,13 @@ class Secret:
 
 
 def secrets_of(given: str | None) -> list[Secret]:
-    """Those of `--sink-secrets`: `whsec_…` for every sink, or `https://example.org/=whsec_…` for
-    those whose URL begins like this; separated by commas or spaces.
+    """Parse `--sink-secrets`, separated by commas or spaces.
+
+    Each is `whsec_…` for every sink, or `https://example.org/=whsec_…` for sinks whose URL begins
+    so.
 
     Raises:
-        click.UsageError: one is none; says which one by its place, and not what it is.
+        click.UsageError: One is invalid; named by its position, without its value.
     """
     found = []
     for place, each in enumerate(re.split(r"[,\s]+", (given or "").strip(", \t\n")), 1):
@@ -73,7 +75,7 @@ def _problem(encoded: str) -> str | None:
 
 
 def secrets_for(url: str, secrets: Sequence[Secret]) -> list[str]:
-    """Of those whose beginning fits the URL the ones with the longest: all of them sign."""
+    """Return the secrets with the longest prefix that fits the URL: all of them sign."""
     fitting = [each for each in secrets if url.startswith(each.beginning)]
     longest = max((len(each.beginning) for each in fitting), default=0)
     return [each.text for each in fitting if len(each.beginning) == longest]
@@ -92,7 +94,7 @@ def sinks_of(
     *,
     options: SinkOptions | None = None,
 ) -> list[Sink]:
-    """Those of all entities, in the model's order."""
+    """Create the sinks of all entities, in the model's order."""
     if not any(entity.sinks for entity in context.model.entities):
         return []
     # A client for HTTP is a tenth of what a start imports; for sinks alone.
@@ -117,7 +119,7 @@ def sinks_of(
 
 
 def urls_of(model: Model) -> dict[str, str]:
-    """By the names of the sinks."""
+    """Return the URLs of the sinks by name."""
     return {
         sink_name(entity.collection, each.url): each.url
         for entity in model.entities
