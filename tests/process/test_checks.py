@@ -70,9 +70,7 @@ def test_damage_is_told_to_people_and_to_programs(
     ended = run_command(*arguments(mongo_uri, database.name, model))
     assert ended.returncode == 1, ended.stdout
     assert f"suppliers/{damaged['doc']} version 2: " in ended.stdout
-    assert (
-        "suppliers: 3 documents, 6 versions, 0 of them after a gap, 2 problems\n" in ended.stdout
-    )
+    assert "suppliers: 3 documents, 6 versions, 0 of them after a gap, 2 problems\n" in ended.stdout
     ended = run_command(*arguments(mongo_uri, database.name, model), "--json")
     assert ended.returncode == 1, ended.stdout
     told = json.loads(ended.stdout)["suppliers"]
