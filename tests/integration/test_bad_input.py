@@ -124,7 +124,7 @@ def one_version(arguments: str) -> str:
 
 TOKENS = {
     "no token": (as_of("nonsense"), TOKEN, "'nonsense' is not a resume token"),
-    "a token of nothing": (as_of(""), BAD, "'' is not a value of ResumeToken"),
+    "a token of nothing": (as_of(""), BAD, "ResumeToken: '', expected"),
     "half a token": (as_of("CUT"), TOKEN, "'CUT' is not a resume token"),
     "a very long token": (as_of("A" * 5000), TOKEN, "AAA... & is not a resume token"),
     "a token of another deployment": (as_of("FOREIGN"), TOKEN, "'OTHER' & 'HERE'"),
@@ -148,12 +148,12 @@ TOKENS = {
     "a version and a moment": (
         one_version(', version: 1, asOf: {token: "NOW"}'),
         BAD,
-        "give one of version and asOf; got both",
+        "arguments version and asOf: got both, expected exactly one",
     ),
     "neither version nor moment": (
         one_version(""),
         BAD,
-        "give one of version and asOf; got neither",
+        "arguments version and asOf: got neither, expected exactly one",
     ),
     "no version": (one_version(", version: null"), BAD, "got neither"),
     "a version that is no Int": (one_version(", version: 3000000000"), BAD, "32-bit & 3000000000"),
@@ -214,7 +214,7 @@ IDS = {
     ),
     "a node version without number": (
         f'{{ node(nodeId: "{node("ProductVersion:p1")}") {{ nodeId }} }}',
-        "'p1' is not of the form <document id>@<version>",
+        "nodeId: 'p1', expected <document id>@<version>",
     ),
 }
 VALUES = {

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from revstream.gql.engine.definitions.field import InputField
 from revstream.gql.engine.definitions.object_type import ObjectTypeInfo
-from revstream.gql.schema.common.descriptions import field_description
+from revstream.gql.schema.common.descriptions import field_description, object_phrase
 from revstream.gql.schema.common.type_builder import Types
 from revstream.model.definition import Field
 from revstream.model.naming import with_article
@@ -34,7 +34,8 @@ def define_inputs(types: Types, shapes: Mapping[str, ObjectTypeInfo]) -> None:
                 InputField(each.name, _complete_type(each), field_description(shape, each))
                 for each in fields
             ],
-            f"A whole {shape.name}. What is left out, or null, has no value.",
+            f"The complete content of {object_phrase(shape)}. "
+            "A field that is missing or null has no value afterwards.",
         )
         types.add_input(
             f"{shape.name}Patch",
@@ -42,28 +43,30 @@ def define_inputs(types: Types, shapes: Mapping[str, ObjectTypeInfo]) -> None:
                 InputField(each.name, _patch_type(each), field_description(shape, each))
                 for each in fields
             ],
-            f"What to change of {with_article(shape.name)}. Absent: left as it is. Null: unset. "
-            "Embedded documents merge field by field, lists are replaced (RFC 7396).",
+            f"Changes of {object_phrase(shape)}. A missing field keeps its value; null removes "
+            "it. Embedded documents are merged field by field, lists are replaced (RFC 7396).",
         )
         if has_counters(shape):
             types.add_input(
                 f"{shape.name}Increment",
                 [
                     InputField(
-                        each.name, each.type_name, f"To be added to `{each.name}`; may be negative."
+                        each.name,
+                        each.type_name,
+                        f"The number to add to `{each.name}`; may be negative.",
                     )
                     for each in incrementable_fields(shape.entity)
                 ],
-                f"What to add to numbers of {with_article(shape.name)}, whatever they are by then.",
+                f"Numbers to add to fields of {with_article(shape.name)}, atomically.",
             )
         if shape.is_entity and shape.entity.fence is not None:
             types.add_input(
                 f"{shape.name}Event",
                 [
                     InputField("id", "ID!", "The id of the document."),
-                    InputField("document", f"{shape.name}Input!", "Its state."),
+                    InputField("document", f"{shape.name}Input!", "The state of the document."),
                 ],
-                f"One state of {with_article(shape.name)}, as an event brings it.",
+                f"One state of {with_article(shape.name)}, from an event.",
             )
 
 

@@ -15,55 +15,55 @@ def define_enums(types: Types) -> None:
     types.add_enum(
         "Operation",
         {
-            "BASELINE": "It was there before its history began.",
-            "INSERT": "It was inserted.",
-            "UPDATE": "Some of its fields were changed.",
-            "REPLACE": "It was replaced as a whole.",
-            "DELETE": "It was deleted.",
+            "BASELINE": "The document existed before its history began.",
+            "INSERT": "The document was inserted.",
+            "UPDATE": "Some fields of the document were changed.",
+            "REPLACE": "The document was replaced as a whole.",
+            "DELETE": "The document was deleted.",
         },
-        "What was done to a document.",
+        "The write that created a version.",
     )
     types.add_enum(
         "SortDirection",
         {
-            "ASC": "The smallest first; what has no value comes before all others.",
-            "DESC": "The largest first.",
+            "ASC": "Smallest value first; documents without a value come before all others.",
+            "DESC": "Largest value first.",
         },
-        "Which end comes first.",
+        "The direction of an order.",
     )
     types.add_enum(
         "ChangeKind",
         {
             "SNAPSHOT": "A document as it was when the subscription began.",
-            "CHANGE": "A write.",
-            "CHECKPOINT": "Nothing to see: a fresher token to hold.",
+            "CHANGE": "A write to a document.",
+            "CHECKPOINT": "No change: a newer resume token for the client to store.",
         },
-        "What an event of a subscription is about.",
+        "The kind of an event of a subscription.",
     )
     types.add_enum(
         "Transition",
         {
-            "ENTER": "The document matches now, and did not before.",
-            "STAY": "It matched before and still does.",
-            "LEAVE": "It matched before and no longer does, or was deleted.",
+            "ENTER": "The document matches now, and did not match before.",
+            "STAY": "The document matched before and still matches.",
+            "LEAVE": "The document matched before and no longer matches, or it was deleted.",
         },
-        "What a change means to the subscription's filter.",
+        "The effect of a change on the result of the subscription's filter.",
     )
     types.add_enum(
         "FieldChangeKind",
         {
-            "ADDED": "There was no value before.",
-            "REMOVED": "There is no value any more.",
-            "CHANGED": "There is another value.",
+            "ADDED": "The field had no value before.",
+            "REMOVED": "The field no longer has a value.",
+            "CHANGED": "The field has another value.",
         },
-        "How a field differs.",
+        "The kind of difference between two states of a field.",
     )
     types.add_enum(
         "DraftStatus",
         {
-            "PROPOSED": "Nobody has decided about it yet.",
-            "PUBLISHED": "It has become a version, or part of one.",
-            "REJECTED": "It will not become one.",
+            "PROPOSED": "The draft is not decided yet.",
+            "PUBLISHED": "The draft became a version, or part of one.",
+            "REJECTED": "The draft was rejected.",
         },
-        "What has become of a draft.",
+        "The status of a draft.",
     )

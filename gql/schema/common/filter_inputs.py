@@ -18,23 +18,23 @@ from revstream.resolvers.history.version_filter import OPERATION
 __all__ = ["define_filters", "orderable_fields"]
 
 _OPERATOR_DESCRIPTIONS: Mapping[str, str] = {
-    "eq": "Equal to this. `null` means that there is no value.",
-    "ne": "Not equal to this, or without a value. `null` means that there is a value.",
-    "in": "Equal to one of these. An empty list matches nothing.",
-    "notIn": "Equal to none of these. An empty list matches everything.",
-    "lt": "Less than this.",
-    "lte": "Less than this, or equal to it.",
-    "gt": "Greater than this.",
-    "gte": "Greater than this, or equal to it.",
-    "startsWith": "Begins with this text, in the same case.",
-    "contains": "Has this text somewhere in it, in the same case.",
-    "exists": "True: there is a value, and it is not null. False: there is none.",
-    "has": "One of the items is equal to this.",
-    "hasEvery": "Each of these is among the items.",
-    "hasSome": "At least one of these is among the items.",
-    "isEmpty": "True: a list without items. False: one with items. No list is neither.",
+    "eq": "Equal to this value; `null` matches a missing value.",
+    "ne": "Not equal to this value, or missing; `null` matches any value.",
+    "in": "Equal to one of these values. An empty list matches nothing.",
+    "notIn": "Equal to none of these values. An empty list matches everything.",
+    "lt": "Less than this value.",
+    "lte": "Less than or equal to this value.",
+    "gt": "Greater than this value.",
+    "gte": "Greater than or equal to this value.",
+    "startsWith": "Starts with this text; case-sensitive.",
+    "contains": "Contains this text; case-sensitive.",
+    "exists": "True: has a value that is not null. False: has no value, or null.",
+    "has": "At least one item is equal to this value.",
+    "hasEvery": "The list contains each of these values.",
+    "hasSome": "The list contains at least one of these values.",
+    "isEmpty": "True: a list without items. False: with items. A missing list matches neither.",
     "some": "At least one item matches.",
-    "every": "All items match, or there are none.",
+    "every": "All items match, or the list is empty.",
     "none": "No item matches.",
 }
 _LISTS = frozenset({"in", "notIn", "hasEvery", "hasSome"})
@@ -78,11 +78,15 @@ def _version(shape: ObjectTypeInfo) -> list[str]:
 
 def _combinators(name: str) -> list[InputField]:
     return [
-        InputField("and", f"[{name}!]", "Each of these matches. An empty list matches everything."),
         InputField(
-            "or", f"[{name}!]", "At least one of these matches. An empty list matches nothing."
+            "and", f"[{name}!]", "All of these filters match. An empty list matches everything."
         ),
-        InputField("not", name, "This does not match."),
+        InputField(
+            "or",
+            f"[{name}!]",
+            "At least one of these filters matches. An empty list matches nothing.",
+        ),
+        InputField("not", name, "This filter does not match."),
     ]
 
 
@@ -90,13 +94,13 @@ def _define_where(types: Types, shape: ObjectTypeInfo, fields: list[Field]) -> N
     name = f"{shape.name}Where"
     of_fields = [_field_filter(each) for each in fields]
     counter = [
-        InputField(each, "IntFilter", "The version number that is shown.")
+        InputField(each, "IntFilter", "Conditions for the version number.")
         for each in _version(shape)
     ]
     types.add_input(
         name,
         [*_combinators(name), of_fields[0], *counter, *of_fields[1:]],
-        f"Which documents of {shape.name} match: those that match everything that is given.",
+        f"Filter for documents of {shape.name}. A document must match all conditions.",
     )
 
 
@@ -109,13 +113,14 @@ def _define_embedded_where(types: Types, shape: ObjectTypeInfo, fields: list[Fie
             *map(_field_filter, fields),
             InputField("exists", "Boolean", _OPERATOR_DESCRIPTIONS["exists"]),
         ],
-        f"Which embedded documents of type {shape.name} match: "
-        "those that match everything that is given.",
+        f"Filter for embedded documents of type {shape.name}. All conditions must match.",
     )
 
 
 def _field_filter(field: Field) -> InputField:
-    return InputField(field.name, _filter_name(field), field.description or f"By `{field.name}`.")
+    return InputField(
+        field.name, _filter_name(field), field.description or f"Conditions for `{field.name}`."
+    )
 
 
 def _filter_name(field: Field) -> str:
@@ -136,11 +141,11 @@ def _define_filter(types: Types, field: Field) -> None:
 
 def _define_scalar_filter(types: Types, field: Field) -> None:
     item = field.type_name
-    of_items = "the items of a list" if field.is_list else "a value"
+    of_items = "a list with items" if field.is_list else "a value"
     types.add_input(
         _filter_name(field),
         [_operator(each, item) for each in operators(field)],
-        f"What is asked of {of_items} of type {item}; everything that is given must hold.",
+        f"Conditions for {of_items} of type {item}. All of them must match.",
     )
 
 
@@ -154,7 +159,7 @@ def _define_list_of_embedded_filter(types: Types, field: Field) -> None:
             else _operator(each, item)
             for each in operators(field)
         ],
-        f"What is asked of a list of {item}; everything that is given must hold.",
+        f"Conditions for a list with items of type {item}. All of them must match.",
     )
 
 
@@ -166,9 +171,12 @@ def _operator(name: str, item: str) -> InputField:
 def _define_order(types: Types, shape: ObjectTypeInfo) -> None:
     types.add_input(
         f"{shape.name}Order",
-        [InputField(each, "SortDirection", f"By `{each}`.") for each in orderable_fields(shape)],
-        f"One field to order documents of {shape.name} by; "
-        "give several in a list, the most important first.",
+        [
+            InputField(each, "SortDirection", f"Direction of the order by `{each}`.")
+            for each in orderable_fields(shape)
+        ],
+        f"One field that orders documents of {shape.name}. "
+        "Pass several in a list, the most important first.",
         one_of=True,
     )
 
@@ -179,17 +187,17 @@ def _define_version_where(types: Types) -> None:
     types.add_input(
         "VersionWhere",
         [
-            InputField("documentId", "IDFilter", "By the id of the document."),
-            InputField("author", "StringFilter", "By who wrote."),
-            InputField("operation", "OperationFilter", "By what was done."),
-            InputField("at", "DateTimeFilter", "By when it was written."),
-            InputField("version", "IntFilter", "By the version number."),
+            InputField("documentId", "IDFilter", "Conditions for the id of the document."),
+            InputField("author", "StringFilter", "Conditions for the author."),
+            InputField("operation", "OperationFilter", "Conditions for the operation."),
+            InputField("at", "DateTimeFilter", "Conditions for the time of the write."),
+            InputField("version", "IntFilter", "Conditions for the version number."),
             InputField(
                 "changedField",
                 "String",
-                "The dotted path of a field: versions that changed it, something inside of it, "
-                "or all of what it is in.",
+                "Dotted path of a field. Matches versions that changed it, a field inside it, "
+                "or a whole object that contains it.",
             ),
         ],
-        "Which versions match: those that match everything that is given.",
+        "Filter for versions. A version must match all conditions.",
     )

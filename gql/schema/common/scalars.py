@@ -41,22 +41,22 @@ ResumeToken = NewType("ResumeToken", str)
 
 _DESCRIPTIONS = {
     Scalar.LONG: (
-        "An integer of 64 bits. In a response it is a number up to 9007199254740991 either way, "
-        "which is as far as JavaScript counts exactly, and text beyond; "
-        "in a request it may be either."
+        "An integer of 64 bits. In a response it is a number from -9007199254740991 to "
+        "9007199254740991, the range that JavaScript represents exactly, and text beyond. "
+        "In a request it may be a number or text."
     ),
     Scalar.DECIMAL: (
-        "A decimal number of up to 34 digits, kept exactly, trailing zeros included: text, as in "
-        '`"12.50"`. In a request a number will do, too.'
+        "A decimal number of up to 34 digits, stored exactly, with its trailing zeros. "
+        'In a response it is text: `"12.50"`. In a request it may be text or a number.'
     ),
     Scalar.DATETIME: (
-        'A moment in UTC to the millisecond, as RFC 3339 writes it: `"2024-05-01T12:00:00.000Z"`. '
-        "In a request any offset will do."
+        'A time in UTC with milliseconds, in the format of RFC 3339: `"2024-05-01T12:00:00.000Z"`. '
+        "In a request it may have any offset."
     ),
     Scalar.JSON: (
         "Any JSON value: an object, a list, text, a number, a boolean or null. "
-        "Integers beyond 2^53 - 1 are text; what BSON has beyond JSON is text (decimals, dates, "
-        "ids) or MongoDB's extended JSON."
+        "Integers beyond 2^53 - 1 are text. BSON values without a JSON form are text (decimals, "
+        "dates, ids) or MongoDB's extended JSON."
     ),
     Scalar.OBJECTID: "MongoDB's ObjectId: 24 hexadecimal digits.",
     Scalar.UUID: "A UUID: 32 hexadecimal digits in groups of 8-4-4-4-12.",
@@ -65,7 +65,7 @@ _DESCRIPTIONS = {
 
 def _coercion_error(name: str, shown: str, expected: str) -> GraphQLError:
     shown = shown if len(shown) <= 60 else f"{shown[:57]}..."
-    return GraphQLError(f"{shown} is not a value of {name}: {expected.rstrip(',')} expected.")
+    return GraphQLError(f"{name}: {shown}, expected {expected.rstrip(',')}")
 
 
 def _parser(scalar: Scalar) -> Callable[[Any], Any]:
@@ -144,8 +144,8 @@ SCALAR_MAP: Mapping[object, ScalarDefinition] = {
     ResumeToken: strawberry.scalar(
         name="ResumeToken",
         description=(
-            "Opaque, ordered, comparable as text: where in the change stream an event or a read "
-            "stands. Whoever subscribes after it misses nothing and gets nothing twice."
+            "A position in the change stream, as opaque text. Tokens compare as text in stream "
+            "order. A subscription after a token receives each later event exactly once."
         ),
         serialize=_identity,
         parse_value=_parse_token,

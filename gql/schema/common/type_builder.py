@@ -211,7 +211,7 @@ class Types:
 
     def _add(self, name: str, type_: object) -> None:
         if name in self._types:
-            raise ValueError(f"two types of the API would be named {name}")
+            raise ValueError(f"type {name}: defined twice; rename a type of the model")
         self._types[name] = type_
 
 

@@ -71,7 +71,7 @@ def back_reference_field(model: Model, link: BackLink) -> StrawberryField:
         link.reference.name,
         f"{connection_name(target.name)}!",
         link.reference.description
-        or f"The documents of {target.name} whose `{by.name}` names this one.",
+        or f"The documents of {target.name} whose `{by.name}` refers to this document.",
         resolve,
         (*filter_arguments(target), *PAGE_ARGUMENTS),
     )

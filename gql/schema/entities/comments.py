@@ -66,27 +66,47 @@ def define_comment(types: Types, find_version: SubjectFinder, find_draft: Subjec
     types.add_object(
         "Comment",
         [
-            Read("id", "ID!", "Its id: reply to it with `replyTo`.", attrgetter("comment.id")),
+            Read(
+                "id",
+                "ID!",
+                "The id of the comment; pass it as `replyTo` to reply.",
+                attrgetter("comment.id"),
+            ),
             Read("documentId", "ID!", "The id of the document.", attrgetter("document_id")),
-            Read("version", "Int", "The version that it is about.", attrgetter("comment.version")),
-            Read("draft", "Int", "The draft that it is about.", attrgetter("comment.draft")),
+            Read(
+                "version",
+                "Int",
+                "The number of the version that it is about.",
+                attrgetter("comment.version"),
+            ),
+            Read(
+                "draft",
+                "Int",
+                "The number of the draft that it is about.",
+                attrgetter("comment.draft"),
+            ),
             Resolve("aboutVersion", "Version", "The version that it is about.", find_version),
             Resolve("aboutDraft", "Draft", "The draft that it is about.", find_draft),
-            Read("author", "String", "Its author.", attrgetter("comment.by")),
+            Read("author", "String", "The author of the comment.", attrgetter("comment.by")),
             Read("at", "DateTime!", "The time of the comment.", attrgetter("comment.at")),
-            Read("text", "String!", "Its text.", attrgetter("comment.text")),
-            Read("replyTo", "ID", "The comment that it answers.", attrgetter("comment.reply_to")),
+            Read("text", "String!", "The text of the comment.", attrgetter("comment.text")),
+            Read(
+                "replyTo",
+                "ID",
+                "The id of the comment that it replies to.",
+                attrgetter("comment.reply_to"),
+            ),
         ],
         "A comment on a version or a draft.",
     )
-    define_connection(types, "Comment", "Comments: one page of them.")
+    define_connection(types, "Comment", "A page of comments.")
     types.add_input(
         "CommentWhere",
         [
-            InputField("author", "StringFilter", "By the author."),
-            InputField("at", "DateTimeFilter", "By the time."),
+            InputField("author", "StringFilter", "Conditions for the author."),
+            InputField("at", "DateTimeFilter", "Conditions for the time."),
         ],
-        "Which comments match: those that match everything that is given.",
+        "Filter for comments. A comment must match all conditions.",
     )
 
 
@@ -98,7 +118,7 @@ def comments_field(description: str, resolve: Callable[..., Any]) -> Resolve:
     return Resolve(
         "comments",
         f"{connection_name('Comment')}!",
-        f"{description} The oldest first.",
+        f"{description} Oldest first.",
         resolve,
         PAGE_ARGUMENTS,
     )

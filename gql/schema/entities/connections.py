@@ -40,24 +40,24 @@ PAGE_ARGUMENTS = (
     Argument(
         "first",
         "Int",
-        "At most so many, from the beginning or behind `after`; "
-        "20 where neither `first` nor `last` is given.",
+        "The maximum number of items, from the start or after `after`. "
+        "Default: 20 if neither `first` nor `last` is set.",
     ),
-    Argument("after", "String", "Behind the item with this cursor."),
-    Argument("last", "Int", "At most so many, from the end or before `before`."),
-    Argument("before", "String", "Before the item with this cursor."),
+    Argument("after", "String", "Only items after the one with this cursor."),
+    Argument("last", "Int", "The maximum number of items, from the end or before `before`."),
+    Argument("before", "String", "Only items before the one with this cursor."),
 )
 
 
 def filter_arguments(shape: ObjectTypeInfo) -> tuple[Argument, ...]:
     """Return the arguments `where` and `orderBy` of a list of documents."""
     return (
-        Argument("where", f"{shape.name}Where", "Only those that match."),
+        Argument("where", f"{shape.name}Where", "Only documents that match."),
         Argument(
             "orderBy",
             f"[{shape.name}Order!]",
-            "In this order, the most important field first; those equal in it, "
-            "and all where there is none, by id.",
+            "The order of the documents, the most important field first. "
+            "Documents that are equal in it, or all without it, are ordered by id.",
         ),
     )
 
@@ -254,12 +254,10 @@ def define_connections(types: Types, shape: ObjectTypeInfo) -> None:
     resume_token = Read(
         "resumeToken",
         "ResumeToken!",
-        "Subscribe after it, and nothing is missed between this read and the first event.",
+        "The position of this read in the change stream: a subscription after it misses no change.",
         attrgetter("resume_token"),
     )
-    define_connection(
-        types, shape.name, f"Documents of {shape.name}: one page of them.", resume_token
-    )
+    define_connection(types, shape.name, f"A page of documents of {shape.name}.", resume_token)
 
     async def gaps(_source: PageRecord, info: ResolveInfo) -> Any:
         context = info.context
@@ -270,10 +268,10 @@ def define_connections(types: Types, shape: ObjectTypeInfo) -> None:
     lost = Resolve(
         "gaps",
         "[HistoryGap!]!",
-        "The windows of the collection's history that were lost, the oldest first.",
+        "The gaps in the history of the collection, oldest first.",
         gaps,
     )
-    define_connection(types, shape.version, f"Versions of {shape.name}: one page of them.", lost)
+    define_connection(types, shape.version, f"A page of versions of {shape.name}.", lost)
 
 
 def define_connection(types: Types, item: str, description: str, *more: Read | Resolve) -> None:
@@ -282,10 +280,10 @@ def define_connection(types: Types, item: str, description: str, *more: Read | R
     types.add_object(
         connection_name(item),
         [
-            Read("edges", f"[{edge}!]!", "The items, each with its place.", attrgetter("edges")),
-            Read("nodes", f"[{item}!]!", "The items alone.", attrgetter("nodes")),
-            Read("pageInfo", "PageInfo!", "Where this page stands.", _identity),
-            Read("totalCount", "Int!", "How many there are on all pages.", attrgetter("total")),
+            Read("edges", f"[{edge}!]!", "The items with their cursors.", attrgetter("edges")),
+            Read("nodes", f"[{item}!]!", "The items without cursors.", attrgetter("nodes")),
+            Read("pageInfo", "PageInfo!", "The position of this page in the list.", _identity),
+            Read("totalCount", "Int!", "The number of items on all pages.", attrgetter("total")),
             *more,
         ],
         description,
@@ -297,11 +295,11 @@ def define_connection(types: Types, item: str, description: str, *more: Read | R
             Read(
                 "cursor",
                 "String!",
-                "Its place: give it as `after` or `before`.",
+                "The cursor of the item; pass it as `after` or `before`.",
                 attrgetter("cursor"),
             ),
         ],
-        f"One {item} of a page.",
+        f"An item of a page of type {item}, with its cursor.",
     )
 
 

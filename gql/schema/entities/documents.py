@@ -23,12 +23,12 @@ from revstream.gql.engine.request.source import (
     not_recorded,
 )
 from revstream.gql.schema.common.access_check import check_field_access
-from revstream.gql.schema.common.descriptions import field_description
+from revstream.gql.schema.common.descriptions import field_description, object_phrase
 from revstream.gql.schema.common.id_naming import Naming
 from revstream.gql.schema.common.type_builder import Types
 from revstream.gql.schema.entities.interfaces import node_id_field
 from revstream.model.definition import Field
-from revstream.model.naming import upper_first, with_article
+from revstream.model.naming import upper_first
 from revstream.resolvers.values.global_id import node_id
 from revstream.resolvers.values.output import converter
 
@@ -49,7 +49,7 @@ def define_states(
     types.add_interface(
         shape.state,
         _fields(shape, past=True, type_of=lambda inner: inner.state),
-        f"What a current {shape.name} and its snapshots have in common; write fragments on it.",
+        f"The fields that {shape.name} and {shape.snapshot} share, for fragments on both.",
     )
     current = _fields(shape, past=False, type_of=lambda inner: inner.name)
     past = _fields(shape, past=True, type_of=lambda inner: inner.snapshot)
@@ -63,14 +63,14 @@ def define_states(
     types.add_object(
         shape.name,
         current,
-        what or f"{upper_first(with_article(shape.name))} as it is now.",
+        what or f"{upper_first(object_phrase(shape))} in its current state.",
         interfaces,
     )
     types.add_object(
         shape.snapshot,
         past,
-        f"{upper_first(with_article(shape.name))} as one version left it. Every field may be null: "
-        "history outlives the model." + (f"\n\n{what}" if what else ""),
+        f"{upper_first(object_phrase(shape))} in the state of one version. Every field may be "
+        "null, because the model may have been different then." + (f"\n\n{what}" if what else ""),
         interfaces,
     )
 
@@ -153,8 +153,10 @@ def _reference(link: Link, inner: str, past: bool) -> Resolve:
     def ready(executor: Any, details: Any) -> Callable[[State, RequestContext], Any]:
         return followed_already(link, [each.node for each in details])
 
-    as_of = " As it was at the same moment." if past else ""
-    description = reference.description or f"The {link.target.name} that `{link.by.name}` names."
+    as_of = " It is read at the same time point." if past else ""
+    description = (
+        reference.description or f"The {link.target.name} whose id is in `{link.by.name}`."
+    )
     type_ = f"{inner}!" if reference.required and not past else inner
     return Resolve(
         reference.name, type_, description + as_of, resolve, ready=None if past else ready
@@ -168,7 +170,8 @@ def _identity(shape: ObjectTypeInfo, naming: Naming) -> list[StrawberryField]:
         Read(
             "id",
             "ID!",
-            field.description or "Its id; of snapshots and versions, part of theirs.",
+            field.description
+            or "The id of the document; the ids of its snapshots and versions begin with it.",
             _id_text,
             field,
             shown_as=naming.document,
@@ -185,7 +188,7 @@ def _version(shape: ObjectTypeInfo) -> StrawberryField:
     return Resolve(
         "version",
         "Int!",
-        "The number of its latest version: what `expectedVersion` is compared with.",
+        "The number of the latest version; mutations compare `expectedVersion` with it.",
         version,
         ready=lambda executor, details: _loaded_number,
     )
@@ -208,7 +211,8 @@ def _snapshot_identity(shape: ObjectTypeInfo, naming: Naming) -> list[Strawberry
         Read(
             "id",
             "ID!",
-            "`<document id>@<version>`: normalized caches keep it apart from the current document.",
+            "The id of the snapshot, `<document id>@<version>`. It differs from the document's id, "
+            "so that normalized caches keep both.",
             _id_text,
             shown_as=naming.state,
         ),

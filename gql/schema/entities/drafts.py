@@ -101,27 +101,27 @@ class DraftWrittenRecord:
 
 def define_draft(types: Types) -> None:
     """Define the interface of all drafts, its connection and its filter."""
-    types.add_interface("Draft", _draft_fields(), "A proposed change of a document, of any type.")
-    define_connection(types, "Draft", "Drafts of several types: one page of them.")
+    types.add_interface("Draft", _draft_fields(), "A proposed change of a document of any type.")
+    define_connection(types, "Draft", "A page of drafts of several types.")
     types.add_input(
         "DraftStatusFilter",
         [
-            InputField("eq", "DraftStatus", "This one."),
-            InputField("ne", "DraftStatus", "Any other."),
-            InputField("in", "[DraftStatus!]", "One of these."),
-            InputField("notIn", "[DraftStatus!]", "None of these."),
-            InputField("exists", "Boolean", "True: it has one, as all drafts do."),
+            InputField("eq", "DraftStatus", "Equal to this status."),
+            InputField("ne", "DraftStatus", "Not equal to this status."),
+            InputField("in", "[DraftStatus!]", "Equal to one of these statuses."),
+            InputField("notIn", "[DraftStatus!]", "Equal to none of these statuses."),
+            InputField("exists", "Boolean", "True: has a status, as all drafts have."),
         ],
-        "By the status of a draft.",
+        "Conditions for the status of a draft. All of them must match.",
     )
     types.add_input(
         "DraftWhere",
         [
-            InputField("status", "DraftStatusFilter", "By the status."),
-            InputField("author", "StringFilter", "By the author of the proposal."),
-            InputField("at", "DateTimeFilter", "By the time of the proposal."),
+            InputField("status", "DraftStatusFilter", "Conditions for the status."),
+            InputField("author", "StringFilter", "Conditions for the author of the proposal."),
+            InputField("at", "DateTimeFilter", "Conditions for the time of the proposal."),
         ],
-        "Which drafts match: those that match everything that is given.",
+        "Filter for drafts. A draft must match all conditions.",
     )
 
 
@@ -139,24 +139,33 @@ def _draft_fields(**resolvers: Callable[..., Any]) -> list[StrawberryField]:
         return Read(name, type_, description, attrgetter(f"draft.{stored.get(name, name)}"))
 
     return [
-        fact("number", "Int!", "Its number among the document's drafts, from 1."),
+        fact("number", "Int!", "The number of the draft among the document's drafts, from 1."),
         Read("documentId", "ID!", "The id of the document.", attrgetter("document_id")),
-        fact("status", "DraftStatus!", "Whether it was published or rejected."),
+        fact("status", "DraftStatus!", "The status of the draft."),
         fact(
             "basedOn",
             "Int!",
-            "The number of the version that it goes on from; 0 where it proposes a new document.",
+            "The number of the version on which the draft is based; 0 for a new document.",
         ),
-        fact("basedOnDraft", "Int", "The draft that it goes on from, if any."),
+        fact("basedOnDraft", "Int", "The number of the draft on which this one is based, if any."),
         fact("author", "String", "The author of the proposal."),
         fact("comment", "String", "The reason for the proposal."),
         fact("at", "DateTime!", "The time of the proposal."),
-        Resolve("diff", "[FieldChange!]!", "Its changes.", resolvers.get("diff", raise_unresolved)),
-        comments_field("The comments on it.", resolvers.get("comments", raise_unresolved)),
-        fact("publishedAs", "Int", "The number of the version that it has become."),
+        Resolve(
+            "diff",
+            "[FieldChange!]!",
+            "The proposed changes.",
+            resolvers.get("diff", raise_unresolved),
+        ),
+        comments_field("The comments on the draft.", resolvers.get("comments", raise_unresolved)),
+        fact(
+            "publishedAs",
+            "Int",
+            "The number of the version that the draft became, if it was published.",
+        ),
         fact("decidedBy", "String", "The name of the caller that published or rejected it."),
-        fact("decidedAt", "DateTime", "The time of that decision."),
-        fact("decidedComment", "String", "The reason for that decision."),
+        fact("decidedAt", "DateTime", "The time of the decision."),
+        fact("decidedComment", "String", "The reason for the decision."),
     ]
 
 
@@ -178,16 +187,19 @@ def define_drafts(types: Types, model: Model, shape: ObjectTypeInfo) -> None:
         return read_comment_page(info, shape, (draft.document, "draft", draft.number), page)
 
     document = Read(
-        "document", f"{shape.snapshot}!", "The document as it would be.", attrgetter("snapshot")
+        "document",
+        f"{shape.snapshot}!",
+        "The document with the proposed changes.",
+        attrgetter("snapshot"),
     )
     types.add_object(
         f"{shape.name}Draft",
         [*_draft_fields(diff=diff, comments=comments), document],
-        f"A proposed change of {with_article(shape.name)}: "
-        "not published until someone approves it.",
+        f"A proposed change of {with_article(shape.name)}. "
+        "It becomes a version when it is published.",
         ["Draft"],
     )
-    define_connection(types, f"{shape.name}Draft", f"Drafts of {shape.name}: one page of them.")
+    define_connection(types, f"{shape.name}Draft", f"A page of drafts of {shape.name}.")
     types.add_object(
         f"{shape.name}Drafted",
         [
@@ -195,7 +207,7 @@ def define_drafts(types: Types, model: Model, shape: ObjectTypeInfo) -> None:
                 shape, Read("draft", f"{shape.name}Draft!", "The draft.", attrgetter("draft"))
             )
         ],
-        "The draft was made, or decided about.",
+        "Success: the draft was created or rejected.",
     )
     types.add_union(
         f"{shape.name}Proposal",
@@ -206,7 +218,7 @@ def define_drafts(types: Types, model: Model, shape: ObjectTypeInfo) -> None:
             "AlreadyExists",
             "InvalidDocument",
         ],
-        f"What became of a draft of {with_article(shape.name)}.",
+        f"The result of a mutation of a draft of {with_article(shape.name)}.",
     )
 
 
@@ -247,7 +259,7 @@ def drafts_field(model: Model, shape: ObjectTypeInfo) -> StrawberryField:
     return Resolve(
         "drafts",
         f"{connection_name(f'{shape.name}Draft')}!",
-        "Its proposed changes, the newest first.",
+        "The drafts of the document, newest first.",
         drafts,
         (DRAFT_WHERE, *PAGE_ARGUMENTS),
     )
@@ -291,7 +303,7 @@ def version_draft_field(shape: ObjectTypeInfo) -> StrawberryField:
     return Resolve(
         "draft",
         f"{shape.name}Draft",
-        "The draft that was published as this version, with who proposed it.",
+        "The draft that was published as this version, with its author.",
         draft,
     )
 

@@ -97,7 +97,7 @@ def history_field(model: Model, shape: ObjectTypeInfo) -> StrawberryField:
     return Resolve(
         "history",
         f"{connection_name(shape.version)}!",
-        "Its versions, the newest first.",
+        "The versions of the document, newest first.",
         history,
         (*PAGE_ARGUMENTS, VERSION_WHERE),
         ready=ready,

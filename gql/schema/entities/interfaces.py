@@ -1,4 +1,4 @@
-"""Types that are the same for every model: interfaces, page info, history gaps, stream status."""
+"""Types that are the same for every model: interfaces, page info, history gaps, saved cursors."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 from strawberry.types.field import StrawberryField
 
 from revstream.gql.engine.definitions.field import InputField, Read, Resolve, computed_field
-from revstream.gql.engine.request.context import ResolveInfo
 from revstream.gql.schema.common.enums import define_enums
 from revstream.gql.schema.common.id_naming import Naming
 from revstream.gql.schema.common.type_builder import Types
 from revstream.gql.schema.entities.comments import comments_field
+from revstream.gql.schema.entities.stream_status import define_stream_status
 
 __all__ = [
     "change_fields",
@@ -31,62 +31,67 @@ def define_interfaces(types: Types) -> None:
         "TimePoint",
         [
             InputField(
-                "time", "DateTime", "By the clock: everything written at or before this time."
+                "time", "DateTime", "Time of the clock: includes all writes at or before it."
             ),
             InputField(
                 "token",
                 "ResumeToken",
-                "Exactly: everything up to the place where an event or a read stands.",
+                "Exact position in the change stream: includes all writes up to it.",
             ),
         ],
-        "A moment in the stream, for reads as of then.",
+        "A time point for as-of reads: a time or a resume token.",
         one_of=True,
     )
     types.add_interface(
         "Node",
         [node_id_field(types.naming, raise_unresolved)],
-        "An object with an id that is unique across all types; "
-        f"`{types.naming.node}` of a version or a snapshot names that one state for ever.",
+        "An object with an id that is unique across all types. "
+        f"`{types.naming.node}` of a version or a snapshot always identifies the same state.",
     )
     types.add_object(
         "HistoryCut",
         [
-            Read("versions", "Int!", "How many were dropped.", attrgetter("versions")),
-            Read("at", "DateTime!", "When the last of them was dropped.", attrgetter("at")),
+            Read(
+                "versions",
+                "Int!",
+                "The number of versions that were deleted.",
+                attrgetter("versions"),
+            ),
+            Read("at", "DateTime!", "The time of the last deletion.", attrgetter("at")),
             Read(
                 "purgedBy",
                 "String",
-                "Who has purged the document's history; null where nobody has.",
+                "The operator who purged the document's history; null if it was not purged.",
                 lambda source: source.purge and source.purge.by,
             ),
             Read(
                 "purgedWhy",
                 "String",
-                "Why, then.",
+                "The reason for the purge; null if it was not purged.",
                 lambda source: source.purge and source.purge.why,
             ),
             Read(
                 "purgedAt",
                 "DateTime",
-                "When, then.",
+                "The time of the purge; null if it was not purged.",
                 lambda source: source.purge and source.purge.at,
             ),
         ],
-        "What is no longer there of a document's history.",
+        "A truncation of a document's history: retention or a purge deleted its oldest versions.",
     )
     types.add_object(
         "SavedCursor",
         [
-            Read("name", "String!", "Its name.", attrgetter("name")),
+            Read("name", "String!", "The name of the cursor.", attrgetter("name")),
             computed_field(
                 "resumeToken",
                 "ResumeToken!",
-                "The place.",
+                "The stored resume token.",
                 lambda source, context: context.token_out(source.token),
             ),
-            Read("at", "DateTime!", "When it was saved or used last.", attrgetter("at")),
+            Read("at", "DateTime!", "The time when it was last saved or used.", attrgetter("at")),
         ],
-        "A place in the stream that is kept on the server.",
+        "A resume token that is stored on the server under a name.",
     )
     types.add_object(
         "HistoryGap",
@@ -94,30 +99,30 @@ def define_interfaces(types: Types) -> None:
             Read(
                 "from",
                 "DateTime!",
-                "From here on nothing is known.",
+                "The start of the gap.",
                 lambda source: source.start.wall,
             ),
             Read(
                 "to",
                 "DateTime",
-                "From here on all is known again; null while the present is being read.",
+                "The end of the gap; null while the current documents are being read.",
                 lambda source: source.end and source.end.wall,
             ),
-            Read("why", "String!", "Why it was lost.", attrgetter("why")),
+            Read("why", "String!", "The reason for the gap.", attrgetter("why")),
         ],
-        "A window of a collection's history that was lost: what was written in it is not known, "
-        "and reads as of a moment in it fail with HISTORY_LOST.",
+        "A time window in which the history of a collection is incomplete. Writes in it are "
+        "unknown, and as-of reads at a time point in it fail with HISTORY_LOST.",
     )
     types.add_interface(
         "Version",
         version_fields(types.naming),
-        "One version of one document: what a write made of it.",
+        "One version of one document.",
         ["Node"],
     )
     types.add_interface(
         "Change",
         change_fields(),
-        "What a subscription is told: a write, or where the stream stands.",
+        "An event of a subscription: a change, or a newer position in the change stream.",
     )
     types.add_object(
         "FieldChange",
@@ -125,24 +130,22 @@ def define_interfaces(types: Types) -> None:
             Read(
                 "path",
                 "String!",
-                "The field, dotted inside embedded documents.",
+                "The field, as a dotted path inside embedded documents.",
                 attrgetter("path"),
             ),
             Read(
                 "kind",
                 "FieldChangeKind!",
-                "Whether it was added, removed, or given another value.",
+                "The kind of difference: added, removed or changed.",
                 attrgetter("kind"),
             ),
             Read(
                 "before",
                 "JSON",
-                "The value before; null where there was none.",
+                "The old value; null if there was none.",
                 attrgetter("before"),
             ),
-            Read(
-                "after", "JSON", "The value after; null where there is none.", attrgetter("after")
-            ),
+            Read("after", "JSON", "The new value; null if there is none.", attrgetter("after")),
         ],
         "One field that differs between two states.",
     )
@@ -152,36 +155,38 @@ def define_interfaces(types: Types) -> None:
             Read(
                 "hasNextPage",
                 "Boolean!",
-                "Whether there is more after this page.",
+                "True if there are items after this page.",
                 attrgetter("has_next"),
             ),
             Read(
                 "hasPreviousPage",
                 "Boolean!",
-                "Whether there is more before this page.",
+                "True if there are items before this page.",
                 attrgetter("has_previous"),
             ),
             Read(
                 "startCursor",
                 "String",
-                "The place of the first item: give it as `before`.",
+                "The cursor of the first item; pass it as `before`.",
                 attrgetter("start_cursor"),
             ),
             Read(
                 "endCursor",
                 "String",
-                "The place of the last item: give it as `after`.",
+                "The cursor of the last item; pass it as `after`.",
                 attrgetter("end_cursor"),
             ),
         ],
-        "Where a page stands in the whole.",
+        "The position of a page in the list.",
     )
-    _define_stream_status(types)
+    define_stream_status(types)
 
 
 def node_id_field(naming: Naming, read: Callable[..., Any]) -> Read:
     """Return the field that identifies an object among the objects of all types."""
-    description = f"Names this object among all types; `node({naming.node}:)` finds it again."
+    description = (
+        f"The id of this object among all types; `node({naming.node}:)` returns the object."
+    )
     return Read("nodeId", "ID!", description, read, shown_as=naming.node)
 
 
@@ -201,64 +206,77 @@ def version_fields(naming: Naming, **reads: Callable[..., Any]) -> list[Strawber
 
     return [
         node_id_field(naming, read("node_id")),
-        Read("id", "ID!", "`<document id>@<version>`", read("id"), shown_as=naming.state),
+        Read(
+            "id",
+            "ID!",
+            "The id of the version: `<document id>@<version>`.",
+            read("id"),
+            shown_as=naming.state,
+        ),
         Read("documentId", "ID!", "The id of the document.", read("document_id")),
         Read(
             "version",
             "Int!",
-            "Its number: higher than that of every earlier version.",
+            "The version number; it is higher than that of each earlier version.",
             read("version"),
         ),
-        Read("operation", "Operation!", "What was done.", read("operation")),
-        Read("at", "DateTime!", "When it was written.", read("at")),
+        Read("operation", "Operation!", "The write that created the version.", read("operation")),
+        Read("at", "DateTime!", "The time of the write.", read("at")),
         Resolve(
             "until",
             "DateTime",
-            "When the next version replaced this one; null while it is the current one.",
+            "The time when the next version replaced this one; null for the current version.",
             read("until"),
             ready=lambda executor, details: read("known_until"),
         ),
-        Read("author", "String", "Who wrote it, where the writer said so.", read("author")),
-        Read("comment", "String", "Why it was written, where the writer said so.", read("comment")),
+        Read(
+            "author", "String", "The author of the write, if the writer stored one.", read("author")
+        ),
+        Read(
+            "comment",
+            "String",
+            "The reason for the write, if the writer stored one.",
+            read("comment"),
+        ),
         computed_field(
             "changedFields",
             "[String!]!",
-            "The fields that it changed: dotted paths.",
+            "The changed fields, as dotted paths.",
             read("changed_fields"),
         ),
         Read(
             "restoredFrom",
             "Int",
-            "The version whose content this one brought back, if it did.",
+            "The number of the version whose content this version restored, if any.",
             read("restored_from"),
         ),
         Read(
             "fromDraft",
             "Int",
-            "The draft that was published as this version, if one was.",
+            "The number of the draft that was published as this version, if any.",
             read("from_draft"),
         ),
         Read(
             "gap",
             "Boolean!",
-            "True where something between the version before and this one, or while this one was "
-            "current, may have been lost.",
+            "True if changes may be missing between the previous version and this one, or while "
+            "this version was current.",
             read("gap"),
         ),
         Read(
             "cut",
             "HistoryCut",
-            "What was dropped before it, if anything was; only the oldest version that is there "
-            "has it.",
+            "The truncation before this version, if any; only the oldest version that is left has "
+            "one.",
             read("cut"),
         ),
         computed_field(
             "resumeToken",
             "ResumeToken!",
-            "Where it stands in the stream: subscribe after it, or read as of it.",
+            "The position of the version: subscribe after it, or read as of it.",
             read("resume_token"),
         ),
-        comments_field("The comments on it.", read("comments")),
+        comments_field("The comments on the version.", read("comments")),
     ]
 
 
@@ -274,122 +292,60 @@ def change_fields(**reads: Callable[..., Any]) -> list[StrawberryField]:
         return reads.get(name, raise_unresolved)
 
     return [
-        Read("kind", "ChangeKind!", "What this is about.", read("kind")),
-        Read("operation", "Operation", "What was done; null where nothing was.", read("operation")),
+        Read("kind", "ChangeKind!", "The kind of the event.", read("kind")),
+        Read(
+            "operation",
+            "Operation",
+            "The write; null in an event without a write.",
+            read("operation"),
+        ),
         Read(
             "transition",
             "Transition",
-            "What it means to the subscription's filter.",
+            "The effect of the change on the result of the subscription's filter.",
             read("transition"),
         ),
         Read("documentId", "ID", "The id of the document.", read("document_id")),
-        Read("version", "Int", "The version that it made.", read("version")),
+        Read(
+            "version", "Int", "The number of the version that the change created.", read("version")
+        ),
         Resolve(
             "changedFields",
             "[String!]",
-            "The fields that it changed: dotted paths.",
+            "The changed fields, as dotted paths.",
             read("changed_fields"),
         ),
         Resolve(
             "diff",
             "[FieldChange!]",
-            "What it changed, with the values before and after.",
+            "The changed fields, with their old and new values.",
             read("diff"),
         ),
-        Read("at", "DateTime", "When it was written.", read("at")),
-        Read("author", "String", "Who wrote it, where the writer said so.", read("author")),
-        Read("comment", "String", "Why it was written, where the writer said so.", read("comment")),
+        Read("at", "DateTime", "The time of the write.", read("at")),
+        Read(
+            "author", "String", "The author of the write, if the writer stored one.", read("author")
+        ),
+        Read(
+            "comment",
+            "String",
+            "The reason for the write, if the writer stored one.",
+            read("comment"),
+        ),
         Read(
             "replayed",
             "Boolean!",
-            "True when it was read from the archive, or caught up on, rather than seen live.",
+            "True if the event was replayed, false if it was sent live.",
             read("replayed"),
         ),
-        Read("gap", "Boolean!", "True where something before it may have been lost.", read("gap")),
+        Read("gap", "Boolean!", "True if changes may be missing before this event.", read("gap")),
         Resolve(
             "resumeToken",
             "ResumeToken!",
-            "Hold it: a subscription `after` it goes on right behind this event.",
+            "The position of the event. Store it: a subscription with `after` resumes directly "
+            "after this event.",
             read("resume_token"),
         ),
     ]
-
-
-def _define_stream_status(types: Types) -> None:
-    def resume_token(source: Any, info: ResolveInfo) -> str | None:
-        return None if source.resume_token is None else info.context.token_out(source.resume_token)
-
-    types.add_object(
-        "StreamReading",
-        [
-            Read("documents", "Long!", "How many it has read.", attrgetter("documents")),
-            Read(
-                "estimatedTotal",
-                "Long",
-                "About how many there are, as the database said when it began; null before.",
-                attrgetter("estimated_total"),
-            ),
-        ],
-        "How far a listener's reading of a collection has come.",
-    )
-    types.add_object(
-        "StreamStatus",
-        [
-            Read("name", "String!", "The listener's name.", attrgetter("name")),
-            Read(
-                "collection",
-                "String!",
-                "The collection that it listens to.",
-                attrgetter("collection"),
-            ),
-            Read(
-                "state",
-                "String!",
-                "`recording`; `reading`, while it reads what was there before it; `working`, of "
-                "other listeners; `waiting`, while no process has it.",
-                attrgetter("state"),
-            ),
-            Read("owner", "String", "Which process holds the lease.", attrgetter("owner")),
-            Read(
-                "fence",
-                "Long",
-                "The lease's fencing token: it grows with each change of holder, "
-                "and the newest one alone may write.",
-                attrgetter("fence"),
-            ),
-            Resolve("resumeToken", "ResumeToken", "How far it has come.", resume_token),
-            Read("at", "DateTime", "How far it has come, by the clock.", attrgetter("at")),
-            Read(
-                "lagSeconds",
-                "Float",
-                "The age of the oldest change that it has yet to deal with; 0 where there is none. "
-                "Where the answering process has not seen that, as while an outage is caught up "
-                "with, the age of the place it has come to.",
-                attrgetter("lag_s"),
-            ),
-            Read(
-                "reading",
-                "StreamReading",
-                "How far the reading of what was there before it has come; null once it is done.",
-                attrgetter("reading"),
-            ),
-            Read(
-                "trouble",
-                "String",
-                "Why it makes no progress, as when a sink's receiver takes nothing; of recorders, "
-                "also that events were set aside. Null where all is well.",
-                attrgetter("trouble"),
-            ),
-            Read(
-                "gaps",
-                "[HistoryGap!]!",
-                "Of recorders, the windows of the collection's history that were lost, the oldest "
-                "first; also where nothing differed afterwards.",
-                attrgetter("gaps"),
-            ),
-        ],
-        "One change-stream listener of this deployment: a recorder, a view or a sink.",
-    )
 
 
 def raise_unresolved(_source: object, _context: object = None) -> Any:

@@ -41,7 +41,7 @@ __all__ = [
 
 STATE_ARGUMENTS = (
     Argument("version", "Int", "The version with this number."),
-    Argument("asOf", "TimePoint", "The version that stood at this moment."),
+    Argument("asOf", "TimePoint", "The version that was current at this time point."),
 )
 
 
@@ -161,27 +161,27 @@ def define_versions(types: Types, model: Model, shape: ObjectTypeInfo) -> None:
             Read(
                 "document",
                 shape.snapshot,
-                "What it left; null where this version is a deletion.",
+                "The document in the state of this version; null if the version is a deletion.",
                 attrgetter("snapshot"),
             ),
             Resolve(
                 "previous",
                 shape.version,
-                "The version before; null where this is the first, or those before were dropped "
-                "(`cut`).",
+                "The previous version; null if this version is the first, or if the earlier ones "
+                "were deleted (`cut`).",
                 previous,
             ),
             Resolve(
                 "diff",
                 "[FieldChange!]!",
-                "What it changed, against the version before; where that was dropped (`cut`), "
-                "without the values that were there.",
+                "The differences from the previous version; if that was deleted (`cut`), without "
+                "the old values.",
                 diff,
                 ready=lambda executor, details: known_diff,
             ),
             version_draft_field(shape),
         ],
-        f"One version of {with_article(shape.name)}: what a write made of it.",
+        f"One version of {with_article(shape.name)}.",
         ["Node", "Version"],
     )
     types.add_object(
@@ -190,10 +190,10 @@ def define_versions(types: Types, model: Model, shape: ObjectTypeInfo) -> None:
             Read(
                 "path",
                 "String!",
-                "The field, dotted inside embedded documents.",
+                "The field, as a dotted path inside embedded documents.",
                 attrgetter("path"),
             ),
-            Read("value", "JSON", "Its value now.", attrgetter("value")),
+            Read("value", "JSON", "The current value.", attrgetter("value")),
             Read(
                 "version",
                 f"{shape.version}!",
@@ -201,7 +201,7 @@ def define_versions(types: Types, model: Model, shape: ObjectTypeInfo) -> None:
                 attrgetter("version"),
             ),
         ],
-        f"Who gave a field of {with_article(shape.name)} its value.",
+        f"The version that last changed a field of {with_article(shape.name)}.",
     )
 
 
@@ -269,15 +269,15 @@ def history_fields(model: Model, shape: ObjectTypeInfo) -> list[StrawberryField]
         Resolve(
             "state",
             shape.version,
-            "One version of it, by number or as of a moment; give one of the two. "
-            "Null where it did not exist; HISTORY_LOST where it may have been dropped.",
+            "One version of the document, by number or at a time point; pass exactly one of them. "
+            "Null if it did not exist; HISTORY_LOST if it may have been deleted.",
             state,
             STATE_ARGUMENTS,
         ),
         Resolve(
             "diff",
             "[FieldChange!]!",
-            "What differs between two of its versions.",
+            "The differences between two versions of the document.",
             diff,
             cost=_DIFF_COST,
             arguments=(
@@ -285,15 +285,15 @@ def history_fields(model: Model, shape: ObjectTypeInfo) -> list[StrawberryField]
                 Argument(
                     "to",
                     "Int",
-                    "The number of the version to compare with; the present where it is left out.",
+                    "The number of the version to compare with; default: the current document.",
                 ),
             ),
         ),
         Resolve(
             "blame",
             f"[{shape.name}Blame!]!",
-            "For each field, the version that last changed it; those of which it was dropped are "
-            "left out.",
+            "For each field, the version that last changed it; without the fields for which that "
+            "version was deleted.",
             blames,
             cost=_BLAME_COST,
         ),
@@ -325,7 +325,7 @@ async def read_version(
     context = info.context
     if (number is None) == (as_of is None):
         got = "neither" if number is None else "both"
-        raise BadUserInput(f"give one of version and asOf; got {got}")
+        raise BadUserInput(f"arguments version and asOf: got {got}, expected exactly one")
     fields = context.selections(info).version(nodes, shape).fields
     if number is not None:
         found = await context.loads.version_numbered(shape.entity, id_, number, fields)

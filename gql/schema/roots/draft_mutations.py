@@ -27,7 +27,7 @@ __all__ = ["draft_mutation_fields"]
 
 Propose = Callable[[ResolveInfo, Author, Mapping[str, Any]], Awaitable[Draft]]
 
-_DRAFT_NUMBER = Argument("draft", "Int!", "The draft's number.")
+_DRAFT_NUMBER = Argument("draft", "Int!", "The number of the draft.")
 
 
 def draft_mutation_fields(model: Model, shape: ObjectTypeInfo) -> list[StrawberryField]:
@@ -41,7 +41,7 @@ def draft_mutation_fields(model: Model, shape: ObjectTypeInfo) -> list[Strawberr
 def _propose_field(model: Model, shape: ObjectTypeInfo) -> StrawberryField:
     async def propose(info: ResolveInfo, author: Author, arguments: Mapping[str, Any]) -> Draft:
         if arguments.get("based_on") is not None and arguments.get("based_on_draft") is not None:
-            raise BadUserInput("give one of basedOn and basedOnDraft; got both")
+            raise BadUserInput("arguments basedOn and basedOnDraft: got both, expected at most one")
         info.context.scope.check_content(shape.entity, arguments["patch"], merges=True)
         change = parse_change(model, shape.entity, arguments["patch"])
         return await run_with_id(
@@ -62,17 +62,17 @@ def _propose_field(model: Model, shape: ObjectTypeInfo) -> StrawberryField:
     return _draft_writing_field(
         f"propose{shape.name}",
         shape,
-        "Propose a change: a draft, which becomes a version when it is published.",
+        "Propose a change: create a draft, which becomes a version when it is published.",
         propose,
         ID,
         Argument(
             "basedOn",
             "Int",
-            "The version to go on from; that which is there now where "
-            "neither this nor a draft is given.",
+            "The number of the version on which the draft is based. "
+            "Default: the current version, if `basedOnDraft` is not set either.",
         ),
-        Argument("basedOnDraft", "Int", "The draft to go on from."),
-        Argument("patch", f"{shape.name}Patch!", "What to change."),
+        Argument("basedOnDraft", "Int", "The number of the draft on which the new one is based."),
+        Argument("patch", f"{shape.name}Patch!", "The proposed changes."),
     )
 
 
@@ -89,9 +89,9 @@ def _propose_new_field(model: Model, shape: ObjectTypeInfo) -> StrawberryField:
     return _draft_writing_field(
         f"proposeNew{shape.name}",
         shape,
-        "Propose a new document: a draft, which is inserted when it is published.",
+        "Propose a new document: create a draft, which is inserted when it is published.",
         propose,
-        Argument("id", "ID", "Its id; one is made up where this is left out."),
+        Argument("id", "ID", "The id of the new document; default: a generated id."),
         *document_argument(shape),
     )
 
@@ -108,7 +108,7 @@ def _reject_field(shape: ObjectTypeInfo) -> StrawberryField:
         )
 
     return _draft_writing_field(
-        f"reject{shape.name}", shape, "Decide against a draft.", reject, ID, _DRAFT_NUMBER
+        f"reject{shape.name}", shape, "Reject a draft.", reject, ID, _DRAFT_NUMBER
     )
 
 
@@ -130,14 +130,18 @@ def _comment_field(shape: ObjectTypeInfo) -> StrawberryField:
     return Resolve(
         f"commentOn{shape.name}",
         "Comment!",
-        "Say something about a version or a draft, without making a version.",
+        "Comment on a version or a draft, without creating a version.",
         resolve,
         (
             ID,
-            Argument("version", "Int", "The version that it is about."),
-            Argument("draft", "Int", "The draft that it is about."),
-            Argument("replyTo", "ID", "The comment that it answers; it is about the same."),
-            Argument("text", "String!", "What to say."),
+            Argument("version", "Int", "The number of the version that the comment is about."),
+            Argument("draft", "Int", "The number of the draft that the comment is about."),
+            Argument(
+                "replyTo",
+                "ID",
+                "The id of the comment to reply to; the reply is about the same version or draft.",
+            ),
+            Argument("text", "String!", "The text of the comment."),
         ),
     )
 
@@ -163,8 +167,8 @@ def _publish_field(shape: ObjectTypeInfo) -> StrawberryField:
     return write_field(
         f"publish{shape.name}",
         shape,
-        "Make a draft the next version, and with it those that it goes on from. A conflict where "
-        "the same fields were changed since.",
+        "Publish a draft as the next version, together with the drafts on which it is based. "
+        "Returns a conflict if the same fields were changed in the meantime.",
         write,
         ID,
         _DRAFT_NUMBER,

@@ -21,7 +21,7 @@ from revstream.resolvers.mutations.result import Author, InvalidDocument, Writte
 
 __all__ = ["applied_type_name", "fenced_mutation_fields"]
 
-_MOST_EVENTS = 10_000
+_MAX_EVENTS = 10_000
 
 
 def applied_type_name(entity: Entity) -> str:
@@ -48,8 +48,8 @@ def _apply_field(model: Model, shape: ObjectTypeInfo) -> StrawberryField:
     return write_field(
         f"apply{shape.name}",
         shape,
-        f"Make this the document's state if its `{fence.name}` is above the one applied, whatever "
-        "order events arrive in: one round trip, safe to repeat.",
+        f"Set the state of the document, if its `{fence.name}` is higher than the one already "
+        "applied. Events may arrive in any order and may be repeated.",
         write,
         ID,
         *document_argument(shape),
@@ -63,9 +63,10 @@ def _apply_batch_field(model: Model, shape: ObjectTypeInfo) -> StrawberryField:
     async def resolve(
         _root: None, info: ResolveInfo, events: Sequence[Mapping[str, Any]]
     ) -> AppliedRecord:
-        if len(events) > _MOST_EVENTS:
+        if len(events) > _MAX_EVENTS:
             raise BadUserInput(
-                f"events: at most {_MOST_EVENTS} at once, got {len(events)}", argument="events"
+                f"events: {len(events):,}, maximum is {_MAX_EVENTS:,}; send several batches",
+                argument="events",
             )
         author = info.context.author_of(info, {"events": events})
         parsed = []
@@ -85,7 +86,8 @@ def _apply_batch_field(model: Model, shape: ObjectTypeInfo) -> StrawberryField:
     return Resolve(
         name,
         f"{applied_type_name(entity)}!",
-        "Apply many events as one write, in no order; of several of one document the newest alone.",
+        "Apply many events with one command, in any order. Of several events of one document, only "
+        "the newest is applied.",
         resolve,
         (Argument("events", f"[{shape.name}Event!]!", "The events."),),
     )

@@ -39,8 +39,8 @@ def define_mutation(types: Types, model: Model, shapes: Mapping[str, ObjectTypeI
     types.add_object(
         "Mutation",
         [*fields, _save_cursor_field(), _remove_cursor_field()],
-        "What can be written. Send `Idempotency-Key` with a request, or `idempotencyKey` among its "
-        "`extensions`, and it may be sent again without being done again.",
+        "All writes. A request with the header `Idempotency-Key`, or with `idempotencyKey` in its "
+        "`extensions`, can be sent again without being executed again.",
     )
 
 
@@ -59,7 +59,7 @@ def _create_field(model: Model, shape: ObjectTypeInfo) -> StrawberryField:
         shape,
         "Insert a document.",
         write,
-        Argument("id", "ID", "Its id; one is made up where this is left out."),
+        Argument("id", "ID", "The id of the new document; default: a generated id."),
         *document_argument(shape),
     )
 
@@ -85,9 +85,7 @@ def _update_field(model: Model, shape: ObjectTypeInfo) -> StrawberryField:
             ),
         )
 
-    increment = Argument(
-        "increment", f"{shape.name}Increment", "What to add to numbers, atomically."
-    )
+    increment = Argument("increment", f"{shape.name}Increment", "Numbers to add, atomically.")
     return write_field(
         f"update{shape.name}",
         shape,
@@ -95,7 +93,7 @@ def _update_field(model: Model, shape: ObjectTypeInfo) -> StrawberryField:
         write,
         ID,
         EXPECTED,
-        Argument("patch", f"{shape.name}Patch", "What to change."),
+        Argument("patch", f"{shape.name}Patch", "The changes."),
         *([increment] if has_counters(shape) else []),
     )
 
@@ -121,7 +119,7 @@ def _replace_field(model: Model, shape: ObjectTypeInfo) -> StrawberryField:
     return write_field(
         f"replace{shape.name}",
         shape,
-        "Give a document other content, whole. What the model does not name stays.",
+        "Replace the content of a document. Fields that the model does not have stay.",
         write,
         ID,
         EXPECTED,
@@ -155,7 +153,7 @@ def _restore_field(shape: ObjectTypeInfo) -> StrawberryField:
         version, draft = arguments.get("version"), arguments.get("draft")
         if (version is None) == (draft is None):
             got = "neither" if version is None else "both"
-            raise BadUserInput(f"give one of version and draft; got {got}")
+            raise BadUserInput(f"arguments version and draft: got {got}, expected exactly one")
         entity, expected = shape.entity, arguments.get("expected_version")
 
         def restored(key: Any) -> Awaitable[Written]:
@@ -171,12 +169,12 @@ def _restore_field(shape: ObjectTypeInfo) -> StrawberryField:
     return write_field(
         f"restore{shape.name}",
         shape,
-        "Make a new version with the content of an old one, which brings deleted documents back, "
-        "too; or with that of a draft that was rejected or overtaken.",
+        "Create a version with the content of an old version, or of a draft that was rejected or "
+        "overtaken. It restores deleted documents, too.",
         write,
         ID,
-        Argument("version", "Int", "The old version's number."),
-        Argument("draft", "Int", "The draft's number; it takes the right to publish."),
+        Argument("version", "Int", "The number of the old version."),
+        Argument("draft", "Int", "The number of the draft; it requires a role that may publish."),
         EXPECTED,
     )
 
@@ -190,12 +188,14 @@ def _save_cursor_field() -> StrawberryField:
     return Resolve(
         "saveCursor",
         "ResumeToken!",
-        "Keep a place in the stream on the server, under a name of the caller's own; subscribe "
-        "with `cursor` to go on from there. It is kept until it was not used for a year.",
+        "Store a resume token on the server, under a name of the caller. A subscription with "
+        "`cursor` resumes after it. It is deleted when it was not used for a year.",
         resolve,
         (
             Argument("name", "String!", "The name: 1 to 255 characters."),
-            Argument("token", "ResumeToken!", "The place: that of the last event dealt with."),
+            Argument(
+                "token", "ResumeToken!", "The resume token of the last event that was handled."
+            ),
         ),
     )
 
@@ -208,7 +208,7 @@ def _remove_cursor_field() -> StrawberryField:
     return Resolve(
         "removeCursor",
         "Boolean!",
-        "Remove a place that the caller has saved; false where there was none.",
+        "Remove a saved cursor of the caller; false if it did not exist.",
         resolve,
-        (Argument("name", "String!", "Its name."),),
+        (Argument("name", "String!", "The name of the cursor."),),
     )

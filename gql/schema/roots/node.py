@@ -193,17 +193,15 @@ def node_field(shapes: Mapping[str, ObjectTypeInfo], name: str) -> StrawberryFie
         type_name, id_text = parse_node_id(node_id, name)
         find = finders.get(type_name)
         if find is None:
-            raise BadUserInput(
-                f"{name} names an object of type {type_name!r}, which this API does not have"
-            )
+            raise BadUserInput(f"{name}: object of type {type_name!r}, expected a type of this API")
         return await find(info, id_text)
 
     return Resolve(
         "node",
         "Node",
-        f"Any object by its `{name}`; null where it is not there, or not any more.",
+        f"Any object by its `{name}`; null if it does not exist, or no longer exists.",
         resolve,
-        (Argument(name, "ID!", f"What the object's own field `{name}` says."),),
+        (Argument(name, "ID!", f"The value of the object's field `{name}`."),),
     )
 
 
@@ -238,5 +236,5 @@ def _finders(shape: ObjectTypeInfo) -> dict[str, _Finder]:
 def _id_and_number(shape: ObjectTypeInfo, id_text: str) -> tuple[Any, int]:
     id_, at, number = id_text.rpartition("@")
     if not at or not number.isascii() or not number.isdigit() or len(number) > 10:
-        raise BadUserInput(f"nodeId: {id_text!r} is not of the form <document id>@<version>")
+        raise BadUserInput(f"nodeId: {id_text!r}, expected <document id>@<version>")
     return stored_id(shape, id_), int(number)

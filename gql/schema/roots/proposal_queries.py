@@ -32,7 +32,7 @@ _PageReader: TypeAlias = Callable[
 ]
 """Reader of a page of drafts or comments, by a query over records."""
 
-_DOCUMENT_ID = Argument("documentId", "ID", "Only those of one document.")
+_DOCUMENT_ID = Argument("documentId", "ID", "Only for the document with this id.")
 
 
 def draft_list_field(model: Model, shape: ObjectTypeInfo) -> StrawberryField:
@@ -41,8 +41,7 @@ def draft_list_field(model: Model, shape: ObjectTypeInfo) -> StrawberryField:
     return Resolve(
         f"{shape.entity.singular}Drafts",
         f"{connection_name(item)}!",
-        f"The proposed changes of all documents of {shape.name}, and proposed new ones, the newest "
-        "first.",
+        f"The drafts of all documents of {shape.name}, and of new documents, newest first.",
         _entity_resolver(model, shape, "DraftWhere", _draft_page_reader(item)),
         (_DOCUMENT_ID, DRAFT_WHERE, *PAGE_ARGUMENTS),
     )
@@ -53,7 +52,7 @@ def all_drafts_field(model: Model, shapes: Mapping[str, ObjectTypeInfo]) -> Stra
     return Resolve(
         "allDrafts",
         f"{connection_name('Draft')}!",
-        "The proposed changes of all types that the caller may read, the newest first.",
+        "The drafts of all types that the caller may read, newest first.",
         _all_entities_resolver(model, shapes, "DraftWhere", _draft_page_reader("Draft")),
         (DRAFT_WHERE, *PAGE_ARGUMENTS),
     )
@@ -64,7 +63,7 @@ def comment_list_field(model: Model, shape: ObjectTypeInfo) -> StrawberryField:
     return Resolve(
         f"{shape.entity.singular}Comments",
         f"{connection_name('Comment')}!",
-        f"The comments on versions and drafts of {shape.name}, the newest first.",
+        f"The comments on versions and drafts of {shape.name}, newest first.",
         _entity_resolver(model, shape, "CommentWhere", _read_comments),
         (_DOCUMENT_ID, COMMENT_WHERE, *PAGE_ARGUMENTS),
     )
@@ -75,7 +74,7 @@ def all_comments_field(model: Model, shapes: Mapping[str, ObjectTypeInfo]) -> St
     return Resolve(
         "allComments",
         f"{connection_name('Comment')}!",
-        "The comments on documents of all types that the caller may read, the newest first.",
+        "The comments on documents of all types that the caller may read, newest first.",
         _all_entities_resolver(model, shapes, "CommentWhere", _read_comments),
         (COMMENT_WHERE, *PAGE_ARGUMENTS),
     )

@@ -45,8 +45,8 @@ _FILTER_TYPES: Mapping[ProposalKind, RecordFilter] = {
     "drafts": "DraftWhere",
     "comments": "CommentWhere",
 }
-_AFTER = Argument("after", "ResumeToken", "Resume behind a token; without it, from now on.")
-_DOCUMENT_ID = Argument("documentId", "ID", "Only those of one document.")
+_AFTER = Argument("after", "ResumeToken", "Resume after this token; default: only new events.")
+_DOCUMENT_ID = Argument("documentId", "ID", "Only for the document with this id.")
 
 
 class ProposalChangeRecord:
@@ -98,7 +98,7 @@ def define_proposal_changes(types: Types) -> None:
     types.add_object(
         "DraftChange",
         _draft_fields("Draft"),
-        "A change of a draft of any type, or where the stream of these changes stands.",
+        "A change of a draft of any type, or a checkpoint event.",
     )
     types.add_object(
         "CommentChange",
@@ -108,11 +108,11 @@ def define_proposal_changes(types: Types) -> None:
             Read(
                 "comment",
                 "Comment",
-                "The comment; null once it is removed.",
+                "The comment after this change; null if it was removed.",
                 attrgetter("comment"),
             ),
         ],
-        "A change of a comment, or where the stream of these changes stands.",
+        "A change of a comment, or a checkpoint event.",
     )
 
 
@@ -121,16 +121,15 @@ def define_entity_draft_change(types: Types, shape: ObjectTypeInfo) -> None:
     types.add_object(
         f"{shape.name}DraftChange",
         _draft_fields(f"{shape.name}Draft"),
-        f"A change of a draft of {with_article(shape.name)}, or where the stream of these changes "
-        "stands.",
+        f"A change of a draft of {with_article(shape.name)}, or a checkpoint event.",
     )
 
 
 def _draft_fields(draft: str) -> list[StrawberryField]:
-    description = "The draft as this change left it; null once it is removed."
+    description = "The draft after this change; null if it was removed."
     return [
         *_common_fields(),
-        Read("number", "Int", "The draft's number.", attrgetter("change.key")),
+        Read("number", "Int", "The number of the draft.", attrgetter("change.key")),
         Read("draft", draft, description, attrgetter("draft")),
     ]
 
@@ -164,8 +163,8 @@ def proposal_change_fields(model: Model, shape: ObjectTypeInfo) -> list[Strawber
             "drafts",
             f"{shape.entity.singular}DraftChanges",
             f"{shape.name}DraftChange!",
-            f"Every proposal of {with_article(shape.name)}, and every decision about one, in "
-            "order, none twice and none left out.",
+            f"All proposals of {with_article(shape.name)} and all decisions about them, in order, "
+            "each exactly once.",
             _DOCUMENT_ID,
             DRAFT_WHERE,
         ),
@@ -175,8 +174,8 @@ def proposal_change_fields(model: Model, shape: ObjectTypeInfo) -> list[Strawber
             "comments",
             f"{shape.entity.singular}CommentChanges",
             "CommentChange!",
-            f"Every comment on a version or a draft of {with_article(shape.name)}, in order, none "
-            "twice and none left out.",
+            f"All comments on a version or a draft of {with_article(shape.name)}, in order, each "
+            "exactly once.",
             _DOCUMENT_ID,
             COMMENT_WHERE,
         ),
@@ -193,8 +192,8 @@ def all_proposal_change_fields(model: Model, shapes: Shapes) -> list[StrawberryF
             "drafts",
             "allDraftChanges",
             "DraftChange!",
-            "Every proposal and every decision about one, of all types that the caller may read, "
-            "in order, none twice and none left out.",
+            "All proposals and all decisions about them, of all types that the caller may read, in "
+            "order, each exactly once.",
             DRAFT_WHERE,
         ),
         _changes_field(
@@ -203,8 +202,8 @@ def all_proposal_change_fields(model: Model, shapes: Shapes) -> list[StrawberryF
             "comments",
             "allCommentChanges",
             "CommentChange!",
-            "Every comment on a document of the types that the caller may read, in order, none "
-            "twice and none left out.",
+            "All comments on documents of all types that the caller may read, in order, each "
+            "exactly once.",
             COMMENT_WHERE,
         ),
     ]

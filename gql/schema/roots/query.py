@@ -54,7 +54,7 @@ __all__ = ["define_query"]
 _CACHED_QUERIES = 1000
 _CACHED_QUERIES_BYTES = 500_000
 
-_ID = Argument("id", "ID!", "Its id.")
+_ID = Argument("id", "ID!", "The id of the document.")
 
 
 def define_query(types: Types, model: Model, shapes: Mapping[str, ObjectTypeInfo]) -> None:
@@ -76,7 +76,7 @@ def define_query(types: Types, model: Model, shapes: Mapping[str, ObjectTypeInfo
     types.add_object(
         "Query",
         fields,
-        "What can be asked: the present, any document's past, and the whole as of a moment.",
+        "All reads: current documents, the history of a document, and collections at a time point.",
     )
 
 
@@ -87,7 +87,7 @@ def _document_field(shape: ObjectTypeInfo) -> StrawberryField:
     return Resolve(
         shape.entity.singular,
         shape.name,
-        f"One {shape.name} as it is now; null where there is none.",
+        f"The current {shape.name} with this id; null if it does not exist.",
         resolve,
         (_ID,),
         prepare=lambda executor, details: compile_document(executor, shape, details),
@@ -125,7 +125,7 @@ def _list_field(model: Model, shape: ObjectTypeInfo) -> StrawberryField:
     return Resolve(
         shape.entity.plural,
         f"{connection_name(shape.name)}!",
-        f"The collection `{shape.entity.collection}` as it is now: filtered, sorted and paged.",
+        f"The current documents of `{shape.entity.collection}`, filtered, sorted and paged.",
         resolve,
         (*filter_arguments(shape), *PAGE_ARGUMENTS),
         prepare=lambda executor, details: compile_page(executor, model, shape, details, readings),
@@ -146,8 +146,8 @@ def _version_field(shape: ObjectTypeInfo) -> StrawberryField:
     return Resolve(
         f"{shape.entity.singular}Version",
         shape.version,
-        "One version of a document, by number or as of a moment; give one of the two. "
-        "Null where the document did not exist; HISTORY_LOST where it may have been dropped.",
+        "One version of a document, by number or at a time point; pass exactly one of the two. "
+        "Null if the document did not exist; HISTORY_LOST if the version may have been deleted.",
         resolve,
         (_ID, *STATE_ARGUMENTS),
     )
@@ -176,10 +176,14 @@ def _as_of_field(model: Model, shape: ObjectTypeInfo) -> StrawberryField:
     return Resolve(
         f"{shape.entity.plural}AsOf",
         f"{connection_name(shape.version)}!",
-        "The whole collection as it was at a moment: "
+        "The documents of the collection at a time point, "
         f"filtered, sorted and paged like `{shape.entity.plural}`.",
         version_field_resolver(shape, read),
-        (Argument("asOf", "TimePoint!", "The moment."), *filter_arguments(shape), *PAGE_ARGUMENTS),
+        (
+            Argument("asOf", "TimePoint!", "The time point."),
+            *filter_arguments(shape),
+            *PAGE_ARGUMENTS,
+        ),
         prepare=version_field_compiler(shape, read),
     )
 
@@ -202,7 +206,7 @@ def _audit_trail_field(model: Model, shape: ObjectTypeInfo) -> StrawberryField:
     return Resolve(
         f"{shape.entity.singular}Versions",
         f"{connection_name(shape.version)}!",
-        "The audit trail over all documents, the newest version first.",
+        "The versions of all documents (the audit trail), newest first.",
         version_field_resolver(shape, read),
         (VERSION_WHERE, *PAGE_ARGUMENTS),
         prepare=version_field_compiler(shape, read),
@@ -216,7 +220,10 @@ def _resume_token_field() -> StrawberryField:
         return context.token_out(resume_tokens.token_from_time(moment.at))
 
     return Resolve(
-        "resumeToken", "ResumeToken!", "Now, as a token: read it, then subscribe after it.", resolve
+        "resumeToken",
+        "ResumeToken!",
+        "The current position in the change stream: read it, then subscribe after it.",
+        resolve,
     )
 
 
@@ -227,7 +234,7 @@ def _streams_field() -> StrawberryField:
     return Resolve(
         "streams",
         "[StreamStatus!]!",
-        "How the listeners of this deployment are doing, whichever process has them.",
+        "The status of the recorders and listeners of this deployment, in all processes.",
         resolve,
     )
 
@@ -239,6 +246,6 @@ def _saved_cursors_field() -> StrawberryField:
     return Resolve(
         "savedCursors",
         "[SavedCursor!]!",
-        "The places that the caller has kept with `saveCursor`, by name.",
+        "The cursors that the caller stored with `saveCursor`, by name.",
         resolve,
     )

@@ -61,7 +61,7 @@ def define_subscription(types: Types, model: Model, shapes: Mapping[str, ObjectT
     types.add_object(
         "Subscription",
         fields,
-        "What can be followed: every change, live, or from wherever a client left off.",
+        "All changes, live or from a resume token.",
     )
 
 
@@ -109,18 +109,18 @@ def _define_change(types: Types, model: Model, shape: ObjectTypeInfo) -> None:
             Read(
                 entity.singular,
                 shape.name,
-                "As this change left it, under the current document's identity, "
-                "so that normalized caches follow along. Null once deleted.",
+                "The document after this change, with the id of the current document, so that "
+                "normalized caches update it. Null after a deletion.",
                 attrgetter("current"),
             ),
             Read(
                 "before",
                 shape.snapshot,
-                "As it was before; null where it was not there.",
+                "The document before this change; null if it did not exist.",
                 attrgetter("before"),
             ),
         ],
-        f"A change to {with_article(shape.name)}, or where the stream of its changes stands.",
+        f"A change or a snapshot of {with_article(shape.name)}, or a checkpoint event.",
         ["Change"],
     )
 
@@ -165,34 +165,36 @@ def _changes_field(model: Model, shape: ObjectTypeInfo) -> StrawberryField:
     return Resolve(
         f"{shape.entity.singular}Changes",
         f"{name}Change!",
-        "Every change to the collection's documents that match, in order, "
-        "none twice and none left out.",
+        "All changes of the collection's documents that match, in order, each exactly once.",
         resolve,
         (
-            Argument("id", "ID", "Changes to the document with this id only."),
+            Argument("id", "ID", "Only changes of the document with this id."),
             Argument(
                 "where",
                 f"{name}Where",
-                "Changes to documents that match, before or after. `transition` says which.",
+                "Only changes of documents that match before or after it: see `transition`.",
             ),
-            Argument("operations", "[Operation!]", "These operations only."),
+            Argument("operations", "[Operation!]", "Only these operations."),
             Argument(
                 "after",
                 "ResumeToken",
-                "Resume behind a token. Give one of after, since, cursor and snapshot, "
-                "or none: from now on. Beside snapshot: true the token of the last event is taken, "
-                "too: the snapshot is left out, or sent anew where it was not finished.",
+                "Resume after this token. Pass at most one of after, since, cursor and snapshot; "
+                "without them the subscription starts now. Together with `snapshot: true`, the "
+                "token of the last event is accepted: the snapshot is skipped, or sent again if it "
+                "was not complete.",
             ),
             Argument(
                 "since",
                 "DateTime",
-                "Replay from a moment, out of the archive where the stream no longer reaches.",
+                "Replay from this time, from the archive if the change stream no longer has it.",
             ),
-            Argument("cursor", "String", "Resume from where this name was left with saveCursor."),
+            Argument(
+                "cursor", "String", "Resume after the saved cursor with this name (`saveCursor`)."
+            ),
             Argument(
                 "snapshot",
                 "Boolean",
-                "First the documents that match now, then a CHECKPOINT, then what changes after.",
+                "Send the documents that match now, then a CHECKPOINT, then the changes after it.",
                 default=False,
             ),
         ),
@@ -335,7 +337,7 @@ class _GroupEventSource:
 
 def _check_since(since: datetime | DatetimeMS | None) -> datetime | None:
     if isinstance(since, DatetimeMS):
-        raise BadUserInput(f"since: a year from 1 to 9999 expected, got {date_text(since)}")
+        raise BadUserInput(f"since: {date_text(since)}, expected a year from 1 to 9999")
     return since
 
 

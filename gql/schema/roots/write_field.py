@@ -23,12 +23,12 @@ from revstream.streams.mongo.driver.codecs import decode
 
 __all__ = ["COMMENT", "EXPECTED", "ID", "Write", "document_argument", "write_field"]
 
-ID = Argument("id", "ID!", "The document's id.")
-COMMENT = Argument("comment", "String", "Why: kept with the version.")
+ID = Argument("id", "ID!", "The id of the document.")
+COMMENT = Argument("comment", "String", "The reason for the write; stored with the version.")
 EXPECTED = Argument(
     "expectedVersion",
     "Int",
-    "Write only if the document is at this version; whatever it is at, where this is left out.",
+    "Write only if the document has this version number; default: any version.",
 )
 
 Write = Callable[[ResolveInfo, Author, Mapping[str, Any]], Awaitable[Written]]
@@ -79,4 +79,4 @@ def document_argument(shape: ObjectTypeInfo) -> list[Argument]:
     """Return the argument `document`; nothing for an entity that has no input type."""
     if not has_input(shape):
         return []
-    return [Argument("document", f"{shape.name}Input!", "Its content.")]
+    return [Argument("document", f"{shape.name}Input!", "The content of the document.")]

@@ -86,7 +86,7 @@ def define_refusals(types: Types, shapes: Iterable[ObjectTypeInfo]) -> None:
     types.add_interface(
         "WriteError",
         [_message_field(raise_unresolved)],
-        "Why nothing was written.",
+        "The reason why nothing was written.",
     )
 
     async def current(source: RefusedRecord, info: ResolveInfo) -> CurrentDocument | None:
@@ -96,35 +96,56 @@ def define_refusals(types: Types, shapes: Iterable[ObjectTypeInfo]) -> None:
     _define_refusal(
         types,
         "VersionConflict",
-        "The document is at another version than the one expected.",
+        "The version number of the document is not the expected one.",
         [
-            Read("expectedVersion", "Int!", "The one expected.", attrgetter("refusal.expected")),
-            Read("actualVersion", "Int!", "The one that is there.", attrgetter("refusal.actual")),
-            Resolve("current", "Node", "The document as it is now.", current),
+            Read(
+                "expectedVersion",
+                "Int!",
+                "The expected version number.",
+                attrgetter("refusal.expected"),
+            ),
+            Read(
+                "actualVersion", "Int!", "The actual version number.", attrgetter("refusal.actual")
+            ),
+            Resolve("current", "Node", "The current document.", current),
             *(_typed_current_field(each) for each in shapes if each.is_entity),
         ],
     )
-    _define_refusal(types, "DocumentNotFound", "There is nothing to be written to.", [])
+    _define_refusal(
+        types,
+        "DocumentNotFound",
+        "The document does not exist, or it has no version or draft with this number.",
+        [],
+    )
     _define_refusal(
         types,
         "AlreadyExists",
-        "Another document has that id, or that value of a unique field.",
+        "Another document has this id, or this value of a unique field.",
         [_path_field("The field.")],
     )
     _define_refusal(
         types,
         "StaleWrite",
-        "A write with a fencing token at or below the one already applied; nothing was changed.",
+        "The fence value is not higher than the one already applied; nothing was written.",
         [
-            Read("fence", "Long!", "That of this write.", _long_reader("refusal.fence")),
-            Read("appliedFence", "Long!", "The one applied.", _long_reader("refusal.applied")),
+            Read("fence", "Long!", "The fence value of this write.", _long_reader("refusal.fence")),
+            Read(
+                "appliedFence",
+                "Long!",
+                "The fence value already applied.",
+                _long_reader("refusal.applied"),
+            ),
         ],
     )
     _define_refusal(
         types,
         "InvalidDocument",
-        "What was asked for does not fit the model, or is not possible.",
-        [_path_field("Where: a dotted path, or the argument; empty for the document as a whole.")],
+        "The input does not fit the model, or the write is not possible.",
+        [
+            _path_field(
+                "The dotted path of the field, or the argument; empty for the whole document."
+            )
+        ],
     )
 
 
@@ -137,7 +158,7 @@ def _typed_current_field(shape: ObjectTypeInfo) -> StrawberryField:
         assert isinstance(source.refusal, VersionConflict)
         return await read_current_document(info, shape, source.refusal.key)
 
-    description = f"The same, where it is {with_article(shape.name)}; else null."
+    description = f"The current document, if it is {with_article(shape.name)}; otherwise null."
     name = f"current{shape.name}"
     return require_read_access(shape, Resolve(name, shape.name, description, current))
 
@@ -152,14 +173,21 @@ def define_written(types: Types, shape: ObjectTypeInfo) -> None:
                 Read(
                     shape.entity.singular,
                     shape.name,
-                    "The document as this write left it; null where it deleted it.",
+                    "The document after this write; null after a deletion.",
                     attrgetter("document"),
                 ),
             ),
-            Read("version", "Int!", "The number of the version it made.", attrgetter("version")),
-            _resume_token_field("Where this write stands: subscribe after it, or read as of it."),
+            Read(
+                "version",
+                "Int!",
+                "The number of the version that the write created.",
+                attrgetter("version"),
+            ),
+            _resume_token_field(
+                "The position of this write: subscribe after it, or read as of it."
+            ),
         ],
-        "The write was made.",
+        "Success: the document was written.",
     )
     types.add_union(
         f"{shape.name}Write",
@@ -171,7 +199,7 @@ def define_written(types: Types, shape: ObjectTypeInfo) -> None:
             "InvalidDocument",
             *(["StaleWrite"] if shape.entity.fence is not None else []),
         ],
-        f"What became of a write to {with_article(shape.name)}.",
+        f"The result of a write to {with_article(shape.name)}.",
     )
 
 
@@ -188,19 +216,19 @@ def define_applied(types: Types, name: str) -> None:
             Read(
                 "applied",
                 "Int!",
-                "How many events are now the state of their document.",
+                "The number of events that were applied.",
                 attrgetter("applied.applied"),
             ),
             Read(
                 "stale",
                 "Int!",
-                "How many were not above what was applied already, or not the newest of theirs in "
-                "this batch.",
+                "The number of events that were not applied: their fence value was not higher, or "
+                "the batch has a newer event of the same document.",
                 attrgetter("applied.stale"),
             ),
-            _resume_token_field("A place in the stream behind all of them."),
+            _resume_token_field("A position in the change stream after all of these writes."),
         ],
-        "What became of a batch of events.",
+        "The result of a batch of events.",
     )
 
 
@@ -213,7 +241,7 @@ def _define_refusal(
 
 
 def _message_field(read: Any) -> Read:
-    return Read("message", "String!", "What is wrong, and both values.", read)
+    return Read("message", "String!", "The reason, with the expected and the actual value.", read)
 
 
 def _path_field(description: str) -> Read:

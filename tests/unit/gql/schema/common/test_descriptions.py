@@ -14,12 +14,12 @@ from revstream.model.naming import with_article
     ("type_name", "field", "said"),
     [
         ("Product", "sku", "What it is ordered by."),
-        ("Product", "supplierId", "The id of the Supplier that `supplier` shows."),
+        ("Product", "supplierId", "The id of the Supplier in `supplier`."),
         ("Product", "addedAt", "Stored as `added_at`."),
         (
             "Reading",
             "sequence",
-            "Grows with each event; what comes with a smaller one is late and ignored.",
+            "The fence value: an event whose value is not higher is stale and is ignored.",
         ),
     ],
 )

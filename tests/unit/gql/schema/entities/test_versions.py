@@ -199,7 +199,7 @@ async def test_exactly_one_of_version_and_moment_is_given(
     assert result.data == {"productVersion": None, "product": {"state": None}}
     assert result.errors is not None
     for error in result.errors:
-        assert error.message == f"give one of version and asOf; got {given}"
+        assert error.message == f"arguments version and asOf: got {given}, expected exactly one"
         assert error.extensions == {"code": "BAD_USER_INPUT"}
 
 

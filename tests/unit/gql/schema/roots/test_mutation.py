@@ -217,7 +217,7 @@ async def test_an_idempotency_key_that_is_none_is_refused(
         ('deleteSupplier(id: "x") { __typename }', "Supplier.id is an ObjectID"),
         (
             'proposeReading(id: "r", basedOn: 1, basedOnDraft: 1, patch: {}) { __typename }',
-            "give one of basedOn and basedOnDraft",
+            "arguments basedOn and basedOnDraft: got both",
         ),
         (
             'applyReadings(events: [{id: "a", document: {sequence: 1, value: 1}},'
@@ -280,7 +280,7 @@ async def test_a_batch_of_too_many_is_refused(ask: Ask, editing: MemoryEditing) 
         events=[event] * 10_001,
     )
     assert result.errors is not None
-    assert "at most 10000 at once, got 10001" in result.errors[0].message
+    assert "events: 10,001, maximum is 10,000" in result.errors[0].message
 
 
 async def test_a_comment_is_about_a_version_or_a_draft(ask: Ask, editing: MemoryEditing) -> None:

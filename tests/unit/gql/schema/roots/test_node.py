@@ -83,11 +83,11 @@ async def test_what_is_not_there_is_null(ask: Ask, id_: str) -> None:
     ("id_", "said"),
     [
         ("x", "is no node id"),
-        (node_id("Ship", "1"), "'Ship', which this API does not have"),
-        (node_id("PageInfo", "1"), "'PageInfo', which this API does not have"),
+        (node_id("Ship", "1"), "'Ship', expected a type of this API"),
+        (node_id("PageInfo", "1"), "'PageInfo', expected a type of this API"),
         (node_id("City", "x"), "City.id is an Int"),
-        (node_id("CityVersion", "7"), "not of the form <document id>@<version>"),
-        (node_id("CityVersion", "7@x"), "not of the form <document id>@<version>"),
+        (node_id("CityVersion", "7"), "expected <document id>@<version>"),
+        (node_id("CityVersion", "7@x"), "expected <document id>@<version>"),
     ],
 )
 async def test_what_cannot_be_a_node_id_is_bad_user_input(ask: Ask, id_: str, said: str) -> None:
