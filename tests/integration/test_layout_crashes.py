@@ -198,14 +198,14 @@ async def test_an_update_under_way_is_not_taken_for_a_crash(kept: KeptShop) -> N
     first()
     looked = asyncio.Event()
     if isinstance(layout, SeparateLayout):
-        look = layout._left_over
+        look = layout._find_unfinished
 
         async def noted() -> Any:
             found = await look()
             looked.set()
             return found
 
-        layout._left_over = noted  # type: ignore[method-assign]
+        layout._find_unfinished = noted  # type: ignore[method-assign]
         mending = asyncio.create_task(layout.recover(settle_s=0.3))
         await looked.wait()
     else:
