@@ -1,4 +1,4 @@
-"""How a collection keeps its documents and their versions: one interface, an adapter for each way.
+"""Layouts: how a collection stores its documents and versions, with one interface for all.
 
 Source: docs/decisions/0019-layouts.md.
 """

@@ -1,4 +1,4 @@
-"""ARCHIVE: the collection holds the present, and revstream the past, in `<collection>.versions`.
+"""ARCHIVE layout: current documents in the collection, versions in `<collection>.versions`.
 
 Every write is one atomic operation, so there is nothing to recover.
 """
@@ -25,6 +25,8 @@ __all__ = ["ArchiveLayout"]
 
 
 class ArchiveLayout(PlainCollectionLayout):
+    """Layout of a collection whose versions revstream stores."""
+
     keeps = False
     removes = True
 
@@ -45,13 +47,13 @@ class ArchiveLayout(PlainCollectionLayout):
     async def versions(
         self, wanted: Sequence[tuple[Any, int]]
     ) -> dict[tuple[Any, int], StoredVersion]:
-        """Those that are recorded, without their `_change`."""
+        """Return recorded versions, without their `_change`."""
         queries = [{"doc": {"$eq": key}, "v": number} for key, number in wanted]
         found = await self._found({"$or": queries}) if queries else []
         return {(identity(each.key), each.number or 0): each for each in found}
 
     async def history(self, key: Any, *, at: Timestamp | None = None) -> list[StoredVersion]:
-        """As `versions`."""
+        """Return all recorded versions, without their `_change`."""
         bound: Document = {} if at is None else {"at": {"$lte": at}}
         return await self._found({"doc": {"$eq": key}, **bound})
 
@@ -71,13 +73,13 @@ class ArchiveLayout(PlainCollectionLayout):
     async def translate(
         self, events: Sequence[ChangeEvent], *, before: bool = False
     ) -> list[ChangeEvent]:
-        """The same: they are writes of documents."""
+        """Return the events as they are: they already describe writes of documents."""
         return list(events)
 
     async def create(
         self, writing: WriteSession, key: Any, content: Mapping[str, Any]
     ) -> RawBSONDocument | None:
-        """What is there already, the driver's error says."""
+        """Insert a document; if it exists already, the driver's error says so."""
         return await writing.insert(self.collection, {"_id": key, **content})
 
     async def alter(
@@ -107,13 +109,13 @@ class ArchiveLayout(PlainCollectionLayout):
 def _exactly(
     key: Any, expected: LastVersion | None, demands: Sequence[Mapping[str, Any]]
 ) -> Document:
-    """The query for a document; where a version is expected, that is what this version left."""
+    """Return the query for a document, limited to the content of the expected version."""
     query: Document = {"_id": key}
     if expected is not None:
         content: Any = "$$ROOT"
         for name in RESERVED:
             content = {"$unsetField": {"field": name, "input": content}}
-        # Who made the last change tells two states apart that are otherwise equal.
+        # The author of the last change distinguishes two states that are otherwise equal.
         query[CHANGE_FIELD] = {"$eq": expected.change}
         query["$expr"] = {"$eq": [content, {"$literal": expected.full}]}
     return {"$and": [query, *demands]} if demands else query

@@ -1,4 +1,4 @@
-"""Which layout a collection of the model has."""
+"""Creation of the layout that the model declares for an entity."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ _LAYOUTS: dict[HistoryKind, type[SelfVersionedLayout]] = {
 
 
 def create_layout(mongo: Mongo, entity: Entity) -> Layout:
-    """The layout of an entity's collection, by the names that the model gives."""
+    """Create the layout of an entity's collection, with the field names of the model."""
     layout = entity.layout
     if layout is None:
         return ArchiveLayout(mongo, entity.collection)
-    # The model sees to it that there is one.
+    # The model's validation guarantees it.
     assert entity.version is not None
     names = LayoutFieldNames(
         document=layout.document,

@@ -1,8 +1,8 @@
-"""Reads of current documents whose version field has the number that the API shows: that of the
-last version in the archive, where the document's own count is lower or no number.
+"""Reads of current documents by the version number that the API shows.
 
-Each document that is looked at takes a lookup in the archive: for reads that filter or sort by the
-number, and no others. What does not ask for the number is matched before.
+That is the number of the last version in the archive, where the document's own count is lower or no
+number. Each examined document costs a lookup in the archive, so only reads that filter or sort by
+the number use this; conditions on other fields are matched before.
 Source: docs/decisions/0010-version-of-a-current-document.md.
 """
 
@@ -20,7 +20,7 @@ from revstream.streams.mongo.driver.codecs import Document
 
 __all__ = ["NumberedReads"]
 
-# The highest that a document may carry: `streams.versioning.version.carried_number`.
+# The highest number of a document: `streams.versioning.version.carried_number`.
 _HIGHEST = 2**31 - 1
 
 
@@ -28,7 +28,8 @@ class NumberedReads(ArchiveLayout):
     """Version numbers of a collection with the ARCHIVE layout.
 
     Args:
-        archive: the collection of its versions. field: where documents carry their number.
+        archive: Collection of its versions.
+        field: Version field of the documents.
     """
 
     def __init__(self, mongo: Mongo, collection: str, archive: str, field: str) -> None:
@@ -53,7 +54,7 @@ class NumberedReads(ArchiveLayout):
         if limit:
             stages.append({"$limit": limit})
         if projection:
-            # Behind stages that make others of documents the server tells no sort key.
+            # After stages that change documents, the server has no sort key.
             placed = {
                 name: sort_key_expressions(sort)
                 if isinstance(shown, Mapping) and "$meta" in shown
@@ -89,7 +90,7 @@ class NumberedReads(ArchiveLayout):
         ]
 
     def _numbers(self) -> list[Document]:
-        """Stages that put the number into the version field."""
+        """Return the stages that put the number into the version field."""
         last: list[Document] = [
             {"$sort": {"v": -1}},
             {"$limit": 1},
@@ -107,7 +108,7 @@ class NumberedReads(ArchiveLayout):
             ]
         }
         archived = {"$ifNull": [{"$first": f"${_LAST}.v"}, 0]}
-        # By how much a counter is ahead that was copied.
+        # How far a copied counter is ahead.
         ahead = {"$ifNull": [{"$first": f"${_LAST}.offset"}, 0]}
         counted = {"$subtract": [carried, ahead]}
         return [
@@ -125,12 +126,12 @@ class NumberedReads(ArchiveLayout):
         ]
 
 
-# No field of a document: MongoDB's own names begin so, and revstream's.
+# Not a field of documents: only names of MongoDB and revstream begin so.
 _LAST = "_revstream_last"
 
 
 def _mentions(part: Any, field: str) -> bool:
-    """Return whether a query asks for a field."""
+    """Return whether a query names a field."""
     if isinstance(part, str):
         return part == f"${field}"
     if isinstance(part, Mapping):

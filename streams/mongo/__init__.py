@@ -1,1 +1,1 @@
-"""MongoDB: reads, writes and transactions."""
+"""Access to MongoDB: reads, writes, transactions and server checks."""

@@ -1,7 +1,8 @@
-"""Documents that are read for clients: counted as they come, and decoded in portions, so that
-others have a turn in between.
+"""Documents read for clients: counted as they arrive, and decoded in portions.
 
-To decode 16 MB of small values takes a quarter of a second, and 200 MB of memory.
+Between two portions other tasks run: decoding 16 MB of small values takes a quarter of a second,
+and
+200 MB of memory.
 """
 
 from __future__ import annotations
@@ -24,11 +25,13 @@ _PORTION_BYTES = 256 * 1024
 
 
 def count_reply(size: int) -> None:
-    """Count a reply before it is decoded. A small one's values are counted with it, those of a
-    large one as it is decoded, in portions.
+    """Count a reply before it is decoded.
+
+    The values of a small reply are counted here; those of a large one while it is decoded in
+    portions.
 
     Raises:
-        LargeRead, GatewayError: see `streams.core.operation`.
+        LargeRead, GatewayError: See `streams.core.operation`.
     """
     operation = OPERATION.get()
     if operation is not None:
@@ -38,10 +41,12 @@ def count_reply(size: int) -> None:
 
 
 def count_lost_reply(size: int) -> None:
-    """Count a reply whose documents are read again: its operation is a large one, and what is read
-    again is counted then.
+    """Count a reply whose documents will be read again: the operation then counts as a large one.
 
-    Raises: as `count_reply`.
+    The second read is counted when it is made.
+
+    Raises:
+        LargeRead, GatewayError: As `count_reply`.
     """
     count_reply(size)
     operation = OPERATION.get()
@@ -52,9 +57,10 @@ def count_lost_reply(size: int) -> None:
 async def decode_portions(
     documents: Sequence[RawBSONDocument], options: CodecOptions[Document]
 ) -> list[Document]:
-    """Decode the documents of a large reply, which was counted.
+    """Decode the documents of a large reply that is counted already.
 
-    Raises: as `count_reply`.
+    Raises:
+        LargeRead, GatewayError: As `count_reply`.
     """
     decoding = _Decoding(options)
     found: list[Document] = []
@@ -73,7 +79,8 @@ async def collect(
 ) -> list[Any]:
     """Return the documents of a cursor; raw where `options` is None.
 
-    Raises: as `count_reply`.
+    Raises:
+        LargeRead, GatewayError: As `count_reply`.
     """
     decoding = _Decoding(options)
     found: list[Any] = []
@@ -88,10 +95,10 @@ async def collect(
 
 
 class _Decoding:
-    """Decoding of many documents, one by one.
+    """Decoder of many documents, one by one.
 
     Args:
-        options: None: they stay as they are.
+        options: Codec; None leaves the documents raw.
     """
 
     def __init__(self, options: CodecOptions[Document] | None) -> None:
@@ -103,9 +110,10 @@ class _Decoding:
         self._busy_s = 0.0
 
     def decode(self, raw: RawBSONDocument, uncounted: int) -> Any:
-        """Decode a document and count it; `uncounted`: as so many bytes.
+        """Decode a document and count it as `uncounted` bytes.
 
-        Raises: as `count_reply`.
+        Raises:
+            LargeRead, GatewayError: As `count_reply`.
         """
         began = time.thread_time()
         size = len(raw.raw)
@@ -122,7 +130,7 @@ class _Decoding:
         return document
 
     async def let_others(self) -> None:
-        """Leave the loop to others behind each portion, for as long as it took."""
+        """Let other tasks run after each portion, for as long as it took."""
         if self._portion > _PORTION_BYTES:
             self._portion = 0
             busy_s, self._busy_s = self._busy_s, 0.0

@@ -1,8 +1,8 @@
-"""Reach MongoDB through a driver's client, whichever that is.
+"""MongoDB database reached through Motor or PyMongo's own client for asyncio.
 
-Guarantees: the same calls mean the same on both drivers; every read has a time limit; driver errors
-leave as `streams.core.errors`.
-Does not guarantee: retries of change streams and writes; their owners know what may be repeated
+Guarantees: the same calls mean the same with both drivers; every read has a time limit; driver
+errors are raised as `streams.core.errors`.
+Does not guarantee: retries of change streams and writes; their callers know what may be repeated
 (`source`, `recorder`).
 Source: docs/decisions/0004-driver.md.
 """
@@ -29,13 +29,13 @@ from revstream.streams.mongo.wire.pool import WirePool
 
 __all__ = ["COLLATION", "Mongo"]
 
-# What is only courtesy to the server is not waited for any longer.
+# Optional clean-up on the server is not waited for any longer.
 _PARTING_S = 1.0
 _NOTHING_TO_DROP = {26, 27}  # NamespaceNotFound, IndexNotFound
 
 
 class Mongo(Reads):
-    """One database. Open with `async with Mongo.connect(...) as mongo`."""
+    """One MongoDB database. Open it with `async with Mongo.connect(...) as mongo`."""
 
     def __init__(
         self,
@@ -52,10 +52,10 @@ class Mongo(Reads):
     async def connect(
         cls, uri: str, name: str, *, options: MongoOptions | None = None
     ) -> AsyncIterator[Mongo]:
-        """Connect, lazily: no server is asked before the first command.
+        """Connect lazily: no server is contacted before the first command.
 
         Raises:
-            Unsuitable: the URI cannot be understood.
+            Unsuitable: The URI is not valid.
         """
         options = options or MongoOptions()
         client = open_client(uri, options)
@@ -64,7 +64,7 @@ class Mongo(Reads):
         try:
             yield mongo
         finally:
-            # They say goodbye to the server, which may be gone.
+            # Closing sends commands to the server, which may be unreachable.
             with pymongo.timeout(_PARTING_S), suppress(pymongo.errors.PyMongoError):
                 await wires.close()
                 await mongo._sessions.close()
@@ -73,10 +73,10 @@ class Mongo(Reads):
     async def insert_in_order(
         self, collection: str, documents: Sequence[Mapping[str, Any]]
     ) -> None:
-        """Insert one after the other, stopping at the first that is refused.
+        """Insert one document after the other, and stop at the first that is refused.
 
         Raises:
-            DuplicateKey: one of its unique keys was taken; those before it are inserted.
+            DuplicateKey: A unique key exists; the documents before it are inserted.
         """
         if not documents:
             return
@@ -88,7 +88,7 @@ class Mongo(Reads):
         collection: str,
         updates: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]],
     ) -> int:
-        """One update_one per (filter, update), in one round trip. Returns how many matched."""
+        """Run one update_one per (filter, update), in one round trip. Returns how many matched."""
         if not updates:
             return 0
         with translate_driver_errors():
@@ -100,13 +100,13 @@ class Mongo(Reads):
     async def update_all(
         self, collection: str, query: Mapping[str, Any], change: Mapping[str, Any]
     ) -> int:
-        """Returns how many matched."""
+        """Update all matching documents. Returns how many matched."""
         with translate_driver_errors():
             result = await self._database[collection].update_many(query, change)
             return int(result.matched_count)
 
     async def remove_all(self, collection: str, query: Mapping[str, Any]) -> int:
-        """Returns how many there were."""
+        """Delete all matching documents. Returns how many."""
         with translate_driver_errors():
             return int((await self._database[collection].delete_many(query)).deleted_count)
 
@@ -118,10 +118,10 @@ class Mongo(Reads):
         *,
         upsert: bool = False,
     ) -> Document | None:
-        """The document after the change, or None where none matched.
+        """Update one document and return it as it is after the change; None if none matched.
 
         Raises:
-            DuplicateKey: the upsert met a document that the filter left out.
+            DuplicateKey: The upsert met a document that the filter excludes.
         """
         with translate_driver_errors():
             found = await self._database[collection].find_one_and_update(
@@ -143,14 +143,16 @@ class Mongo(Reads):
         collection: str,
         indexes: Iterable[tuple[Sequence[tuple[str, int]], Mapping[str, Any]]],
     ) -> None:
-        """Create several, all in one step where the collection is not there: nobody sees it with
-        some of them."""
+        """Create several indexes, in one step where the collection does not exist.
+
+        A new collection is never visible with only some of them.
+        """
         models = [pymongo.IndexModel(list(keys), **options) for keys, options in indexes]
         with translate_driver_errors():
             await self._database[collection].create_indexes(models)
 
     async def drop_index(self, collection: str, name: str) -> None:
-        """One that is not there is left alone."""
+        """Drop an index; a missing one is no error."""
         with translate_driver_errors():
             try:
                 await self._database[collection].drop_index(name)
@@ -159,59 +161,67 @@ class Mongo(Reads):
                     raise
 
     async def command(self, command: Mapping[str, Any], *, database: str | None = None) -> Document:
-        """Its reply. Not for writes: that one was refused, or not confirmed, a reply only says."""
+        """Run a command and return its reply.
+
+        Not for writes: their refusals and missing confirmations are only in the reply.
+        """
         with translate_driver_errors():
             target = self._database if database is None else self._client[database]
             return dict(await target.command(command, codec_options=DECODED))
 
     async def existing(self, names: Iterable[str]) -> set[str]:
-        """Return those of these collections that are there, views among them."""
+        """Return those of these collections that exist, views included."""
         wanted = list(names)
         command = {"listCollections": 1, "nameOnly": True, "filter": {"name": {"$in": wanted}}}
         reply = await self.command({**command, "cursor": {"batchSize": len(wanted) + 1}})
         return {each["name"] for each in reply["cursor"]["firstBatch"]}
 
     async def estimated_count(self, collection: str) -> int:
-        """From the collection's figures, without looking at it."""
+        """Return the number of documents by the collection's metadata, without a scan."""
         return int((await self.command({"count": collection}))["n"])
 
     async def operation_time(self) -> Timestamp:
-        """The cluster time of the last operation the primary knows: now, in the stream's terms."""
+        """Return the cluster time of the last operation that the primary knows."""
         return (await self.clock())[1]
 
     async def confirmed_time(self) -> Timestamp:
-        """The same, once a majority has confirmed that who is asked still is the primary: one that
-        is cut off does not know how far the others have come."""
+        """Return the cluster time after a majority has confirmed that this primary still is the
+        primary.
+
+        A primary that is cut off does not know how far the others are.
+        """
         read = {"find": "revstream.deployment", "limit": 1, "maxTimeMS": self._limit_ms}
         await self.command({**read, "readConcern": {"level": "linearizable"}})
         return await self.operation_time()
 
     async def clock(self) -> tuple[datetime, Timestamp]:
-        """Now, by the primary's wall clock (UTC, to the millisecond) and by the cluster's time."""
+        """Return the primary's wall clock (UTC, to the millisecond) and the cluster time."""
         reply = await self.command({"hello": 1})
         time = reply.get("operationTime")
         if time is None and "lastWrite" in reply:
-            # A server that asks for passwords leaves the time out until it has the keys to sign it
-            # with, some seconds after a restart.
+            # A server with authentication omits the time until it has the keys to sign it, some
+            # seconds after a restart.
             time = reply["lastWrite"]["opTime"]["ts"]
         if not isinstance(time, Timestamp):
             raise Unsuitable(STANDALONE)
         return reply["localTime"], time
 
     def raw(self, collection: str) -> Any:
-        """The driver's, giving documents raw, for `streams.mongo.transactions`."""
+        """Return the driver's collection with raw documents, for `streams.mongo.transactions`."""
         return self._replies[collection]
 
     @asynccontextmanager
     async def change_batches(
         self, pipeline: Sequence[Mapping[str, Any]], *, size: int, wait_ms: int
     ) -> AsyncIterator[AsyncIterator[Document]]:
-        """Open a change stream; iterate over what each round trip brings: `batch`, raw, and
-        `token`, its postBatchResumeToken.
+        """Open a change stream and iterate over its round trips.
 
-        Commands instead of `watch()`: a whole batch with its token is handed over or is not;
-        nothing lies in a driver's buffer when the task is cancelled. And on a connection of its
-        own: what waits ten times a second for what is to come need not wake a thread for it.
+        Each has the raw `batch` and its postBatchResumeToken as `token`. Uses commands instead of
+        `watch()`: a whole batch with its token is delivered or is not, and no document stays in a
+        driver's
+        buffer when the task is cancelled. Uses a connection of its own, so that waiting for events,
+        ten
+        times a second, wakes no thread of the driver.
         """
         command = {"aggregate": 1, "pipeline": list(pipeline), "cursor": {"batchSize": size}}
         more: dict[str, Any] = {"size": size, "wait_ms": wait_ms}

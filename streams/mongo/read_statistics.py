@@ -1,4 +1,4 @@
-"""Indexes and sizes of collections, by which reads of clients are classed and weighed."""
+"""Indexes and sizes of collections, by which reads of clients are classified and limited."""
 
 from __future__ import annotations
 
@@ -19,10 +19,12 @@ _NO_COLLECTION = 26
 
 
 class ReadStatistics:
-    """Args:
-    collections: that clients read.
-    every_s: how often they are looked at.
-    new_every_s: how often it is looked for those that are not there yet.
+    """Periodic reader of indexes and sizes.
+
+    Args:
+        collections: Collections that clients read.
+        every_s: Interval between two reads of all collections.
+        new_every_s: Interval at which collections that did not exist are looked up.
     """
 
     def __init__(
@@ -39,7 +41,7 @@ class ReadStatistics:
         self._new_every_s = new_every_s
 
     async def run(self) -> None:
-        """Keep them fresh: programs make and drop indexes while a gateway runs."""
+        """Refresh for ever: applications create and drop indexes while a gateway runs."""
         while True:
             due = time.monotonic() + self._every_s
             while (remaining_s := due - time.monotonic()) > 0:
@@ -48,14 +50,14 @@ class ReadStatistics:
             await self.refresh()
 
     async def _look_for_new(self) -> None:
-        # That of `_id` is among the indexes of every collection.
+        # The `_id` index is among the indexes of every collection.
         new = [each for each in self._collections if not self._mongo.limiter.indexes.get(each)]
         if new:
             with suppress(GatewayError):
                 await self.refresh(list(await self._mongo.existing(new)))
 
     async def refresh(self, names: Sequence[str] | None = None) -> None:
-        """Read these, or all of them; what cannot be read is left as it was."""
+        """Read these collections, or all; one that cannot be read keeps its old values."""
         limiter = self._mongo.limiter
         for name in self._collections if names is None else names:
             try:
@@ -66,7 +68,7 @@ class ReadStatistics:
 
 
 async def _indexed_paths(mongo: Mongo, collection: str) -> list[tuple[str, ...]]:
-    """Return the paths of each index of a collection that serves any query on them."""
+    """Return the paths of each index of a collection that any query on them can use."""
     try:
         reply = await mongo.command({"listIndexes": collection, "cursor": {"batchSize": 1000}})
     except DatabaseError as exc:

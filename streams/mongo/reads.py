@@ -31,12 +31,12 @@ __all__ = ["COLLATION", "Reads", "await_result"]
 
 # Documents per round trip; the server also ends a batch at 16 MB.
 _BATCH = 10_000
-# Filters compare by code point, as predicates on changes do; a collection may be made otherwise.
+# Filters compare by code point, as predicates on changes do, whatever a collection's collation.
 COLLATION = {"locale": "simple"}
 
 
 class Reads:
-    """Each has a time limit, but those that say that they have none."""
+    """Reads with a time limit each, except where a method states that it has none."""
 
     def __init__(
         self, client: Any, name: str, options: MongoOptions, wires: WirePool | None = None
@@ -49,7 +49,7 @@ class Reads:
         self._sessions = SessionPool(client)
         self.wires = wires
         self._finder = None if wires is None else SingleBatchReader(wires, self._database)
-        # Made anew by each look at a driver's database, with all its options.
+        # The driver creates a new object, with all its options, at each access to a collection.
         self._collections: dict[str, Any] = {}
         self.limiter = ReadLimiter()
         self._ending: set[asyncio.Task[None]] = set()
@@ -68,12 +68,11 @@ class Reads:
         short: bool = False,
         naive: bool = False,
     ) -> list[Any]:
-        """All matching documents; with `at`, as they were at that cluster time (a few minutes back
-        at most).
+        """Return all matching documents; with `at`, as of that cluster time, minutes ago at most.
 
         Args:
-            short: they come in one batch, nearly always (`streams.mongo.single_batch`).
-            naive: so, and they are only shown: dates may lack their time zone, which is UTC.
+            short: The result nearly always fits into one batch (`streams.mongo.single_batch`).
+            naive: As `short`, and dates may lack their time zone, which is UTC.
         """
         short = (short or naive) and self._finder is not None
         given = {"projection": projection, "sort": dict(sort), "limit": limit, "hint": hint}
@@ -128,11 +127,11 @@ class Reads:
         short: bool = False,
         naive: bool = False,
     ) -> list[Any]:
-        """All results of a pipeline on a collection, or on the database where `collection` is
-        None; with `snapshot`, its lookups too as of one moment, the last that a majority has.
+        """Return all results of a pipeline on a collection, or on the database where it is None.
 
         Args:
-            short, naive: see `find`.
+            snapshot: Read everything, lookups too, at the last majority-committed cluster time.
+            short, naive: See `find`.
         """
         short = (short or naive) and self._finder is not None
         extra = {} if hint is None else {"hint": hint}
@@ -155,7 +154,7 @@ class Reads:
                         return found
                 async with self._driver_read(read_class) as session:
                     target = self._raw if collection is None else self._collection(collection)
-                    # Motor hands out the cursor at once, PyMongo after a round trip.
+                    # Motor returns the cursor at once, PyMongo after a round trip.
                     cursor = await await_result(
                         target.aggregate(
                             list(pipeline),
@@ -176,8 +175,10 @@ class Reads:
     async def read_at(
         self, command: Document, at: Timestamp, *, most_bytes: int
     ) -> tuple[list[RawBSONDocument], bool]:
-        """What a command that gives a cursor finds at a cluster time, raw; no more than it takes to
-        exceed so many bytes, but two documents in any case. And whether that is all."""
+        """Return a cursor command's raw documents at a cluster time, and whether they are complete.
+
+        Stops after the document that exceeds `most_bytes`, but not before the second one.
+        """
         found: list[RawBSONDocument] = []
         with translate_driver_errors():
             cursor = await self._open_at(command, at)
@@ -192,8 +193,8 @@ class Reads:
         return found, True
 
     async def read_now(self, command: Document) -> tuple[list[RawBSONDocument], bool, Timestamp]:
-        """What the first batch of a command that gives a cursor has, raw; whether that is all; and
-        the cluster time of which it is: the last that a majority has."""
+        """Return a cursor command's first batch, raw, whether it is complete, and its cluster
+        time."""
         command = {**command, "readConcern": {"level": "snapshot"}, "maxTimeMS": self._limit_ms}
         with translate_driver_errors():
             reply = await await_result(self._raw.command(command, codec_options=RAW))
@@ -220,8 +221,7 @@ class Reads:
         hint: str | None = None,
         raw: bool = False,
     ) -> AsyncGenerator[list[Any]]:
-        """All matching documents in lists of at most `size`; ends with the last one. No time limit
-        on the whole."""
+        """Yield all matching documents in lists of at most `size`. The whole has no time limit."""
         command: Document = {
             "find": collection,
             "filter": query,
@@ -245,21 +245,21 @@ class Reads:
         at: Timestamp | None = None,
         hint: str | None = None,
     ) -> AsyncGenerator[list[Document]]:
-        """The same of what a pipeline makes of a collection, in its order."""
+        """Yield the results of a pipeline in order, in lists as `pages` does."""
         command: Document = {"aggregate": collection, "pipeline": list(pipeline)}
         command |= {"cursor": {"batchSize": size}, "collation": COLLATION}
         if at is not None:
             command["readConcern"] = {"level": "snapshot", "atClusterTime": at}
         if hint is not None:
             command["hint"] = hint
-        # Walks over an index that their callers name.
+        # Callers name the index that the read walks over.
         read_class = ReadClass.SCAN if hint is None else ReadClass.INDEXED
         return self._batches(collection, command, size, read_class)
 
     async def oldest(
         self, collection: str, query: Mapping[str, Any], *, database: str
     ) -> RawBSONDocument | None:
-        """The first matching document in natural order, raw, of another database (the oplog)."""
+        """Return another database's first raw document in natural order (for the oplog)."""
         with translate_driver_errors():
             cursor = (
                 self._client.get_database(database, codec_options=RAW)[collection]
@@ -272,8 +272,7 @@ class Reads:
 
     @asynccontextmanager
     async def session(self) -> AsyncIterator[Any]:
-        """The driver's, for `streams.mongo.transactions`; it knows the cluster time of its last
-        reply."""
+        """Open a driver session that knows its last reply's cluster time."""
         with translate_driver_errors():
             async with self._sessions.one() as session:
                 yield session
@@ -302,7 +301,6 @@ class Reads:
         read_class: ReadClass = ReadClass.INDEXED,
         **more: Any,
     ) -> AsyncGenerator[Document]:
-        """See `streams.mongo.driver.cursor_batches`; in a session of its own."""
         client = OPERATION.get() is not None
         async with self._killable_session() if client else self.session() as session:
             kill = partial(self._database.command, session=session)
@@ -313,7 +311,7 @@ class Reads:
                     return await asked(command)
 
             async def ask(command: Document) -> Any:
-                # Each by itself: a cursor is read as slowly as its reader likes.
+                # One slot per batch: the caller may read a cursor slowly.
                 return await self.limiter.run(
                     read_class, lambda _, read_class: attempt(command, read_class), 0
                 )
@@ -342,18 +340,18 @@ class Reads:
     async def _open_at(
         self, command: Document, at: Timestamp | None, *, session: Any = None
     ) -> Any:
-        """A cursor of raw documents."""
         moment = {} if at is None else {"atClusterTime": at}
         command["readConcern"] = {"level": "snapshot", **moment}
         command.setdefault("maxTimeMS", self._limit_ms)
-        # The argument is for the first batch, the database's own for those that follow.
+        # The codec argument is for the first batch, the database's own for later ones.
         return await await_result(
             self._raw.cursor_command(command, codec_options=RAW, session=session)
         )
 
     @asynccontextmanager
     async def _driver_read(self, read_class: ReadClass) -> AsyncIterator[Any]:
-        """A session for one read of a client, in its turn; None for reads of the process itself."""
+        """Open a session for one read of a client, in its turn; None for the process's own
+        reads."""
         if OPERATION.get() is None:
             yield None
             return
@@ -362,7 +360,7 @@ class Reads:
 
     @asynccontextmanager
     async def _killable_session(self) -> AsyncIterator[Any]:
-        """A session in which the server ends what runs once that is given up here."""
+        """Open a session whose running command the server ends when the read is cancelled here."""
         session = await await_result(self._client.start_session(causal_consistency=False))
         try:
             yield session
@@ -377,23 +375,22 @@ class Reads:
         await session.end_session()
 
     async def _end(self, session: Any) -> None:
-        """End what runs in a session. Where that fails, its time limit does."""
+        """End the commands of a session; if that fails, their time limit ends them."""
         with suppress(pymongo.errors.PyMongoError):
             await self._client.admin.command({"killSessions": [session.session_id]})
         await session.end_session()
 
 
 async def _all_of(cursor: Any, *, raw: bool) -> list[Any]:
-    """What is left of a cursor that gives documents raw; for clients' operations it is counted as
-    it comes."""
+    """Return the rest of a raw cursor; for clients' operations it is counted while it arrives."""
     if OPERATION.get() is None and not MOST_TOGETHER.get():
         documents = list(await cursor.to_list(None))
         return documents if raw else [decode(each.raw) for each in documents]
     try:
         return await collect(cursor, None if raw else DECODED)
     except Exception:
-        # Else it would stay open until it is collected as garbage. A read that is cancelled ends
-        # with its session, and does not wait for a MongoDB that is away.
+        # A failed cursor stays open until garbage collection; a cancelled one ends with its
+        # session.
         with suppress(pymongo.errors.PyMongoError):
             await await_result(cursor.close())
         raise

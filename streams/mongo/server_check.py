@@ -1,5 +1,4 @@
-"""What MongoDB this is, and whether it can serve: a replica set or a sharded cluster, new
-enough."""
+"""Checks of the server: its version, its topology, and the privileges of the user."""
 
 from __future__ import annotations
 
@@ -60,8 +59,14 @@ _PRODUCTS = {
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """`version`: as in "6.0.5". `sharded`: reached through mongos. `product`: another database that
-    speaks MongoDB's protocol, as far as it says so; None for MongoDB."""
+    """The server that the gateway is connected to.
+
+    Attributes:
+        version: Such as "6.0.5".
+        sharded: Whether it is reached through mongos.
+        product: Name of another database that speaks MongoDB's protocol, if it reveals it; None for
+            MongoDB.
+    """
 
     version: str
     sharded: bool
@@ -69,18 +74,17 @@ class Server:
 
     @property
     def disambiguates(self) -> bool:
-        """Whether change streams say how the paths of an update are meant, if expanded events are
-        asked for."""
+        """Return whether expanded change events include `disambiguatedPaths`."""
         return _numbers(self.version) >= (6, 1)
 
 
 async def inspect_server(mongo: Mongo) -> Server:
-    """Ask the server what it is.
+    """Read version, topology and product of the server.
 
     Raises:
-        Unavailable: it cannot be reached.
-        Unsuitable: a standalone, or older than `OLDEST_VERSION`; says how to mend it. Of another
-            product, that it is one.
+        Unavailable: The server cannot be reached.
+        Unsuitable: A standalone, or older than `OLDEST_VERSION`; with the remedy. Or another
+            product.
     """
     hello = await mongo.command({"hello": 1}, database="admin")
     build = await mongo.command({"buildInfo": 1}, database="admin")
@@ -100,10 +104,10 @@ async def inspect_server(mongo: Mongo) -> Server:
 
 
 def check_sharding(server: Server, *, experimental: bool) -> None:
-    """Refuse a sharded cluster that is not asked for.
+    """Refuse a sharded cluster unless it is accepted explicitly.
 
     Raises:
-        Unsuitable: says what is not right there.
+        Unsuitable: Lists the known defects.
     """
     if server.sharded and not experimental:
         raise Unsuitable(
@@ -137,16 +141,15 @@ def _not_mongodb(product: str, reason: str) -> Unsuitable:
 
 
 def _numbers(version: str) -> tuple[int, ...]:
-    """Its first two."""
+    """Return the first two numbers of a version."""
     return tuple(int(part) for part in version.split("-")[0].split(".")[:2])
 
 
 async def check_stream(mongo: Mongo, server: Server) -> None:
-    """Open a change stream, so that a missing privilege, or a token that cannot be read, shows at
-    start and not in the background.
+    """Open a change stream, so that a missing privilege or an unreadable token shows at start.
 
     Raises:
-        Unsuitable: not permitted; says how to mend it. Or no stream of MongoDB's.
+        Unsuitable: Not permitted, with the remedy; or not a change stream of MongoDB.
     """
     needs = "following the stream needs the actions changeStream and find, which are in"
     try:
@@ -169,11 +172,12 @@ async def check_stream(mongo: Mongo, server: Server) -> None:
 
 
 async def check_collections(mongo: Mongo, names: Sequence[str]) -> None:
-    """Those that exist are ordinary collections.
+    """Check that the existing ones of these are ordinary collections.
 
     Raises:
-        Unsuitable: one is of a kind whose history cannot be kept; says of each why, and the way
-            out.
+        Unsuitable: History of a collection of this kind cannot be recorded; with reason and remedy
+            of
+            each.
     """
     unfit = await find_unsupported_collections(mongo, names)
     if unfit:
@@ -181,7 +185,7 @@ async def check_collections(mongo: Mongo, names: Sequence[str]) -> None:
 
 
 async def find_unsupported_collections(mongo: Mongo, names: Sequence[str]) -> dict[str, str]:
-    """By name, those of a kind whose history cannot be kept: why, and the way out."""
+    """Return collections whose kind allows no history: the reason and the remedy by name."""
     reply = await mongo.command(
         {
             "listCollections": 1,
@@ -201,8 +205,9 @@ async def find_unsupported_collections(mongo: Mongo, names: Sequence[str]) -> di
 
 
 async def enable_images(mongo: Mongo, collections: Sequence[str]) -> None:
-    """Have the server keep the images before and after each write, where it permits; elsewhere
-    history is kept by applying deltas, which is logged. What does not exist any more is left out.
+    """Enable pre- and post-images, where permitted; elsewhere deltas are applied, which is logged.
+
+    Missing collections are left out.
     """
     refused: dict[str, GatewayError] = {}
     for name in collections:
@@ -210,7 +215,7 @@ async def enable_images(mongo: Mongo, collections: Sequence[str]) -> None:
             await enable_collection_images(mongo, name, create=False)
         except (DatabaseError, Unsuitable) as exc:
             refused[name] = exc
-    # One line for all that one grant mends.
+    # One line for all collections with the same remedy.
     forbidden = [name for name, exc in refused.items() if isinstance(exc, Unsuitable)]
     if forbidden:
         grant = await grant_command(mongo, "dbAdmin")
@@ -221,7 +226,7 @@ async def enable_images(mongo: Mongo, collections: Sequence[str]) -> None:
 
 
 async def collection_uuids(mongo: Mongo, names: Sequence[str]) -> dict[str, Any]:
-    """Return those of these collections that exist, by name, with their UUIDs."""
+    """Return the UUIDs of those of these collections that exist, by name."""
     which = {"name": {"$in": list(names)}, "type": "collection"}
     cursor = {"batchSize": len(names) + 1}
     reply = await mongo.command({"listCollections": 1, "filter": which, "cursor": cursor})
@@ -229,13 +234,13 @@ async def collection_uuids(mongo: Mongo, names: Sequence[str]) -> dict[str, Any]
 
 
 async def enable_collection_images(mongo: Mongo, name: str, *, create: bool = True) -> None:
-    """Have the server keep the images of one collection.
+    """Enable pre- and post-images of one collection.
 
     Args:
-        create: make one that does not exist; else it is left out.
+        create: Create a missing collection; otherwise it is left out.
 
     Raises:
-        DatabaseError, Unsuitable: the server does not permit it.
+        DatabaseError, Unsuitable: The server does not permit it.
     """
     images = {"enabled": True}
     try:
@@ -248,10 +253,10 @@ async def enable_collection_images(mongo: Mongo, name: str, *, create: bool = Tr
 
 
 async def create_collection(mongo: Mongo, name: str, *, images: bool) -> bool:
-    """Create a collection; False where somebody else has created it in between.
+    """Create a collection; return False if another process has just created it.
 
     Args:
-        images: whether the server keeps them from its first document on.
+        images: Whether the server stores pre- and post-images from the first document on.
     """
     options = {"changeStreamPreAndPostImages": {"enabled": True}} if images else {}
     try:
@@ -272,7 +277,7 @@ def _log_refusal(names: Sequence[str], exc: GatewayError, **more: str) -> None:
 
 @contextlib.asynccontextmanager
 async def explain_refusal(mongo: Mongo, needs: str, role: str) -> AsyncIterator[None]:
-    """Add to a refusal what is needed, the role that has it, and the command that grants that."""
+    """Add the missing privilege, its role, and the command that grants it to a refusal."""
     try:
         yield
     except Unsuitable as exc:
@@ -285,7 +290,7 @@ async def explain_refusal(mongo: Mongo, needs: str, role: str) -> AsyncIterator[
 
 
 async def grant_command(mongo: Mongo, role: str, *, database: str | None = None) -> str:
-    """What somebody who may has to run in mongosh for us to have that role."""
+    """Return the command by which an administrator grants us a role in mongosh."""
     status = await mongo.command({"connectionStatus": 1}, database="admin")
     users = status["authInfo"]["authenticatedUsers"]
     if not users:

@@ -1,8 +1,8 @@
-"""Short reads: one message to the primary and one back; and for what is only shown, dates without a
-time zone, which the driver makes twice as fast; they are UTC.
+"""Short reads: one message to the primary and one reply.
 
-What does not come in one batch, or fails for any reason but its time limit, is left to the driver's
-cursor, which repeats what may be repeated and says what is wrong.
+For results that are only shown, dates lack their time zone (UTC): decoding then takes half the
+time. A result of several batches, or a read that fails for another reason than its time limit, is
+left to the driver's cursor, which retries and reports errors.
 
 Source: docs/decisions/0031-wire.md
 """
@@ -26,8 +26,10 @@ __all__ = ["SingleBatchReader"]
 
 
 class SingleBatchReader:
-    """Args:
-    database: the driver's.
+    """Reader of single-batch results over shared wire connections.
+
+    Args:
+        database: The driver's database.
     """
 
     def __init__(self, wires: WirePool, database: Any) -> None:
@@ -41,14 +43,15 @@ class SingleBatchReader:
     async def first_batch(
         self, command: Document, *, naive: bool = False, raw: bool = False
     ) -> list[Any] | None:
-        """All that a `find` or an `aggregate` finds; None where a cursor has to say it.
+        """Return the complete result of a `find` or `aggregate`; None where a driver's cursor is
+        needed.
 
         Args:
-            naive: without the time zone of dates.
-            raw: not decoded.
+            naive: Decode dates without a time zone.
+            raw: Do not decode.
 
         Raises:
-            ExecutionTimeout: the driver's; it took longer than its `maxTimeMS`.
+            ExecutionTimeout: The driver's; the read took longer than its `maxTimeMS`.
         """
         message = bson.encode({**command, **self._extra}, codec_options=DECODED)
         connection = await self._wires.checkout()
@@ -63,12 +66,12 @@ class SingleBatchReader:
         if reply is None:
             return None
         size = len(reply)
-        # A large one is decoded document by document.
+        # A large reply is decoded document by document.
         in_portions = size >= SMALL_BYTES
         found: Any
         if raw or in_portions:
             found = bson.decode(bytes(reply), RAW)
-            # Copied, and not to be kept as well.
+            # Copied by `bytes`; free the original.
             del reply, asked
         else:
             found = decode(reply, SHOWN if naive else DECODED)
@@ -77,12 +80,12 @@ class SingleBatchReader:
             if isinstance(failure, pymongo.errors.ExecutionTimeout):
                 raise failure
             if isinstance(failure, pymongo.errors.ConnectionFailure):
-                # It would be said of whatever is asked on it.
+                # Every command on this connection would fail the same way.
                 connection.close()
             return None
         cursor = found["cursor"]
         if cursor["id"]:
-            # It is longer than a message.
+            # The result does not fit into one message.
             collection = cursor["ns"].partition(".")[2]
             kill = {"killCursors": collection, "cursors": [cursor["id"]]}
             del found, cursor

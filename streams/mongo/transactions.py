@@ -1,10 +1,9 @@
-"""Write documents of the modelled collections: one write, or several in a transaction, and the
-cluster time at which they happened.
+"""Writes to modelled collections: a single write or a transaction, with its cluster time.
 
-Guarantees: `at` is the cluster time of the change event that the write makes (measured on one that
-is a document's and on transactions), so that a resume token made of it stands right behind it.
-Does not guarantee: that after an election, where the driver has sent a write again, it is not a
-little later.
+Guarantees: the cluster time is that of the change event of the write (measured on writes of single
+documents and on transactions), so that a resume token made of it comes directly after the event.
+Does not guarantee: after an election in which the driver repeated a write, the time may be a little
+later.
 Source: docs/decisions/0012-writes.md.
 """
 
@@ -41,7 +40,7 @@ __all__ = [
     "write",
 ]
 
-# As long as the drivers repeat a transaction.
+# As long as the drivers retry a transaction.
 _RETRIED_S = 120.0
 
 T = TypeVar("T")
@@ -51,14 +50,15 @@ Pipeline = Sequence[Mapping[str, Any]]
 async def write(
     mongo: Mongo, work: Callable[[WriteSession], Awaitable[T]], *, transaction: bool = False
 ) -> tuple[T, Timestamp]:
-    """What `work` returns, and the cluster time of the last write that it made.
+    """Run `work` in a session; return its result and the cluster time of its last write.
 
     Args:
-        work: in a transaction it is run again where another one got in its way; what it raises
-            undoes what it has written.
+        work: In a transaction, it runs again after a conflict; an error that it raises undoes its
+            writes.
 
     Raises:
-        DuplicateKey: says of which fields; and what MongoDB refuses otherwise.
+        DuplicateKey: Names the fields.
+        GatewayError: Any other refusal by MongoDB.
     """
     with translate_driver_errors():
         async with mongo.session() as session:
@@ -71,8 +71,10 @@ async def write(
 
 
 async def _transaction(session: Any, work: Callable[[Any], Awaitable[T]]) -> T:
-    """Motor commits outside of the part that it repeats: where another one gets in the way of the
-    commit itself, nothing has happened, and it is repeated here."""
+    """Run a transaction, and repeat it where its commit met a conflict.
+
+    Motor commits outside the part that it repeats itself; a failed commit has written nothing.
+    """
     deadline = time.monotonic() + _RETRIED_S
     while True:
         try:
@@ -86,8 +88,11 @@ async def _transaction(session: Any, work: Callable[[Any], Awaitable[T]]) -> T:
 
 @contextmanager
 def _cancelled() -> Iterator[None]:
-    """Motor, cancelled while a thread of its undoes a transaction, undoes it a second time, and
-    tells of that instead."""
+    """Raise CancelledError in place of the error that Motor raises when it is cancelled.
+
+    Motor, cancelled while its thread aborts a transaction, aborts it again, which is an invalid
+    operation.
+    """
     try:
         yield
     except pymongo.errors.InvalidOperation as exc:
@@ -99,11 +104,12 @@ def _cancelled() -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class BulkChangeResult:
-    """What became of a write of many.
+    """Result of a bulk write.
 
     Attributes:
-        matched: how many documents were there. changed: how many differ now.
-        conflicts: the places in the list of those to be tried again.
+        matched: Number of documents that existed.
+        changed: Number of documents that changed.
+        conflicts: Indexes in the list of the writes to repeat.
     """
 
     matched: int
@@ -112,11 +118,11 @@ class BulkChangeResult:
 
 
 class WriteSession:
-    """What may be written within one `write`; documents come back raw.
+    """Operations within one `write`; documents are returned raw.
 
     Attributes:
-        main_write_time: when the write was made that the others only go with; None for the
-            last one.
+        main_write_time: Cluster time of the main write, where later writes only complete it; None
+            where the last write is the main one.
     """
 
     def __init__(self, mongo: Mongo, session: Any) -> None:
@@ -130,18 +136,18 @@ class WriteSession:
 
     @property
     def session_id(self) -> Binary:
-        """Of the change events of a transaction, `lsid.id`."""
+        """Return the `lsid.id` that the change events of a transaction carry."""
         found: Binary = self._session.session_id["id"]
         return found
 
     @property
     def cluster_time(self) -> Timestamp:
-        """The cluster time that the last reply told."""
+        """Return the cluster time of the last reply."""
         found: Timestamp = self._session.operation_time
         return found
 
     async def insert(self, collection: str, document: Mapping[str, Any]) -> RawBSONDocument:
-        """The document as it is sent; without an `_id` it gets one."""
+        """Insert a document, and return it as it was sent; without an `_id` it gets one."""
         sent = RawBSONDocument(bson.encode(document, codec_options=DECODED), RAW)
         await self._mongo.raw(collection).insert_one(sent, session=self._session)
         return sent
@@ -149,8 +155,11 @@ class WriteSession:
     async def insert_unless(
         self, collection: str, document: Mapping[str, Any], unique: Sequence[str]
     ) -> RawBSONDocument | None:
-        """The same, or None where another document has these values of the fields that are unique
-        together; a transaction has then to be given up."""
+        """Insert a document, or return None if another one has the same values in the `unique`
+        fields.
+
+        A transaction has to be aborted then.
+        """
         try:
             return await self.insert(collection, document)
         except pymongo.errors.DuplicateKeyError as exc:
@@ -166,7 +175,7 @@ class WriteSession:
         *,
         upsert: bool = False,
     ) -> RawBSONDocument | None:
-        """The document after it, or None where none matched."""
+        """Change one document and return it as it is after the change; None if none matched."""
         found = await self._mongo.raw(collection).find_one_and_update(
             query,
             change,
@@ -178,7 +187,7 @@ class WriteSession:
         return _detached(found)
 
     async def remove(self, collection: str, query: Mapping[str, Any]) -> RawBSONDocument | None:
-        """The document that was there, or None where none matched."""
+        """Delete one document and return it; None if none matched."""
         found = await self._mongo.raw(collection).find_one_and_delete(
             query, collation=COLLATION, session=self._session
         )
@@ -192,10 +201,11 @@ class WriteSession:
         limit: int = 0,
         only: Sequence[str] | None = None,
     ) -> list[RawBSONDocument]:
-        """Documents that match, as this write sees them.
+        """Return matching documents as this session sees them.
 
         Args:
-            limit: 0 for all of them. only: the fields that are read; None for all.
+            limit: Maximum number; 0 for all.
+            only: Fields to read; None for all.
         """
         cursor = self._mongo.raw(collection).find(
             query, only, limit=limit, collation=COLLATION, session=self._session
@@ -207,7 +217,7 @@ class WriteSession:
         collection: str,
         updates: Sequence[tuple[Mapping[str, Any], Mapping[str, Any] | Pipeline]],
     ) -> int:
-        """One update per (filter, update), in one command. Returns how many matched."""
+        """Run one update per (filter, update), in one command. Returns how many matched."""
         result = await self._mongo.raw(collection).bulk_write(
             [pymongo.UpdateOne(query, change) for query, change in updates],
             ordered=False,
@@ -218,14 +228,14 @@ class WriteSession:
     async def change_all(
         self, collection: str, query: Mapping[str, Any], change: Mapping[str, Any]
     ) -> int:
-        """How many differ now."""
+        """Change all matching documents. Returns how many changed."""
         result = await self._mongo.raw(collection).update_many(
             query, change, collation=COLLATION, session=self._session
         )
         return int(result.modified_count)
 
     async def remove_all(self, collection: str, query: Mapping[str, Any]) -> int:
-        """How many there were."""
+        """Delete all matching documents. Returns how many."""
         result = await self._mongo.raw(collection).delete_many(
             query, collation=COLLATION, session=self._session
         )
@@ -234,12 +244,13 @@ class WriteSession:
     async def change_each(
         self, collection: str, changes: Sequence[tuple[Any, Pipeline]], *, upsert: bool
     ) -> BulkChangeResult:
-        """Change documents by `_id`; in one command and no order.
+        """Change documents by `_id`, in one command and no order.
 
         Args:
-            upsert: insert what the pipeline makes of nothing.
+            upsert: Insert the pipeline's result where a document does not exist.
 
-        Those whose first insert met another one's are to be tried again.
+        Upserts that met another insert of the same `_id` are reported as `conflicts`, to be
+        repeated.
         """
         updates = [
             pymongo.UpdateOne({"_id": key}, list(change), upsert=upsert, collation=COLLATION)
@@ -263,16 +274,17 @@ class WriteSession:
 
 @dataclass(frozen=True, slots=True)
 class MatchedChangeResult:
-    """How many documents differ now, and why a change was refused, by its place in the list."""
+    """Number of changed documents, and the reasons of refused changes by their index in the
+    list."""
 
     changed: int
     refused: Mapping[int, str]
 
 
 def has_names_once(document: Any) -> dict[str, Any]:
-    """An expression that is true of an object in which no name stands twice.
+    """Return an expression that is true of an object without repeated names.
 
-    MongoDB 6.0 ends itself where a pipeline changes a field that stands twice: an invariant in
+    MongoDB 6.0 terminates when a pipeline changes a repeated field: an invariant in
     document_diff_serialization.cpp. As an object of names and values it would lose one of them.
     """
     once = {"$arrayToObject": [{"$objectToArray": [document]}]}
@@ -282,12 +294,14 @@ def has_names_once(document: Any) -> dict[str, Any]:
 async def change_matching(
     mongo: Mongo, collection: str, changes: Sequence[tuple[Mapping[str, Any], Pipeline]]
 ) -> MatchedChangeResult:
-    """Change all documents that each query finds; in one command and no order. What is refused for
-    the sake of a document (by a validator, a unique index, its size) does not keep the others from
-    being made, but ends its own change.
+    """Change all documents that match each query, in one command and no order.
+
+    A refusal because of one document (validator, unique index, size) ends that change only; the
+    others
+    are made.
 
     Raises:
-        GatewayError: what is refused for another reason; some of it may have been made.
+        GatewayError: A refusal for another reason; some changes may have been made.
     """
     updates = [
         pymongo.UpdateMany(query, list(change), collation=COLLATION) for query, change in changes
@@ -311,7 +325,8 @@ def _met_another(error: Mapping[str, Any]) -> bool:
 
 
 def _detached(document: RawBSONDocument | None) -> RawBSONDocument | None:
-    """With bytes of its own: see `streams.recording.versions.last_version_cache`."""
+    """Return the document with bytes of its own: see
+    `streams.recording.versions.last_version_cache`."""
     if document is None or not isinstance(document.raw, memoryview):
         return document
     return RawBSONDocument(bytes(document.raw), RAW)

@@ -15,6 +15,8 @@ __all__ = ["PlainCollectionLayout", "lookup_by_field"]
 
 
 class PlainCollectionLayout(Layout):
+    """Layout whose collection stores current documents as the API serves them."""
+
     async def find(
         self,
         query: Mapping[str, Any],
@@ -50,7 +52,7 @@ class PlainCollectionLayout(Layout):
 
 
 def lookup_by_field(collection: str, field: str) -> tuple[Document, list[Document]]:
-    """`Layout.lookup_stages`, of the documents of any collection."""
-    # By localField: it is put before the pipeline as a plain match, for which any index will do,
-    # where `$expr` leaves out those over lists.
+    """Return `Layout.lookup_stages` for the documents of any collection."""
+    # Uses localField: MongoDB puts it before the pipeline as a plain match, which can use any
+    # index, where `$expr` cannot use those over lists.
     return {"from": collection, "localField": "key", "foreignField": field}, []

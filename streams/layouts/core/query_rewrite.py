@@ -1,5 +1,8 @@
-"""A query over documents, as one over what they are stored as: what can be said there is, so that
-indexes serve; the rest is left out, and has to be asked of the documents themselves."""
+"""Rewrite of a query on documents to a query on their stored form.
+
+Conditions that exist there are translated, so that indexes can be used; the others are left out and
+have to be checked on the documents themselves.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +14,11 @@ from revstream.streams.mongo.driver.codecs import Document
 __all__ = ["Rename", "replace_first_name", "rewrite_query"]
 
 Rename = Callable[[str], str | None]
-"""Of a path in documents, the one in what is stored; None where there is none."""
+"""Maps a path in documents to the one in their stored form; None where there is none."""
 
 
 def rewrite_query(query: Mapping[str, Any], rename: Rename) -> tuple[Document, bool]:
-    """A query that finds what the other one finds, or more; and whether it finds no more."""
+    """Return a query that finds the same documents or more, and whether it finds no more."""
     parts: list[Document] = []
     exact = True
     for name, value in query.items():
@@ -27,7 +30,7 @@ def rewrite_query(query: Mapping[str, Any], rename: Rename) -> tuple[Document, b
             if name == "$and":
                 parts += [each for each in queries if each]
             elif same or (name == "$or" and all(queries)):
-                # What is left out of a negated one would make it find less.
+                # A condition left out of a negation would make it find less.
                 parts.append({name: queries})
         elif name.startswith("$") or (path := rename(name)) is None:
             exact = False
@@ -39,6 +42,6 @@ def rewrite_query(query: Mapping[str, Any], rename: Rename) -> tuple[Document, b
 
 
 def replace_first_name(path: str, name: str, other: str) -> str | None:
-    """The path with its first name changed, where it begins with that."""
+    """Return the path with its first name replaced; None if it begins with another name."""
     first, dot, rest = path.partition(".")
     return f"{other}{dot}{rest}" if first == name else None

@@ -1,4 +1,4 @@
-"""Scan of a collection in `_id` order as of a cluster time, in bounded batches."""
+"""Scan of a collection in `_id` order at a cluster time, in bounded batches."""
 
 from __future__ import annotations
 
@@ -26,18 +26,23 @@ __all__ = [
 SNAPSHOT_TOO_OLD = 239
 _SNAPSHOT_UNAVAILABLE = 246
 SNAPSHOT_REFUSALS = frozenset({SNAPSHOT_TOO_OLD, _SNAPSHOT_UNAVAILABLE})
-"""Codes with which a server refuses a read as of a moment: it keeps no past of so long ago, or the
-collection or an index was made since."""
+"""Codes of refused reads at a cluster time.
+
+The server keeps no history of that age, or the collection or an index was created since.
+"""
 _CHUNK_BYTES = 16 * 1024 * 1024
 
 
 def position_after_key(key: Any) -> RawBSONDocument:
-    """An `_id` as a place in a reading."""
+    """Return the scan position after an `_id`."""
     return RawBSONDocument(bson.encode({"_id": key}, codec_options=DECODED), RAW)
 
 
 def position_after_last(documents: Sequence[RawBSONDocument]) -> RawBSONDocument:
-    """The place behind the last document: its `_id` with its bytes, which decoding may change."""
+    """Return the scan position after the last document: its `_id` with its bytes.
+
+    Decoding may change the `_id`.
+    """
     return RawBSONDocument(document_from_elements([_id_of(documents[-1])]), RAW)
 
 
@@ -50,8 +55,11 @@ def _id_of(document: RawBSONDocument) -> bytes:
 async def read_documents(
     mongo: Mongo, collection: str, place: RawBSONDocument | None, *, size: int, at: Timestamp
 ) -> tuple[list[RawBSONDocument], bool]:
-    """Those behind a place in `_id` order, ids of all types in one: at most `size`, and not much
-    more than 16 MB; and whether no others follow."""
+    """Return the next documents in `_id` order, ids of all types together, and whether they are the
+    last.
+
+    They are at most `size` documents, and not much more than 16 MB.
+    """
     command = scan_command(collection, place, size)
     found, complete = await mongo.read_at(command, at, most_bytes=_CHUNK_BYTES)
     return found[:size], complete and len(found) <= size
@@ -61,8 +69,8 @@ def scan_command(collection: str, place: RawBSONDocument | None, size: int) -> D
     command: Document = {"find": collection, "hint": {"_id": 1}, "sort": {"_id": 1}}
     command |= {"limit": size + 1, "batchSize": size + 1}
     if place is not None:
-        # `min` bounds the index itself (so in the collection's own collation), across types, where
-        # $gt compares within one type; it includes the bound.
+        # `min` bounds the index itself (so it uses the collection's own collation), across types,
+        # where $gt compares within one type. The bound is inclusive.
         command["min"] = place
         value = RawBSONDocument(
             document_from_elements([rename_element(_id_of(place), "$literal")]), RAW
@@ -74,7 +82,7 @@ def scan_command(collection: str, place: RawBSONDocument | None, size: int) -> D
 async def find_unscanned(
     mongo: Mongo, collection: str, after: Any, keys: Sequence[Any]
 ) -> list[Any]:
-    """Of these `_id`s, those that a reading has not come to that has read up to `after`."""
+    """Return those of these `_id`s that come after `after` in the order of a scan."""
     listed = await mongo.command({"listCollections": 1, "filter": {"name": collection}})
     options = [each.get("options", {}) for each in listed["cursor"]["firstBatch"]]
     reply = await mongo.command(
@@ -84,7 +92,7 @@ async def find_unscanned(
                 {"$documents": {"$literal": [{"key": each} for each in keys]}},
                 {"$match": {"$expr": {"$gt": ["$key", {"$literal": after}]}}},
             ],
-            # The order in which chunks are read is that of the collection's own index.
+            # Chunks are read in the order of the collection's own `_id` index.
             "collation": options[0].get("collation", COLLATION) if options else COLLATION,
             "cursor": {"batchSize": len(keys) + 1},
         }

@@ -1,7 +1,7 @@
-"""Where the server places a document in an order, told by an expression.
+"""Sort key of a document as an aggregation expression.
 
-The server's own sort key (`$meta`) is there only where it sorts documents as they lie in a
-collection: behind a stage that makes others of them, and of `$documents`, it is empty (6.0.5).
+The server's own sort key (`$meta`) exists only where it sorts stored documents: after stages that
+change them, and after `$documents`, it is empty (6.0.5).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ __all__ = ["sort_key_expressions"]
 
 
 def sort_key_expressions(sort: Iterable[tuple[str, int]]) -> list[Any]:
-    """For each path of an order what places a document by it: of a list, an item."""
+    """Return an expression per path of a sort order; of a list, it selects one item."""
     return [_sort_key_expression(path, direction) for path, direction in sort]
 
 

@@ -1,4 +1,4 @@
-"""A version as a layout keeps it, and what a change event means to a document."""
+"""Versions as a layout stores them, and the document write that a change event means."""
 
 from __future__ import annotations
 
@@ -38,20 +38,20 @@ __all__ = [
 # Array, undefined, regular expression.
 _NO_ID = frozenset({0x04, 0x06, 0x0B})
 ABOVE_ALL = 2**63 - 1
-"""Above the number of any version."""
+"""Number above that of any version."""
 
 
 class ConcurrentWrite(Exception):
-    """Another write was faster than the one that compared; nothing was written that counts."""
+    """Another write was faster than the compared one; nothing was written that counts."""
 
 
 class VersionTooLarge(Exception):
-    """The version does not fit beside those before it; the message says by how much."""
+    """The version does not fit beside the earlier ones; the message has the sizes."""
 
 
 @dataclass(frozen=True, slots=True)
 class LayoutFieldNames:
-    """What the fields of a layout are called; `number`: the one with a version's number."""
+    """Names of a layout's fields; `number` is the field with a version's number."""
 
     document: str
     number: str
@@ -67,10 +67,13 @@ class LayoutFieldNames:
 class StoredVersion:
     """A version of the document `key`.
 
-    `number`: its own; None for the removal of a document that left no version which says so.
-    `content`: the document as it was then, with its number and its `_change` and without what is
-    the layout's own; None for a deletion, of which `change` is the `_change`. `wall`: when it was
-    written, where the layout says so.
+    Attributes:
+        number: Its number; None for a removal that left no version of its own.
+        content: The document at that version, with its number and `_change`, without the layout's
+            own
+            fields; None for a deletion.
+        change: The `_change` of a deletion.
+        wall: When it was written, where the layout stores it.
     """
 
     key: Any
@@ -84,9 +87,11 @@ class StoredVersion:
 class LogicalWrite:
     """The write of a document that a change event means.
 
-    `version`: None where the event does not carry it: the one with `number` is to be looked up.
-    `before`: the one before it, as far as the event tells; `asks_before` where it does not.
-    `existed`: whether there was a document before, where the event says so; None else.
+    Attributes:
+        version: None where the event does not contain it: look up the one with `number`.
+        before: The previous version, as far as the event contains it.
+        asks_before: Whether the previous version has to be looked up.
+        existed: Whether the document existed before; None where the event does not reveal it.
     """
 
     key: Any
@@ -100,12 +105,12 @@ class LogicalWrite:
 def logical_document(
     body: RawBSONDocument, key: bytes, number: str, own: frozenset[bytes]
 ) -> RawBSONDocument:
-    """A document as it is shown: `_id`, its number, and the fields that are the document's own.
+    """Return a document as the API shows it: `_id`, its number, and the document's own fields.
 
     Args:
-        body: where its fields stand.
-        key: the element whose value is its `_id`.
-        own: names of the layout's own fields, to be left out.
+        body: The stored fields.
+        key: Element whose value is its `_id`.
+        own: Names of the layout's own fields, which are left out.
     """
     first, rest = [rename_element(key, "_id")], []
     wanted = number.encode()
@@ -118,36 +123,37 @@ def logical_document(
 
 
 def whole_number(value: Any) -> int | None:
-    """A version's number as programs write it: integral doubles count."""
+    """Return a version's number as applications write it; integral doubles count."""
     if isinstance(value, float) and value.is_integer():
         return int(value)
     return int(value) if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def encode_element(name: str, value: Any) -> bytes:
-    """A field, as BSON has it."""
+    """Return a field as a BSON element."""
     return bson.encode({name: value}, codec_options=DECODED)[4:-1]
 
 
 def decode_element(field: bytes) -> Any:
-    """The value of a field, decoded."""
+    """Return the decoded value of an element."""
     (value,) = decode(document_from_elements([field])).values()
     return value
 
 
 def version_number(value: Any, field: bytes) -> int | None:
-    """A version's number, None of what is no version: below 0, or of a document whose id is none
-    (see `valid_id_query`), or not exact.
+    """Return a version's number; None if it is no valid version.
+
+    Invalid are numbers below 0, and documents with an invalid or inexact id (see `valid_id_query`).
 
     Args:
-        field: the element with the document's id.
+        field: Element with the document's id.
     """
     number = whole_number(value)
     return number if number is not None and number >= 0 and is_exact_id(field) else None
 
 
 def is_exact_id(field: bytes) -> bool:
-    """Return whether the value of an element is an id that is exact (see `valid_id_query`)."""
+    """Return whether the value of an element is a valid, exact id (see `valid_id_query`)."""
     if field[0] in _NO_ID:
         return False
     key = decode_element(field)
@@ -157,8 +163,10 @@ def is_exact_id(field: bytes) -> bool:
 
 
 def valid_id_query(path: str) -> Document:
-    """A query for documents in which `path` is an id that could be an `_id`; others are
-    operators where documents are looked for by them."""
+    """Return a query for documents in which `path` holds a valid `_id`.
+
+    Other values would act as operators in queries by id.
+    """
     value = f"${path}"
     odd_name = {"$eq": [{"$indexOfBytes": ["$$name.k", {"$literal": "$"}, 0, 1]}, 0]}
     names = {"$filter": {"input": {"$objectToArray": value}, "as": "name", "cond": odd_name}}
@@ -168,6 +176,6 @@ def valid_id_query(path: str) -> Document:
 
 
 def written_time(content: Mapping[str, Any], at: str | None) -> datetime | None:
-    """When it was written, where a field of it says so."""
+    """Return when a version was written, where one of its fields holds that."""
     value = None if at is None else content.get(at)
     return value if isinstance(value, datetime) else None

@@ -1,4 +1,4 @@
-"""Translating change events of a layout without one of them standing in the way of the others."""
+"""Translation of a layout's change events in which one faulty event does not block the others."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ UntranslatedEvent = tuple[ChangeEvent, Exception]
 async def translate_events(
     layout: Layout, events: Sequence[ChangeEvent], *, before: bool = False
 ) -> tuple[list[ChangeEvent], list[UntranslatedEvent]]:
-    """Translate events as `Layout.translate`; return apart those that cannot be, with the reason.
+    """Translate events as `Layout.translate`; return the untranslatable ones separately, with the
+    reason.
 
     Raises:
-        GatewayError: no fault of a document: MongoDB is away, or refuses.
+        GatewayError: MongoDB cannot be reached, or refuses: no fault of a document.
     """
     undecoded = [(each, each.fault) for each in events if each.fault is not None]
     if undecoded:

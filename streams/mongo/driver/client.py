@@ -1,4 +1,6 @@
-"""The driver's client: Motor's, or PyMongo's own for asyncio; the one module that makes one.
+"""Creation of the driver's client: Motor's, or PyMongo's own for asyncio.
+
+No other module creates one.
 
 Source: docs/decisions/0004-driver.md.
 """
@@ -26,10 +28,12 @@ Driver = Literal["motor", "pymongo"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MongoOptions:
-    """Args:
-    driver: "motor" or "pymongo".
-    read_limit_s: the longest a read may take on the server.
-    server_selection_s: how long to look for a primary before `Unavailable`.
+    """Options of the connection to MongoDB.
+
+    Args:
+        driver: "motor" or "pymongo".
+        read_limit_s: Maximum duration of a read on the server.
+        server_selection_s: How long to look for a primary before `Unavailable`.
     """
 
     driver: Driver = "motor"
@@ -38,13 +42,13 @@ class MongoOptions:
 
 
 def open_client(uri: str, options: MongoOptions, *, listeners: Sequence[Any] = ()) -> Any:
-    """Lazily: no server is asked before the first command.
+    """Create a client lazily: no server is contacted before the first command.
 
     Args:
-        listeners: of the driver's events.
+        listeners: Listeners of the driver's monitoring events.
 
     Raises:
-        Unsuitable: the URI cannot be understood.
+        Unsuitable: The URI is not valid.
     """
     kind = AsyncIOMotorClient if options.driver == "motor" else pymongo.AsyncMongoClient
     if kind is pymongo.AsyncMongoClient:

@@ -1,7 +1,7 @@
-"""Documents as they come out of MongoDB: decoded, or raw, to be decoded where they are looked at.
+"""Codecs of documents: decoded, or raw, to be decoded where they are used.
 
-Guarantees: decoding makes no objects of shapes. The driver makes a DBRef of any embedded document
-with `$ref` and `$id`, of which the raw document is an ordinary one.
+Guarantees: decoding creates no DBRef. The driver converts any embedded document with `$ref` and
+`$id` to one; in revstream it stays an ordinary document.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ __all__ = ["DECODED", "RAW", "REPLY", "SHOWN", "Document", "decode", "plain_valu
 
 Document = dict[str, Any]
 
-# Nothing that a program can store may stop the stream: dates outside of Python's years become
-# DatetimeMS, binaries of the UUID subtype stay Binary, since they need not have 16 bytes, and text
-# that is not UTF-8, which MongoDB does not look at, is shown with replacement characters.
+# No stored value may stop the stream: dates outside Python's years become DatetimeMS, binaries of
+# the UUID subtype stay Binary, since they need not have 16 bytes, and text that is not UTF-8, which
+# MongoDB does not check, gets replacement characters.
 DECODED: CodecOptions[Document] = CodecOptions(
     document_class=dict,
     tz_aware=True,
@@ -29,7 +29,7 @@ DECODED: CodecOptions[Document] = CodecOptions(
     datetime_conversion=DatetimeConversion.DATETIME_AUTO,
     unicode_decode_error_handler="replace",
 )
-# For what is only shown: dates, which are UTC, without saying so.
+# For results that are only shown: dates are UTC without a time zone.
 SHOWN: CodecOptions[Document] = DECODED.with_options(tz_aware=False)
 RAW: CodecOptions[RawBSONDocument] = CodecOptions(
     document_class=RawBSONDocument,
@@ -64,8 +64,11 @@ def plain_value(value: Any) -> Any:
 
 
 class _Reply(RawBSONDocument):
-    """PyMongo 4.15 to 4.20 adds the error's labels to a write concern error in place, where they
-    stand as it asks whether to repeat the write (helpers_shared._check_command_response)."""
+    """Raw reply to which PyMongo can add the error's labels.
+
+    PyMongo 4.15 to 4.20 adds them to a write concern error in place, where they are read to decide
+    whether to retry the write (helpers_shared._check_command_response).
+    """
 
     _added: Mapping[str, Any] = {}
 
@@ -76,5 +79,5 @@ class _Reply(RawBSONDocument):
         return self._added[name] if name in self._added else super().__getitem__(name)
 
 
-# For commands that write: raw, and what is said of a write that is not confirmed can be read.
+# For commands that write: raw, and the error of an unconfirmed write can be read.
 REPLY: CodecOptions[RawBSONDocument] = RAW.with_options(document_class=_Reply)

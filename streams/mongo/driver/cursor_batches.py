@@ -1,5 +1,7 @@
-"""What each round trip of a server's cursor brings: whole batches, which are handed over or are
-not, so that nothing lies in a driver's buffer when a task is cancelled."""
+"""Iteration over a server cursor in whole batches.
+
+A batch is delivered or is not; no document stays in a driver's buffer when a task is cancelled.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ __all__ = ["cursor_batches"]
 
 Ask: TypeAlias = Callable[[Document], Awaitable[Any]]
 
-# What is only courtesy to the server is not waited for any longer.
+# Optional clean-up on the server is not waited for any longer.
 _PARTING_S = 1.0
 
 
@@ -31,15 +33,16 @@ async def cursor_batches(
     wait_ms: int | None = None,
     ahead: bool = False,
 ) -> AsyncGenerator[Document]:
-    """Run a command that opens a cursor, until the server closes it: `batch`, and `token`, the
-    postBatchResumeToken of a change stream.
+    """Run a command that opens a cursor, and yield each batch until the server closes the cursor.
+
+    Yields `batch`, and `token`, the postBatchResumeToken of a change stream.
 
     Args:
-        ask, kill: give a command's reply, or raise as the driver does; the second may be asked
-            while the first still waits.
-        wait_ms: how long the server waits for the first document of a batch.
-        ahead: whether the next batch is asked for before this one is handed over, so that the
-            server makes it meanwhile; `ask` may then be cancelled, and one batch more be in memory.
+        ask: Returns a command's reply, or raises as the driver does.
+        kill: As `ask`; may be called while `ask` still waits.
+        wait_ms: How long the server waits for the first document of a batch.
+        ahead: Whether the next batch is requested before this one is yielded, so that the server
+            creates it meanwhile. `ask` may then be cancelled, and one more batch be in memory.
     """
     with translate_driver_errors():
         reply = await ask(command)
@@ -61,7 +64,7 @@ async def cursor_batches(
     finally:
         await cancel_and_wait(upcoming)
         if cursor["id"]:
-            # A server that is gone has freed it already.
+            # An unreachable server has closed the cursor already.
             with suppress(GatewayError, TimeoutError), translate_driver_errors():
                 async with asyncio.timeout(_PARTING_S):
                     await kill({"killCursors": collection, "cursors": [cursor["id"]]})

@@ -1,6 +1,6 @@
-"""Turn what the driver raises into `streams.core.errors`, in one place.
+"""Translation of driver errors into `streams.core.errors`, in one place.
 
-Guarantees: no message carries the URI, a topology or a full server reply; the cause stays attached
+Guarantees: no message contains the URI, a topology or a full server reply; the cause stays attached
 for the log.
 """
 
@@ -62,7 +62,7 @@ OF_INDEX = {
     171: "an index over several fields: lists in two of them",  # CannotIndexParallelArrays
     17280: "an index: a key that is too long",  # KeyTooLong
 }
-"""Codes by which an index refuses a document, and what it refuses."""
+"""Codes by which an index refuses a document, with the refused content."""
 CONVERSION_FAILURE = 241
 OF_DOCUMENT = {
     2,  # BadValue
@@ -75,14 +75,14 @@ OF_DOCUMENT = {
     *(TOO_LARGE, 17419, 17420),
     DUPLICATE_KEY,
 }
-"""What is refused because of what one document would be."""
+"""Codes of refusals that the content of one document causes."""
 # spec: retryable-writes.md, "Retryable Error": shutting down, stepping down, not primary.
 _GOING = {91, 189, 10107, 11600, 11602, 13435, 13436}
 
 _RESUMABLE = "ResumableChangeStreamError"
-# CursorNotFound, which has no label (spec: change-streams.md "Resumable Error"); and what the
-# server says without one where an operator has killed the cursor, its operation or its session:
-# QueryPlanKilled, CursorKilled, Interrupted.
+# CursorNotFound, which has no label (spec: change-streams.md "Resumable Error"), and errors without
+# a label where an operator has killed the cursor, its operation or its session: QueryPlanKilled,
+# CursorKilled, Interrupted.
 _CURSOR_ENDED = {43, 175, 237, 11601}
 
 STANDALONE = (
@@ -94,7 +94,7 @@ NOT_INITIATED = (
     "run rs.initiate() in mongosh"
 )
 _NO_ROOM = "MongoDB's disk is full: make room, and it goes on by itself"
-# The server does not say which of the three it is.
+# The server does not reveal which of the three is wrong.
 _NOT_LOGGED_IN = (
     "MongoDB does not know this user with this password: correct them in the URI, or, "
     "where the user was made in another database than the one that the URI names, "
@@ -103,9 +103,9 @@ _NOT_LOGGED_IN = (
 
 
 class translate_driver_errors:
-    """Turn driver errors into ours, here and nowhere else; no message carries the URI.
+    """Context manager that turns driver errors into ours, without the URI in a message.
 
-    Not a generator, of which each read would pay for one.
+    Not a generator, since each read would pay for one.
     """
 
     def __enter__(self) -> None:
@@ -134,7 +134,7 @@ def _translation(exc: pymongo.errors.PyMongoError) -> GatewayError:
         return Unavailable("the MongoDB primary has changed; try again")
     if isinstance(exc, pymongo.errors.ServerSelectionTimeoutError):
         if "server_type: RSGhost" in str(exc):
-            # Also a member that is just starting, which passes.
+            # Also a member that is starting, a state that passes.
             return Unavailable(f"MongoDB cannot be reached: {NOT_INITIATED}")
         return Unavailable(f"MongoDB cannot be reached: {_first_line(exc)}")
     if isinstance(exc, pymongo.errors.ConnectionFailure):
@@ -151,7 +151,7 @@ def _translation(exc: pymongo.errors.PyMongoError) -> GatewayError:
         if exc.code == _AUTHENTICATION_FAILED:
             return Unsuitable(_NOT_LOGGED_IN)
         if exc.code == _USER_NOT_FOUND:
-            # Where a certificate names the user.
+            # A certificate names the user.
             return Unsuitable(
                 f"MongoDB does not know this user: {_first_line(exc)}; "
                 "create it there, by the certificate's subject"
@@ -180,16 +180,16 @@ def _translation(exc: pymongo.errors.PyMongoError) -> GatewayError:
             resumable=exc.code in _CURSOR_ENDED or exc.has_error_label(_RESUMABLE),
         )
     if isinstance(exc, pymongo.errors.DocumentTooLarge):
-        # Said by the driver, before the server could.
+        # Raised by the driver before it sends the document.
         return DatabaseError(f"MongoDB refused: {_first_line(exc)}", number=TOO_LARGE)
     if isinstance(exc, pymongo.errors.ConfigurationError):
-        # PyMongo's asyncio client asks the DNS for the hosts of a mongodb+srv URI when it connects.
+        # PyMongo's asyncio client resolves a mongodb+srv URI when it connects.
         return Unsuitable(f"the MongoDB URI cannot be used: {_first_line(exc)}")
     return DatabaseError(f"MongoDB driver: {_first_line(exc)}")
 
 
 def error_from_reply(reply: Mapping[str, Any]) -> pymongo.errors.PyMongoError:
-    """What the driver would raise of a reply that is not `ok`."""
+    """Return the error that the driver would raise for a reply that is not `ok`."""
     words, code = reply.get("errmsg", "no reason given"), reply.get("code")
     if code in _GOING:
         return pymongo.errors.NotPrimaryError(words, reply)
@@ -206,8 +206,10 @@ _QUOTED = re.compile(r"""(["'])(?P<quoted>.*?)\1|(?<=: )(?P<last>\S+)$""")
 
 
 def redact_uri(exc: Exception, uri: str) -> str:
-    """What is wrong with a URI, without what the message quotes of it: it may be part of a password
-    that was not escaped."""
+    """Return the problem with a URI without quoted parts of it.
+
+    A quoted part may belong to a password that was not escaped.
+    """
     return _QUOTED.sub(
         lambda found: "…" if (found["quoted"] or found["last"]) in uri else found[0], str(exc)
     )
@@ -222,9 +224,9 @@ def _duplicate(details: Mapping[str, Any], places: Sequence[int] = ()) -> Duplic
 
 
 def _of_bulk_write(details: Mapping[str, Any], exc: Exception) -> GatewayError:
-    """What became of a write of many; of its errors the first tells."""
+    """Return the error of a bulk write, with the message of its first refusal."""
     if not details.get("writeErrors"):
-        # Written, and perhaps undone by an election: to be looked at again.
+        # Written, but an election may have undone it: read again.
         unconfirmed = details.get("writeConcernErrors") or [{}]
         reason = unconfirmed[0].get("errmsg", _first_line(exc))
         return Unavailable(f"MongoDB has not confirmed a write: {reason}")
@@ -240,8 +242,8 @@ def _of_bulk_write(details: Mapping[str, Any], exc: Exception) -> GatewayError:
     return DatabaseError(f"a write was refused: {reason}", number=first.get("code"), places=places)
 
 
-# What the driver or the server appends: its settings, the topology, the command with its values,
-# the whole reply.
+# Text that the driver or the server appends: settings, topology, the command with its values, the
+# whole reply.
 _APPENDED = re.compile(
     r",? (\(configured timeouts:|Timeout: \d|Topology Description:|full error:).*"
     r"|(?<=to execute command )\{ (?P<command>\w+):.*"
@@ -249,6 +251,6 @@ _APPENDED = re.compile(
 
 
 def _first_line(exc: Exception) -> str:
-    """Without what is appended."""
+    """Return the first line without appended text."""
     text = str(exc).splitlines()[0] if str(exc) else type(exc).__name__
     return _APPENDED.sub(lambda found: found["command"] or "", text).rstrip(" ,")

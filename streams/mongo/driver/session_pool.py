@@ -1,11 +1,11 @@
-"""The driver's sessions, kept for the next one who needs one.
+"""Pool of driver sessions.
 
-Motor makes and ends each in a thread of its own, which costs two hops per write. A session serves
-one at a time; one that something went wrong in is not kept, since a transaction may be open in it.
+Motor starts and ends each session in a thread, which costs two thread switches per write. A session
+serves one caller at a time; after an error it is not reused, since a transaction may be open in it.
 
 A connection that the driver opens while its server recovers from an election has no sessions, also
-once the server is primary: it asks once, when it connects (PyMongo 4.20). Whoever comes upon such a
-connection is told that it was lost, and it is not used again.
+once the server is primary: the driver checks once, when it connects (PyMongo 4.20). A caller that
+gets such a connection receives AutoReconnect, and the connection is not used again.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from revstream.streams.mongo.driver.pymongo_internals import reset_pools
 
 __all__ = ["SessionPool"]
 
-# As many writes at once come from few processes; more are made, and not kept.
+# Few processes write more at once; further sessions are created and not kept.
 _MOST_KEPT = 64
-# As the driver says it.
+# The driver's message.
 _NONE = "Sessions are not supported"
 
 
 class SessionPool:
-    """Of one client."""
+    """Session pool of one client."""
 
     def __init__(self, client: Any) -> None:
         self._client = client
@@ -39,10 +39,10 @@ class SessionPool:
 
     @asynccontextmanager
     async def one(self) -> AsyncIterator[Any]:
-        """It knows the cluster time of its last reply.
+        """Lend a session, which knows the cluster time of its last reply.
 
         Raises:
-            AutoReconnect: the driver's; what was asked for last was not sent.
+            AutoReconnect: The driver's; the last command was not sent.
         """
         if self._idle:
             session = self._idle.pop()
@@ -68,7 +68,8 @@ class SessionPool:
             if kept:
                 self._idle.append(session)
             else:
-                # An operation that was ended because the server is away must not wait for it again.
+                # An operation that ended because the server is unreachable must not wait for it
+                # again.
                 ending = asyncio.ensure_future(session.end_session())
                 self._ending.add(ending)
                 ending.add_done_callback(self._ending.discard)

@@ -1,7 +1,7 @@
-"""A connection to the primary on which a command is one message out and one message in.
+"""Connection to the primary on which a command is one message sent and one message received.
 
-The driver finds the primary, connects and signs in; what it does beside that for each command costs
-more than most reads, so that its connection is borrowed by a protocol that does nothing else.
+The driver finds the primary, connects and authenticates; its further work for each command costs
+more than most reads, so a protocol that does nothing else borrows its connection.
 
 Source: docs/decisions/0031-wire.md; MongoDB's manual, "MongoDB Wire Protocol", OP_MSG.
 """
@@ -25,25 +25,26 @@ from revstream.streams.mongo.driver.pymongo_internals import borrowed_connection
 
 __all__ = ["HEADER", "WireConnection", "borrow_connection"]
 
-# Length, number, number of what is answered, opcode; flags, and the kind of the one section.
+# Length, request id, id of the answered request, opcode; flags, and the kind of the one section.
 HEADER = struct.Struct("<iiiiIB")
 _OP_MSG = 2013
-# To open another connection costs more than most commands that nobody waits for any more.
+# Opening another connection costs more than most commands whose caller is gone.
 _SOON_S = 0.1
 
 _Client = pymongo.AsyncMongoClient[Document]
 
 
 class WireConnection(asyncio.Protocol):
-    """Serves one at a time.
+    """Connection that serves one command at a time.
 
     Args:
-        transport, before: of a connection, and the driver's protocol on it, which is told of its
-            end.
-        replied: called once a reply has come, whether or not somebody still waits for it.
+        transport: Transport of an open connection.
+        before: The driver's protocol on it, which is notified of its end.
+        replied: Called after each reply, even if no caller waits for it.
+
     Attributes:
-        address: the server's.
-        lost: set once the connection is closed, by whichever side.
+        address: Address of the server.
+        lost: Set once the connection is closed, by either side.
     """
 
     def __init__(
@@ -68,7 +69,8 @@ class WireConnection(asyncio.Protocol):
         transport.resume_reading()
 
     def ask(self, command: bytes) -> asyncio.Future[memoryview | None]:
-        """Its reply, as BSON; None where the connection ends before that."""
+        """Send a command; the future is its reply as BSON, or None if the connection ends
+        before."""
         self._number = self._number + 1 & 0x7FFFFFFF
         asked: asyncio.Future[memoryview | None] = asyncio.get_running_loop().create_future()
         if self.lost.is_set():
@@ -80,9 +82,10 @@ class WireConnection(asyncio.Protocol):
         return asked
 
     async def run(self, database: str, command: Document) -> RawBSONDocument:
-        """What the server says to it.
+        """Run a command and return its reply.
 
-        Raises: as the driver.
+        Raises:
+            PyMongoError: As the driver raises it.
         """
         said = await self.ask(bson.encode({**command, "$db": database}, codec_options=DECODED))
         if said is None:
@@ -102,11 +105,11 @@ class WireConnection(asyncio.Protocol):
         asyncio.get_running_loop().call_later(_SOON_S, close)
 
     def idle_for(self, seconds: float) -> bool:
-        """Whether the last reply came longer ago."""
+        """Return whether the last reply came more than `seconds` ago."""
         return time.monotonic() - self._answered_at > seconds
 
     def close(self) -> None:
-        """At once; who waits is told None."""
+        """Close at once; a waiting caller gets None."""
         self._transport.abort()
 
     def data_received(self, data: bytes) -> None:

@@ -1,5 +1,6 @@
-"""Wire connections, opened as they are needed: some that short reads share, some that short writes
-share, and one each for whoever waits at it all the time.
+"""Pool of wire connections: shared ones for short reads, and dedicated ones for change streams.
+
+Connections are opened when they are needed.
 
 Source: docs/decisions/0031-wire.md
 """
@@ -29,7 +30,7 @@ __all__ = ["SharedWires", "WirePool"]
 
 log = logging.getLogger(__name__)
 
-# As many short reads are under way at once; what comes on top waits for one of them to end.
+# Maximum number of concurrent short reads; further ones wait.
 _SHARED = READ_SLOTS
 # How long a short command looks for a primary before the driver waits for one.
 _SELECTION_S = 1.0
@@ -40,21 +41,21 @@ _Replied: TypeAlias = Callable[[WireConnection], None]
 
 
 class WirePool(monitoring.TopologyListener):
-    """With a client of its own, of whose connections nobody else uses any.
+    """Pool with a driver client of its own, whose connections nothing else uses.
 
     Attributes:
-        open: the connections that are.
-        reads: those of short ones.
+        open: Open connections.
+        reads: Shared connections for short reads.
 
     Raises:
-        Unsuitable: the URI cannot be understood.
+        Unsuitable: The URI is not valid.
     """
 
     def __init__(self, uri: str, options: MongoOptions) -> None:
         client = open_client(uri, replace(options, driver="pymongo"), listeners=[self])
         self._client: pymongo.AsyncMongoClient[Document] = client
         self.open: set[WireConnection] = set()
-        # Why none can be used.
+        # Why wire connections cannot be used.
         self._unsupported: str | None = None
         if client.read_preference != pymongo.ReadPreference.PRIMARY:
             self._unsupported = "the MongoDB URI asks for reads of secondaries"
@@ -63,31 +64,32 @@ class WirePool(monitoring.TopologyListener):
             self._unsupported = "the MongoDB URI limits how long the driver waits"
         # Seconds, where the URI says so.
         self._most_idle: float | None = limits.max_idle_time_seconds
-        # Where it bounds the connections, each leaves room for the others.
+        # If the URI limits the connections, shared and dedicated ones leave room for each other.
         shared = int(min(_SHARED, limits.max_pool_size / 2))
         self._most_dedicated: float = limits.max_pool_size - shared
         self._dedicated = 0
-        # The tasks that open a connection and keep it.
+        # Tasks that each open a connection and hold it.
         self._keepers: set[asyncio.Task[None]] = set()
         self.reads = SharedWires(self, shared)
 
     async def close(self) -> None:
-        """And the client; whoever still waits is left to the driver."""
+        """Close all connections and the client; waiting callers use the driver."""
         self._unsupported = "closed"
         self.reads.leave_to_driver()
         while self._keepers:
             for keeper in self._keepers:
                 keeper.cancel()
-            # One that is connecting may lose it: asyncio.wait_for does, before Python 3.12.
+            # A connecting task may lose the cancellation: asyncio.wait_for does, before Python
+            # 3.12.
             await asyncio.wait(set(self._keepers), timeout=_AGAIN_S)
         await self._client.close()
 
     @asynccontextmanager
     async def dedicated(self) -> AsyncIterator[WireConnection | None]:
-        """One for the caller alone; None where he has to use the driver's commands.
+        """Open a connection for the caller alone; None where it has to use the driver's commands.
 
         Raises:
-            GatewayError: it cannot be opened.
+            GatewayError: The connection cannot be opened.
         """
         if self._unsupported is not None or self._dedicated >= self._most_dedicated:
             yield None
@@ -104,8 +106,8 @@ class WirePool(monitoring.TopologyListener):
                 connection.close()
 
     def description_changed(self, event: monitoring.TopologyDescriptionChangedEvent) -> None:
-        """The driver knows of another primary, or of none any more."""
-        # Not the event's, which may be half a second old, and older than a connection.
+        """Close connections to a server that is no longer primary."""
+        # Not the event's description, which may be half a second old, and older than a connection.
         servers = self._client.topology_description.server_descriptions()
         for connection in list(self.open):
             known = servers.get(connection.address)
@@ -119,7 +121,7 @@ class WirePool(monitoring.TopologyListener):
         pass
 
     def usable(self, connection: WireConnection) -> bool:
-        """Whether it has not lain idle for longer than the URI says."""
+        """Return whether the connection was idle for no longer than the URI's limit."""
         return self._most_idle is None or not connection.idle_for(self._most_idle)
 
     @property
@@ -129,8 +131,8 @@ class WirePool(monitoring.TopologyListener):
     def start(
         self, replied: _Replied, selection_s: float | None = None
     ) -> tuple[asyncio.Task[None], _Opened]:
-        """Open a connection, in a task of its own: the driver may lose the cancellation of one who
-        connects."""
+        """Open a connection in a task of its own, since the driver may lose a cancellation on
+        connect."""
         opened: _Opened = asyncio.get_running_loop().create_future()
         keeper = asyncio.create_task(
             self._keep(opened, replied, selection_s), name="wire connection"
@@ -140,7 +142,7 @@ class WirePool(monitoring.TopologyListener):
         return keeper, opened
 
     async def _keep(self, opened: _Opened, replied: _Replied, selection_s: float | None) -> None:
-        """Keep a connection out of the driver's pool until it is lost, or nobody wants it."""
+        """Hold a connection of the driver's pool until it is lost, or no caller wants it."""
         try:
             async with borrow_connection(self._client, replied, selection_s) as connection:
                 self.open.add(connection)
@@ -164,10 +166,10 @@ class WirePool(monitoring.TopologyListener):
 
 
 class SharedWires:
-    """Connections of a pool that serve whoever comes, one command at a time each.
+    """Shared connections of a pool, each for one command at a time.
 
     Args:
-        most: how many.
+        most: Maximum number.
     """
 
     def __init__(self, pool: WirePool, most: int) -> None:
@@ -178,8 +180,10 @@ class SharedWires:
         self._waiting: deque[_Opened] = deque()
 
     async def checkout(self) -> WireConnection | None:
-        """One for a single command, once there is an idle one, which goes back with its reply; None
-        where the driver is to be asked."""
+        """Wait for an idle connection for one command; None where the driver is to be used.
+
+        The connection returns to the pool with its reply.
+        """
         while self._idle:
             connection = self._idle.pop()
             if self._pool.usable(connection):
@@ -195,12 +199,12 @@ class SharedWires:
         return await self._turn()
 
     def forget(self, connection: WireConnection) -> None:
-        """It is lost."""
+        """Remove a lost connection."""
         with suppress(ValueError):
             self._idle.remove(connection)
 
     def leave_to_driver(self) -> None:
-        """Whoever waits."""
+        """Let all waiting callers use the driver."""
         while self._waiting:
             turn = self._waiting.popleft()
             if not turn.done():
@@ -217,7 +221,7 @@ class SharedWires:
             raise
 
     def _checkin(self, connection: WireConnection) -> None:
-        """Hand it to who has waited longest."""
+        """Pass the connection to the first waiting caller."""
         if connection.lost.is_set():
             return
         while self._waiting:
@@ -237,4 +241,4 @@ class SharedWires:
 
 
 def _kept(connection: WireConnection) -> None:
-    """A dedicated one does not go back with a reply."""
+    """Ignore a reply: a dedicated connection does not return to the pool."""
