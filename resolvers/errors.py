@@ -1,13 +1,13 @@
-"""What a request can be told that it did wrong, or asked of a document that does not fit.
+"""Errors of requests, and of stored documents that do not match the model.
 
 GatewayError                                 streams/core/errors.py
 ├── BadUserInput    BAD_USER_INPUT           names the argument or field, and both values
-├── Unauthenticated UNAUTHENTICATED         who asks has not signed in, or not so that it counts
-│   └── SignInEnded                          what counted counts no more; sign in anew, and go on
-├── Forbidden       FORBIDDEN                a role or a row rule says no
-├── LimitExceeded   LIMIT_EXCEEDED           more than one request may ask for; has both numbers
-├── NumberMisfit    DOCUMENT_MISFIT          a stored number that its field's GraphQL type lacks
-└── DocumentMisfit  DOCUMENT_MISFIT          a stored value that is not what the model says it is
+├── Unauthenticated UNAUTHENTICATED         no valid sign-in
+│   └── SignInEnded                          a sign-in that was valid has expired or was revoked
+├── Forbidden       FORBIDDEN                a role or a row rule refuses it
+├── LimitExceeded   LIMIT_EXCEEDED           beyond a limit for one request; has both numbers
+├── NumberMisfit    DOCUMENT_MISFIT          a stored number beyond its field's GraphQL type
+└── DocumentMisfit  DOCUMENT_MISFIT          a stored value of another type than the model says
 """
 
 from __future__ import annotations
@@ -25,43 +25,43 @@ __all__ = [
 
 
 class BadUserInput(GatewayError):
-    """The request asks for something that cannot be; asking again will not help."""
+    """Invalid argument or field of a request; repeating the request cannot succeed."""
 
     code = "BAD_USER_INPUT"
 
 
 class Unauthenticated(GatewayError):
-    """The one who asks has to sign in, or what he signs in with cannot be accepted."""
+    """Missing or invalid sign-in."""
 
     code = "UNAUTHENTICATED"
 
 
 class SignInEnded(Unauthenticated):
-    """What the one who asks has signed in with has expired, or was withdrawn."""
+    """Expired or revoked sign-in."""
 
 
 class Forbidden(GatewayError):
-    """The one who asks may not have it."""
+    """Access refused by a role or a row rule."""
 
     code = "FORBIDDEN"
 
 
 class LimitExceeded(GatewayError):
-    """The request asks for more than one request may; smaller ones will do."""
+    """Request beyond a limit; a smaller request can succeed."""
 
     code = "LIMIT_EXCEEDED"
 
 
 class NumberMisfit(GatewayError):
-    """A number beyond the GraphQL type of its field; only that field is affected."""
+    """Stored number beyond the GraphQL type of its field; affects only that field."""
 
     code = "DOCUMENT_MISFIT"
 
 
 class DocumentMisfit(GatewayError):
-    """A stored value does not fit the model; only the field that holds it is affected.
+    """Stored value that does not match the model; affects only the field that holds it.
 
-    Not a fault of the request, nor of revstream: other programs write to the collection too.
+    The request and revstream are not at fault: other programs write to the collection too.
     """
 
     code = "DOCUMENT_MISFIT"
@@ -77,13 +77,15 @@ class DocumentMisfit(GatewayError):
         mend: str,
         past: bool = False,
     ) -> None:
-        """Name document and field.
+        """Create an error that names the document and the field.
 
         Args:
-            document_id: as the API shows it.
+            document_id: the id as the API shows it.
             field: the dotted path of API names.
-            mend: how to make document and model fit.
-            past: whether a state of the past holds it, which stays as it is.
+            found: the stored value, described for the message.
+            expected: the expected type or values.
+            mend: how to make the document match the model.
+            past: True if a version of the past holds the value, which cannot be changed.
         """
         super().__init__(
             f"{collection}/{document_id}: {field} holds {found}, {expected} expected",
@@ -96,7 +98,8 @@ class DocumentMisfit(GatewayError):
 
 
 class PersistedQueryNotFound(GatewayError):
-    """Its message is part of the protocol, as clients compare it."""
+    """Unknown hash of a persisted query; clients compare the message, which is part of the
+    protocol."""
 
     code = "PERSISTED_QUERY_NOT_FOUND"
 

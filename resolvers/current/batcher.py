@@ -1,8 +1,8 @@
-"""Reads of many keys that are asked for at about the same time, made as one.
+"""Batch loaders: lookups of single keys from many fields and requests, read with one command.
 
-Guarantees: a read begins after all that it serves were asked for, so that nobody is told anything
-older than a read of his own would have told; what one of them cancels, the others still get; a read
-that fails, fails for all that it serves.
+Guarantees: a read begins after all lookups that it serves, so that no result is older than that of
+a separate read; the cancellation of one lookup does not affect the others; a failed read fails for
+all lookups that it serves.
 """
 
 from __future__ import annotations
@@ -21,15 +21,16 @@ K = TypeVar("K")
 T = TypeVar("T")
 
 _PendingLookup = tuple[Sequence[K], "asyncio.Future[Sequence[T]]", Operation | None]
-"""Keys, what is given for them, and by whose operation they were asked for."""
+"""Keys, the future of their values, and the operation of the lookup."""
 
 
 class _Batch(NamedTuple, Generic[K, T]):
-    """Keys of one read.
+    """Lookups that are read together.
 
     Attributes:
-        operation: it counts for; None: for none of those that asked.
-        together: they were asked for by several operations.
+        operation: the operation to which the read counts; None for no operation.
+        asked: the lookups.
+        together: True if the lookups come from several operations.
     """
 
     operation: Operation | None
@@ -41,18 +42,19 @@ Read = Callable[[Sequence[K]], Awaitable[Sequence[T]]]
 
 
 class BatchLoader(Generic[K, T]):
-    """What is asked for in one turn of the loop, or while there are too many reads, is one read.
+    """Loader that reads all lookups of one event-loop iteration with one call.
 
-    Whoever asks has one future for all of his keys.
+    While as many reads as allowed are in progress, lookups wait and are read together. Each lookup
+    has one future for all its keys.
 
     Args:
         read: keys -> one value for each, in the same order.
-        under_way: so many reads at once that count for no operation; 0: as many as there are turns.
-            Those of one operation are bounded by its own limits, and may wait for others to end.
-        patience_s: how long those that ask during a read wait for its end before one more is begun:
-            most end sooner, and the more is read at once, the less each costs.
-        enough: so many that ask are not kept waiting, where one more read may be begun: it costs
-            each of them little more than a larger one, and nobody is idle meanwhile.
+        under_way: maximum number of concurrent reads that count to no operation; 0 for no maximum.
+            Reads of one operation are limited by the limits of the operation.
+        patience_s: maximum wait of a lookup for the end of a current read before another read
+            begins. Most reads end sooner, and a larger batch costs less per key.
+        enough: number of waiting lookups with which a read begins without a wait, if one more read
+            is allowed.
     """
 
     def __init__(
@@ -70,7 +72,7 @@ class BatchLoader(Generic[K, T]):
         self._waiting: asyncio.TimerHandle | None = None
         self._asked: list[_PendingLookup[K, T]] = []
         self._under_way: set[asyncio.Task[None]] = set()
-        # Those of them that count for no operation.
+        # The reads among them that count to no operation.
         self._counted: set[asyncio.Task[None]] = set()
         self._planned = False
 
@@ -79,7 +81,14 @@ class BatchLoader(Generic[K, T]):
         return not self._asked and not self._under_way
 
     def ask(self, keys: Sequence[K]) -> asyncio.Future[Sequence[T]]:
-        """Cancellation: safe."""
+        """Add a lookup to the next batch.
+
+        Args:
+            keys: n keys.
+
+        Returns:
+            A future of n values, in the order of the keys; it may be cancelled.
+        """
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Sequence[T]] = loop.create_future()
         self._asked.append((keys, future, OPERATION.get()))
@@ -129,13 +138,13 @@ class BatchLoader(Generic[K, T]):
         try:
             found = await self._read([key for keys, _, _ in waiting for key in keys])
         except asyncio.CancelledError:
-            # With the operation that it reads for: what waits for it is not left behind.
+            # The operation was cancelled: its waiting lookups are cancelled too.
             for _, future, _ in waiting:
                 future.cancel()
             raise
         except Exception as exc:
             if part.together and isinstance(exc, LargeRead):
-                # Each operation is to account for what it has asked for.
+                # Read again by operation, so that each one counts its own bytes.
                 self._begin(_split_by_operation(waiting))
                 return
             for _, future, _ in waiting:
@@ -149,15 +158,18 @@ class BatchLoader(Generic[K, T]):
             first += len(keys)
 
 
-# So many keys of an operation are read with those of others; what that takes counts for none,
-# unless it is more than so many bytes.
+# Maximum number of keys per operation that are read in a batch of several operations. Such a batch
+# counts to no operation, unless it exceeds the maximum number of bytes.
 _MAX_SHARED_KEYS = 20
 _MAX_SHARED_BYTES = 1024 * 1024
 
 
 def _group_lookups(asked: Sequence[_PendingLookup[K, T]]) -> list[_Batch[K, T]]:
-    """Divide what was asked for into reads: an operation that asks for much has one of its own,
-    which counts for it and ends with it."""
+    """Group lookups into batches.
+
+    An operation with many keys gets a batch of its own, which counts to it and is cancelled with
+    it.
+    """
     parts = _split_by_operation(asked)
     if len(parts) <= 1:
         return parts
@@ -173,7 +185,7 @@ def _group_lookups(asked: Sequence[_PendingLookup[K, T]]) -> list[_Batch[K, T]]:
 
 
 def _split_by_operation(asked: Sequence[_PendingLookup[K, T]]) -> list[_Batch[K, T]]:
-    """Divide what was asked for by operation."""
+    """Group lookups by operation."""
     parts: dict[int, _Batch[K, T]] = {}
     for each in asked:
         operation = each[2]
@@ -182,14 +194,15 @@ def _split_by_operation(asked: Sequence[_PendingLookup[K, T]]) -> list[_Batch[K,
 
 
 class BatchLoaders:
-    """Those of a process, by what is read; those that nobody uses are forgotten.
+    """Batch loaders of a process by kind of lookup; idle ones are evicted.
 
     Attributes:
-        asked: keys. reads: what they took.
+        asked: number of keys looked up.
+        reads: number of reads for them.
 
     Args:
-        under_way: of each.
-        most: kept while nobody uses them.
+        under_way: see `BatchLoader`; per loader.
+        most: number of loaders from which idle ones are evicted.
     """
 
     def __init__(self, *, under_way: int = 3, most: int = 500) -> None:
@@ -202,8 +215,12 @@ class BatchLoaders:
     def ask(
         self, kind: Hashable, keys: Sequence[K], read: Read[K, T]
     ) -> asyncio.Future[Sequence[T]]:
-        """Args:
-        kind: equal where `read` reads the same.
+        """Add a lookup to the loader of its kind; see `BatchLoader.ask`.
+
+        Args:
+            kind: equal for lookups that may share a read.
+            keys: n keys.
+            read: keys -> one value for each, in the same order.
         """
         pool = self._pools.get(kind)
         if pool is None:

@@ -1,7 +1,7 @@
-"""The present: documents as they are in their collections.
+"""Reads of current documents.
 
-Every read is one round trip (two where a resume token is asked for, one more for a total), whatever
-the number of ids or parents, and reads the fields asked for and no others.
+Every read is one round trip (two with a resume token, one more for a total), for any number of ids
+or parents, and reads only the fields of the selection.
 """
 
 from __future__ import annotations
@@ -54,13 +54,13 @@ _MOST_WINDOWS = 500
 
 
 class Current:
-    """Reads of the collections of all entities.
+    """Reads of the current documents of all entities.
 
     Args:
-        archives: by collection; where numbers that documents do not carry come from.
+        archives: by collection; sources of version numbers that documents do not carry.
 
     Attributes:
-        lookups: reads by key, those made together as one.
+        lookups: batch loaders of reads by key.
     """
 
     def __init__(
@@ -74,8 +74,10 @@ class Current:
         self._windows: dict[Hashable, tuple[Window, Mapping[str, Any]]] = {}
 
     def within(self, scope: Scope) -> Current:
-        """The same for one caller: the rows that are there for him. Reads of entities that he may
-        not read are Forbidden."""
+        """Return a copy that is limited to the rows of one caller.
+
+        Reads of entities that the caller may not read raise `Forbidden`.
+        """
         limited = copy.copy(self)
         limited._scope = scope
         return limited
@@ -83,12 +85,18 @@ class Current:
     async def by_ids(
         self, entity: Entity, ids: Sequence[Any], fields: Fields, *, shown: bool = False
     ) -> list[Document | None]:
-        """n ids (BSON) -> n documents with these fields, None where missing, in the order asked.
+        """Read documents by id.
 
-        Where there is none of an id, one whose id is of another type and shows alike is looked for.
+        If an id has no document, documents with an id of another type and the same text are looked
+        up.
 
         Args:
-            shown: they are shown, and nothing else: their dates need not say that they are in UTC.
+            ids: n stored ids.
+            fields: stored names of the fields to read.
+            shown: True if the values are only serialized: dates may lack their time zone, UTC.
+
+        Returns:
+            n documents in the order of the ids; None for each that does not exist.
         """
         rows = self._scope.read_rows(entity)
         if not ids:
@@ -110,12 +118,12 @@ class Current:
                 for n, some in others.items():
                     there = [each for _ in some if (each := next(read_then)) is not None]
                     found[n] = first_shown_as(ids[n], [(each["_id"], each) for each in there])
-        # Judged here: whoever asks for the same fields shares the read, whatever he may see. To a
-        # predicate, dates are in UTC, whether they say so or not.
+        # Checked after the read, which callers with different rows share. Predicates take dates
+        # without time zone as UTC.
         return rows.allowed(found)
 
     async def other_id(self, entity: Entity, key: Any, kinds: Sequence[RecordKind]) -> Any:
-        """See `find_other_id`."""
+        """Return the stored id of another type that an unknown id means; see `find_other_id`."""
         archive = self._archives.get(entity.collection)
         if archive is None:
             return None
@@ -133,17 +141,18 @@ class Current:
         token: bool = False,
         shown: bool = False,
     ) -> Page[Document]:
-        """A page of the documents that match.
+        """Read a page of the documents that match a filter.
 
         Args:
+            total: True to count all matching documents.
+            token: True to read everything at one cluster time and return its resume token. A
+                subscription from that token neither misses nor repeats a change.
             shown: see `by_ids`.
-            token: read everything as of one cluster time, and say which: whoever subscribes after
-                it misses nothing and sees nothing twice.
 
         Raises:
-            BadUserInput: an order that cannot be, a cursor of another list.
-            ArchiveBehind: filter or order ask for version numbers that are not recorded yet.
-            TimeLimit: the read took longer than it may.
+            BadUserInput: an invalid order, or a cursor of another list.
+            ArchiveBehind: the filter or the order needs version numbers that are not recorded yet.
+            TimeLimit: the read took longer than allowed.
         """
         reading = self.reading(
             entity, where=where, order=order, page=page, fields=fields, total=total, token=token
@@ -161,7 +170,10 @@ class Current:
         total: bool = False,
         token: bool = False,
     ) -> PageQuery:
-        """What `read` reads for such a page, each time; arguments and errors as of `page`."""
+        """Return the query of a page, for one or many calls of `read`.
+
+        Args and Raises: see `page`.
+        """
         window, projection = self._window(entity, order, page, fields)
         numbered = asks_for_number(entity, where, order)
         query = self._scope.read_rows(entity).limited({} if where is None else to_query(where))
@@ -177,7 +189,7 @@ class Current:
         )
 
     async def read(self, reading: PageQuery, *, shown: bool = False) -> Page[Document]:
-        """See `page`."""
+        """Read the page of a query; see `page`."""
         layout = self._layout(reading.entity, numbered=reading.numbered)
         if reading.numbered:
             await self._numbers_settled(reading.entity)
@@ -198,15 +210,21 @@ class Current:
         total: bool = False,
         token: bool = False,
     ) -> list[Page[Document]]:
-        """n ids -> a page each of the documents whose `stored_field` holds that id; a list of ids:
-        one of them.
+        """Read a page of child documents for each of many parents, with one command.
 
-        One command for all of them; arguments and errors as `page`, costs as `pages_by_key`.
+        Args:
+            stored_field: the field that holds the parent's id.
+            parents: n parent ids; an item may be a list of ids, any of which matches.
+
+        Other arguments and errors: see `page`. Costs: see `pages_by_key`.
+
+        Returns:
+            n pages in the order of the parents.
         """
         rows = self._scope.read_rows(entity)
         if not parents:
             return []
-        # The parent is no part of the kind: all of them were asked with the same cursor.
+        # The keyset's kind excludes the parent: one cursor applies to all parents.
         keyset = Keyset(f"current {entity.name} by {stored_field}", order_keys(entity, order))
         window = Window(keyset, page)
         numbered = asks_for_number(entity, where, order)
@@ -238,31 +256,32 @@ class Current:
         return await (at_one_time(self._mongo, read) if token else read())
 
     def seen(self) -> ReadPositions:
-        """By collection, a place that documents read from now on are not behind: for `numbers`."""
+        """Return resume tokens by collection that later reads reach; an argument of `numbers`."""
         return self._own_writes.seen()
 
     async def numbers(
         self, entity: Entity, documents: Sequence[Document], seen: str
     ) -> list[int | None]:
-        """n documents, read with their version field -> their version numbers. One lookup.
+        """Return the version numbers of documents, with one lookup.
 
-        The number that a document carries, less what a copied counter is ahead, or the last
-        archived one where that is higher (its writers do not count). Never that of a version newer
-        than the document is: who writes what he has read, expecting that version, would overwrite
-        it.
+        The number is the one in the document, minus the offset of a copied counter, or the last
+        archived one if that is higher (writers that do not count). It is never the number of a
+        version newer than the document: a write that expects that version would overwrite it.
 
         Args:
-            seen: of `seen`, from before the documents were read.
+            documents: n documents, read with their version field.
+            seen: a token of `seen`, read before the documents.
 
         Returns:
-            None of a document that carries none, and was recorded after it was read, or never.
+            n numbers; None for a document that carries no number and was recorded after the read,
+                or never.
 
         Raises:
-            ArchiveBehind: one carries none, and the recorder has not come to it within the bound.
+            ArchiveBehind: a document carries no number, and the recorder did not reach it in time.
         """
         at = resume_tokens.cluster_time(seen)
         archive = self._archives.get(entity.collection)
-        # Without a recorder the present is served all the same.
+        # Current documents are served even when no recorder runs.
         with suppress(ArchiveBehind):
             await self._own_writes.recorded(entity.collection, [each["_id"] for each in documents])
         if archive is None:
@@ -297,11 +316,12 @@ class Current:
         return numbers
 
     async def _numbers_settled(self, entity: Entity) -> None:
-        """Wait until the archive has the numbers of what is there now: a document without one
-        matches no filter.
+        """Wait until the archive has the version numbers of all current documents.
+
+        A document without a number would match no filter on it.
 
         Raises:
-            ArchiveBehind: not within the bound.
+            ArchiveBehind: the archive did not reach the present in time.
         """
         archive = self._archives.get(entity.collection)
         if archive is not None and not archive.layout.keeps:
@@ -311,20 +331,26 @@ class Current:
     async def _first_numbers(
         self, entity: Entity, archive: Archive, wanted: Sequence[tuple[Any, Timestamp]]
     ) -> list[int | None]:
-        """n (`_id`, moment) of documents that were not recorded by then, and were read later -> the
-        numbers of their insertions: what was read is no older. None of a document that is recorded
-        otherwise, or not at all."""
+        """Return the numbers of the first versions of documents that were recorded after they were
+        read.
+
+        Args:
+            wanted: n (`_id`, cluster time) of documents without a version at that time.
+
+        Returns:
+            n numbers of insertions; None where the first version is no insertion, or missing.
+        """
         records = await archive.find(
             {"$or": [{"doc": {"$eq": key}, "at": {"$gt": at}} for key, at in wanted]},
             projection={"doc": 1, "v": 1, "op": 1},
             sort=[("_id", -1)],
         )
-        # The first of each document comes last.
+        # Sorted newest first: the dict keeps the oldest version of each document.
         firsts = {identity(each["doc"]): each for each in records}
         numbers: list[int | None] = []
         for key, _ in wanted:
             first = firsts.get(identity(key))
-            # Any other may have been written between that it was read and that it was recorded.
+            # Versions other than insertions may be writes after the read.
             there = first is not None and first["op"] == "INSERT"
             numbers.append(int(first["v"]) if there and first is not None else None)
         return numbers
@@ -332,14 +358,17 @@ class Current:
     def known_numbers(
         self, entity: Entity, documents: Sequence[Document], seen: str
     ) -> list[int | None]:
-        """What `numbers` would say of each, where it can be said without asking; else None."""
+        """Return the cached version numbers of documents, without a read; None for unknown ones.
+
+        Args and Returns: see `numbers`.
+        """
         known = self._own_writes.numbers.of(entity.collection, documents, seen)
         field = entity.version
         if field is None or [each.get(field) for each in documents] == known:
             return known
         return [
             number
-            # What a document carries is nearly always the very number.
+            # Most documents carry exactly this number.
             if number is None or document.get(field) == number
             else max(carried_number(document, field) or 0, number)
             for document, number in zip(documents, known, strict=True)
@@ -348,7 +377,7 @@ class Current:
     def _window(
         self, entity: Entity, order: Order | None, page: PageRequest, fields: Fields
     ) -> tuple[Window, Mapping[str, Any]]:
-        """What is read for a page, and its projection."""
+        """Return the window of a page and its projection; first pages are cached."""
         key = entity.name, fields, page
         usual = not order and page.after is None and page.before is None
         found = self._windows.get(key) if usual else None
@@ -357,14 +386,18 @@ class Current:
             window = Window(keyset, page)
             found = window, window.projected(document_projection(fields)) | window.placing
             if usual and len(self._windows) < _MOST_WINDOWS:
-                # First pages are asked for again and again.
+                # First pages recur most often.
                 self._windows[key] = found
         return found
 
     async def _found(
         self, entity: Entity, ids: Sequence[Any], fields: Fields, *, shown: bool
     ) -> tuple[dict[Any, Document], Sequence[Any]]:
-        """The documents that are there, by name, and the names of all asked for, in order."""
+        """Read documents by id.
+
+        Returns:
+            The existing documents by name, and the names of all ids in order.
+        """
         names = _names(ids)
         found = await self._layout(entity).find(
             with_ids([*dict(zip(names, ids, strict=True)).values()]),
@@ -382,8 +415,7 @@ class Current:
 
 
 def _names(ids: Sequence[Any]) -> Sequence[Any]:
-    """Return the `identity` of each: dates that are read to be shown do not say that they are in
-    UTC, and those asked for may."""
+    """Return comparable names of ids; dates without time zone equal those in UTC."""
     if PLAIN_KEY_TYPES.issuperset(map(type, ids)):
         return ids
     return [identity(in_utc(each)) for each in ids]

@@ -1,5 +1,4 @@
-"""What is read for a page of current documents: all that its arguments decide, so that one that is
-asked for again is only read again."""
+"""Query of a page of current documents, built once and read any number of times."""
 
 from __future__ import annotations
 
@@ -21,10 +20,12 @@ __all__ = ["PageQuery", "resume_token_from_time"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageQuery:
-    """For one caller.
+    """Query of a page for one caller.
 
     Attributes:
-        query: of all pages. windowed: of this one. numbered: it asks for the version number.
+        query: the filter of all pages.
+        windowed: the filter of this page: `query` within the cursors.
+        numbered: True if the filter or the order uses the version number.
     """
 
     entity: Entity
@@ -37,8 +38,12 @@ class PageQuery:
     numbered: bool = False
 
     async def read(self, layout: Layout, shown: bool, at: Timestamp | None) -> Page[Document]:
-        """Args:
-        layout: how the collection keeps its documents. shown: see `Current.by_ids`.
+        """Read the page.
+
+        Args:
+            layout: the layout of the collection.
+            shown: see `Current.by_ids`.
+            at: the cluster time to read at; None for the present.
         """
 
         def find(beside: Mapping[str, Any]) -> Awaitable[list[Document]]:
@@ -63,5 +68,5 @@ class PageQuery:
 
 
 def resume_token_from_time(at: Timestamp | None) -> str | None:
-    """A page's resume token, of the cluster time that it was read at."""
+    """Return the resume token of the cluster time at which a page was read."""
     return None if at is None else resume_tokens.token_from_time(at)

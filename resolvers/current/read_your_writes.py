@@ -1,5 +1,4 @@
-"""What this process has written and the recorder may not have come to yet: reads of history that
-could miss it wait, within a bound."""
+"""Writes of this process that may not be archived yet: reads of history wait for them."""
 
 from __future__ import annotations
 
@@ -21,7 +20,7 @@ _ASK_EVERY_S = 1.0
 
 
 class ReadPositions:
-    """Places in the stream, as they were: one for each collection that is asked about."""
+    """Resume tokens by collection that later reads reach; a snapshot that does not change."""
 
     __slots__ = ("_archived", "_position", "_written")
 
@@ -36,11 +35,12 @@ class ReadPositions:
 
 
 class OwnWrites:
-    """Of all collections, the last write to each document.
+    """Resume tokens of the last writes of this process, per document and collection.
 
     Args:
-        numbers: of which those of documents that are written to are forgotten.
-        most: documents remembered per collection; of those forgotten only the latest write is.
+        numbers: the cache from which the numbers of written documents are evicted.
+        most: maximum number of documents per collection; of evicted ones only the newest token
+            stays.
     """
 
     def __init__(
@@ -55,11 +55,11 @@ class OwnWrites:
         self._asked_at: dict[str, float] = {}
 
     def note(self, collection: str, key: Any, at: Timestamp) -> None:
-        """A write was acknowledged."""
+        """Store the cluster time of an acknowledged write."""
         self.numbers.forget(collection, key, at)
         token = resume_tokens.token_from_time(at)
         latest = max(token, self._latest.get(collection, ""))
-        # Whoever has `seen` it keeps it as it was.
+        # Replaced, not changed: `ReadPositions` hold the former mapping.
         self._latest = {**self._latest, collection: latest}
         written = self._by_document.setdefault(collection, OrderedDict())
         written[identity(key)] = token
@@ -69,12 +69,14 @@ class OwnWrites:
             self._forgotten[collection] = max(forgotten, self._forgotten.get(collection, ""))
 
     def seen(self) -> ReadPositions:
-        """By collection, a place in the stream that no read of it, begun from now on, is behind."""
+        """Return resume tokens by collection that all reads begun from now on reach."""
         return ReadPositions(self._latest, *self._progress.known_positions())
 
     async def archived(self, collection: str) -> str:
-        """So far the archive has come, at least. Where another process records, that is asked now
-        and then only."""
+        """Return a resume token that the archive has reached.
+
+        If another process records, its checkpoint is read at most once a second.
+        """
         now = time.monotonic()
         if now - self._asked_at.get(collection, -_ASK_EVERY_S) < _ASK_EVERY_S:
             return self._progress.known_position(collection)
@@ -82,10 +84,13 @@ class OwnWrites:
         return await self._progress.position(collection)
 
     async def recorded(self, collection: str, keys: Iterable[Any] | None = None) -> None:
-        """Return once the archive has all of them: to these documents, or to any.
+        """Wait until the archive has this process's writes to some documents, or to any.
+
+        Args:
+            keys: the documents; None for all of the collection.
 
         Raises:
-            ArchiveBehind: not within the bound.
+            ArchiveBehind: the archive did not reach them in time.
         """
         if keys is None:
             token = self._latest.get(collection, "")
@@ -98,32 +103,33 @@ class OwnWrites:
             await self._progress.wait(collection, token)
 
     async def settled(self, collection: str, now: Timestamp) -> None:
-        """Return once the archive has all that anybody has written by a moment, and all that was
-        there before it began: what it lacks then was not.
+        """Wait until the archive is complete up to a cluster time, baselines included.
+
+        Afterwards, a document without a version did not exist then.
 
         Raises:
-            ArchiveBehind: not within the bound.
+            ArchiveBehind: the archive did not reach the time in time.
         """
         await self._progress.wait_complete(collection, resume_tokens.token_from_time(now))
 
     async def deletions(self, collection: str, keys: Iterable[Any], now: Timestamp) -> None:
-        """Return once the archive has all deletions of these documents by a moment.
+        """Wait until the archive has all deletions of some documents up to a cluster time.
 
         Raises:
-            ArchiveBehind: not within the bound.
+            ArchiveBehind: the archive did not reach them in time.
         """
         await self._progress.wait_deletions(
             collection, resume_tokens.token_from_time(now), list(keys)
         )
 
     def known(self, collection: str) -> str:
-        """Return the place up to which the archive is known to have all; asks nobody."""
+        """Return the token up to which the archive is known to be complete, without a read."""
         return self._progress.known_position(collection)
 
     def begun(self, collection: str) -> bool:
-        """Return whether what was there before the archive began is known to have been read."""
+        """Return whether the baselines of the collection are known to be archived."""
         return self._progress.has_begun(collection)
 
     def whole(self, collection: str) -> bool:
-        """Return whether that is read, and not being read again after a loss of history."""
+        """Return whether all baselines are archived and no gap is being closed."""
         return self._progress.is_complete(collection)

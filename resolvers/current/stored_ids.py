@@ -1,10 +1,10 @@
-"""Ids that are stored otherwise than the model declares: an `ID` that is declared as text shows ids
-of every type, and the text leads back to each of them.
+"""Ids that are stored with another type than the model declares.
 
-The declared type goes first, at no cost; the others are looked for where nothing is found by it.
-They are meant where nothing is known of the declared one, whether the caller sees it or not. Of
-several others the order of `ids_meant` counts; among those, one whose document is there before one
-of which only history is left.
+An `ID` declared as text shows ids of every type, and the text leads back to each of them. The
+declared type is looked up first, at no cost; others only if no document has an id of the declared
+type. An id of another type is meant only if nothing is stored under the declared one, whether the
+caller may see it or not. Among several others the order of `ids_meant` decides, and ids of existing
+documents come before ids of which only history is left.
 Source: docs/decisions/0046-ids-that-show-alike.md.
 """
 
@@ -36,16 +36,16 @@ K = TypeVar("K")
 T = TypeVar("T")
 
 RecordKind = Literal["versions", "drafts", "comments"]
-"""Records that may be left of a document that is not there."""
+"""Kinds of records that can outlive their document."""
 
 
 def ids_shown_as(entity: Entity, key: Any) -> tuple[Any, ...]:
-    """Return the ids that show as this one does, itself first."""
+    """Return all ids with the same text as this one, itself first."""
     return (key, *other_ids(entity, key))
 
 
 def other_ids(entity: Entity, key: Any) -> tuple[Any, ...]:
-    """Return the ids of other types that show as this one does."""
+    """Return the ids of other types with the same text as this one."""
     if entity.id.stored_scalar not in TEXT_IDS:
         return ()
     name = identity(key)
@@ -53,8 +53,13 @@ def other_ids(entity: Entity, key: Any) -> tuple[Any, ...]:
 
 
 def first_shown_as(key: Any, found: Iterable[tuple[Any, T]]) -> T | None:
-    """Return the first of (`_id`, what was found) whose id shows as this one does: MongoDB calls 5
-    and 5.0 equal, whose decimals show otherwise."""
+    """Return the value of the first pair whose id has the same text as the key.
+
+    MongoDB calls the decimals 5 and 5.0 equal, whose texts differ.
+
+    Args:
+        found: pairs of (`_id`, value).
+    """
     text = any_id(key)
     return next((each for id_, each in found if any_id(id_) == text), None)
 
@@ -62,8 +67,11 @@ def first_shown_as(key: Any, found: Iterable[tuple[Any, T]]) -> T | None:
 async def find_other_id(
     mongo: Mongo, archive: Archive, entity: Entity, key: Any, kinds: Sequence[RecordKind]
 ) -> Any:
-    """Find the `_id` of another type that is meant by one that was not found; None where there is
-    none, or something is known of this one. See `find_meant_ids`."""
+    """Find the stored `_id` of another type that an unknown id means.
+
+    Returns:
+        None if there is none, or if something is stored under this id; see `find_meant_ids`.
+    """
     if not other_ids(entity, key):
         return None
     (meant,) = await find_meant_ids(mongo, archive, entity, [key], kinds)
@@ -77,13 +85,17 @@ async def find_meant_ids(
     ids: Sequence[Any],
     kinds: Sequence[RecordKind],
 ) -> list[Any]:
-    """n ids -> of each the stored `_id` that it means, itself or one that shows alike; None where
-    nothing is known of any.
+    """Find for each id the stored `_id` that it means: itself, or one with the same text.
 
-    Rows that callers may not see count: whom a row is hidden from must not write to another one.
+    Rows that the caller may not see count too: a write to a hidden row must not reach another
+    document.
 
     Args:
-        kinds: records that count beside the document itself. Versions must have been waited for.
+        ids: n ids.
+        kinds: kinds of records that count beside the document. Versions must have been waited for.
+
+    Returns:
+        n stored ids; None where nothing is stored under any of them.
     """
     alike = [ids_shown_as(entity, each) for each in ids]
     wanted = [key for each in alike for key in each]
@@ -104,7 +116,7 @@ async def find_meant_ids(
 async def _recorded_ids(
     mongo: Mongo, archive: Archive, wanted: Sequence[Any], kind: RecordKind
 ) -> list[Any]:
-    """Return the `_id`s of which there are such records; at most one record of each is read."""
+    """Return the `_id`s that have records of a kind; reads at most one record per id."""
     if kind == "versions":
         entries = [{"key": each} for each in wanted]
         records = await archive.newest(entries, limit=1, projection={"doc": 1})
@@ -124,11 +136,16 @@ async def read_with_other_ids(
     read: Callable[[Sequence[tuple[Any, K]]], Awaitable[list[Any]]],
     meant: Callable[[Sequence[tuple[Any, K]]], Awaitable[list[Any]]],
 ) -> list[Any]:
-    """Read n (id, which) -> n in the order asked, None where there is none; those not found
-    by the ids of other types that are meant.
+    """Read items by id; items that were not found are read by the ids of other types that are
+    meant.
 
     Args:
-        meant: n (id, which) -> of each the `_id` that it means, or None; as `find_meant_ids`.
+        wanted: n (id, further key).
+        read: reads n items in order, None for missing ones.
+        meant: n (id, further key) -> n stored ids or None; see `find_meant_ids`.
+
+    Returns:
+        n items in the order of `wanted`; None for missing ones.
     """
     found = await read(wanted)
     missing = [

@@ -1,12 +1,11 @@
-"""Version numbers that this process knows without asking the archive: of documents that it has
-asked about, and that have not changed since.
+"""Cache of the version numbers of documents that have not changed since they were read.
 
-Guarantees: what is known of a document is forgotten when this process sees that it has changed, or
-has changed it itself, and is learned again only from an archive that has come so far. So a number
-that is known is the one that the archive would have told as of this process's place in the stream;
-who has read the document before that version was made is not told it.
+Guarantees: an entry is evicted when this process sees or makes a change of the document, and is
+stored again only from an archive that has reached that change. So a cached number is the archive's
+at this process's position in the stream. It is not returned for a document that was read before
+that version.
 
-One event loop's property: no locks.
+Used by one event loop: no locks.
 """
 
 from __future__ import annotations
@@ -25,9 +24,11 @@ __all__ = ["VersionNumberCache"]
 
 
 class VersionNumberCache:
-    """Args:
-    hub: whose collections they are of.
-    most: documents known per collection; about 200 bytes each.
+    """Cached version numbers by collection.
+
+    Args:
+        hub: the source of the changes that evict entries.
+        most: maximum number of documents per collection; about 200 bytes each.
     """
 
     def __init__(self, hub: Hub, *, most: int = 100_000) -> None:
@@ -38,10 +39,10 @@ class VersionNumberCache:
     def of(
         self, collection: str, documents: Sequence[Mapping[str, Any]], seen: str
     ) -> list[int | None]:
-        """The numbers of their last versions.
+        """Return the numbers of the last versions of documents; None for unknown ones.
 
         Args:
-            seen: a place that the documents were read behind.
+            seen: a resume token that was reached before the documents were read.
         """
         known = self._of.get(collection)
         if known is None:
@@ -49,10 +50,11 @@ class VersionNumberCache:
         return known.of(identities([each["_id"] for each in documents]), seen)
 
     def learn(self, collection: str, found: Iterable[tuple[Any, int, str]], archived: str) -> None:
-        """What the archive said: `_id`, number and token of last versions.
+        """Store numbers that were read from the archive.
 
         Args:
-            archived: so far it had come before it was asked.
+            found: `_id`, number and token of last versions.
+            archived: the token that the archive had reached before the read.
         """
         known = self._of.get(collection)
         if known is None:
@@ -68,7 +70,7 @@ class VersionNumberCache:
                 known.learn(name, number, token, self._most)
 
     def forget(self, collection: str, key: Any, at: Timestamp) -> None:
-        """This process has written to a document."""
+        """Evict a document that this process has written."""
         known = self._of.get(collection)
         if known is not None:
             known.change(identity(key), resume_tokens.token_from_time(at), self._most)
@@ -77,7 +79,7 @@ class VersionNumberCache:
         if event.is_write:
             self._of[collection].change(identity(event.key), event.token, self._most)
         else:
-            # Dropped or renamed: whatever was known may be otherwise now.
+            # Dropped or renamed: every entry may be wrong.
             self._of[collection] = _CollectionNumbers(event.token)
 
     def _begin_anew(self, collection: str) -> None:
@@ -85,14 +87,14 @@ class VersionNumberCache:
 
 
 class _CollectionNumbers:
-    """Of one collection.
+    """Cached numbers of one collection.
 
     Attributes:
-        numbers: of last versions.
-        tokens: theirs.
-        newest: no token of them is behind it.
-        changed: where documents that have changed were changed last, the latest last.
-        floor: where those were changed at the latest that are not in it.
+        numbers: numbers of last versions, by document.
+        tokens: resume tokens of these versions.
+        newest: the highest of these tokens.
+        changed: tokens of the last changes by document, the latest last.
+        floor: no change of a document that is not in `changed` is after this token.
     """
 
     __slots__ = ("changed", "floor", "newest", "numbers", "tokens")

@@ -1,14 +1,14 @@
-"""Total orders of documents, and the cursors that name a place in one.
+"""Keyset pagination: total orders of documents, and cursors that mark a position in one.
 
-A cursor holds the values by which a document stands where it stands, so the page behind it is found
-by an index and not by counting, and stays the same whatever is written before it. The order is
-MongoDB's own across all BSON types (null and what is missing are equal and come first), the last
-key is unique, and the tie-breaker runs the way of the key before it, as an index can be walked.
+A cursor holds the sort key of an item, so the next page is found by an index, without counting, and
+does not shift when earlier items are written. The order is MongoDB's own across all BSON types
+(null and missing values are equal and come first), the last key is unique, and the tie-breaker has
+the direction of the key before it, so that an index can serve it.
 
 Guarantees: walking the pages, forwards or backwards, visits each document once, whatever its
 values.
-Does not guarantee: documents that hold a list where the order expects one value. MongoDB places
-them by their smallest or largest item; they are shown there and passed over behind a cursor.
+Does not guarantee: documents that hold a list where the order expects one value. MongoDB sorts them
+by their smallest or largest item; they are returned at that position and skipped by cursors.
 Source: docs/decisions/0011-keyset.md.
 """
 
@@ -66,7 +66,7 @@ _BRACKETS: tuple[tuple[str, ...], ...] = (
     ("maxKey",),
 )
 _BRACKET_OF = {alias: place for place, aliases in enumerate(_BRACKETS) for alias in aliases}
-# In these there is one value only, or all are passed over: nothing comes before or after it.
+# Types with a single value, or whose values are skipped: no comparison within the type is needed.
 _SINGLE = frozenset({"minKey", "empty list", "null", "list of lists", "maxKey"})
 _POINTS: tuple[tuple[int, Any], ...] = (
     (_BRACKET_OF["minKey"], MinKey()),
@@ -76,16 +76,18 @@ _NOT_BY_TYPE = frozenset({"minKey", "empty list", "null", "list of lists"})
 # `$gt` refuses a regular expression, and compares no code.
 _BY_EXPRESSION = frozenset({"regex", "javascript", "javascriptWithScope"})
 _DIGEST_BYTES = 4
-# MongoDB takes 180, with the query that a value is asked for by.
+# MongoDB allows 180 levels, including those of the query around the value.
 _MOST_LEVELS = 150
 
 
 @dataclass(frozen=True, slots=True)
 class Keyset:
-    """An order by stored paths, each 1 (ascending) or -1; `kind` says of what, for cursors.
+    """Total order by stored paths, each with direction 1 or -1; the last path must be unique.
 
-    The last path must be unique among what is read.
-    `uniform`: there is one path, and its values are all of one type.
+    Attributes:
+        kind: name of the list, part of its cursors.
+        keys: paths and directions.
+        uniform: True for a single path whose values have one type.
     """
 
     kind: str
@@ -94,22 +96,22 @@ class Keyset:
 
     @property
     def name(self) -> str | None:
-        """Of the only field that it is an order by; None where it takes more."""
+        """Name of the only top-level field of the order; None if there are more, or nested ones."""
         path = self.keys[0][0]
         return path if len(self.keys) == 1 and "." not in path else None
 
     def cursor(self, document: Mapping[str, Any], placed: Sequence[Any] | None = None) -> str:
-        """The document's place.
+        """Return the cursor of a document.
 
         Args:
-            placed: the server's sort key, which tells where a document with a list stands.
+            placed: the server's sort key, which says where a document with a list is sorted.
         """
         return self.cursor_of(self.values(document, placed))
 
     def values(
         self, document: Mapping[str, Any], placed: Sequence[Any] | None = None
     ) -> Sequence[Any]:
-        """What a cursor is made of."""
+        """Return the values that a document's cursor holds; arguments as for `cursor`."""
         values = [_value(document, path) for path, _ in self.keys]
         if placed is not None:
             values = [
@@ -119,17 +121,19 @@ class Keyset:
         return values
 
     def cursor_of(self, values: Sequence[Any]) -> str:
+        """Return the cursor that holds these values."""
         body = bson.encode({str(n): value for n, value in enumerate(values)}, codec_options=DECODED)
         return base64.urlsafe_b64encode(self._digest() + body).decode().rstrip("=")
 
     def behind(self, cursor: str, name: str, *, backwards: bool = False) -> dict[str, Any]:
-        """A query for what comes after a cursor; before it, where `backwards`.
+        """Return a query for the documents after a cursor, or before it with `backwards`.
 
         Args:
-            name: the argument's, for the error.
+            cursor: a cursor of this order.
+            name: the name of the argument, for the error message.
 
         Raises:
-            BadUserInput: no cursor of this order.
+            BadUserInput: not a cursor of this order.
         """
         values = self.values_of(cursor, name)
         keys = reversed_keys(self.keys) if backwards else self.keys
@@ -149,7 +153,7 @@ class Keyset:
         return _all([{"$or": alternatives}, *singles])
 
     def values_of(self, cursor: str, name: str = "cursor") -> list[Any]:
-        """The values that a cursor holds; arguments and errors as `behind`."""
+        """Return the values that a cursor holds; arguments and errors as for `behind`."""
         try:
             raw = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True)
             if raw[:_DIGEST_BYTES] != self._digest():
@@ -167,7 +171,7 @@ class Keyset:
         return values
 
     def _holds(self, value: Any) -> bool:
-        """Whether a value can be asked for, whoever has made the cursor."""
+        """Return whether a value can be part of a query; clients may have built the cursor."""
         if self.uniform and _alias(value) in _BY_EXPRESSION:
             return False
         return not _deeper(value, _MOST_LEVELS)
@@ -183,14 +187,16 @@ def _digest(kind: str, keys: Keys) -> bytes:
 
 
 def reversed_keys(keys: Keys) -> Keys:
+    """Return the keys with opposite directions."""
     return tuple((path, -direction) for path, direction in keys)
 
 
 def _beyond(path: str, value: Any, *, ascending: bool) -> Iterator[dict[str, Any]]:
-    """Queries that together find what is strictly greater at a path, or smaller: other types too.
+    """Return queries that together match all strictly greater, or smaller, values at a path.
 
-    `$gt` and `$lt` stay within the type of their operand. An `$or` of simple bounds is what the
-    planner turns into a merge of index scans, in order; a condition on the whole it would not.
+    Values of other types are included: `$gt` and `$lt` stay within the type of their operand. The
+    planner turns an `$or` of simple bounds into a sorted merge of index scans; it does not do so
+    for `$expr`.
     """
     bracket = _bracket(value)
     aliases = _BRACKETS[bracket]
@@ -199,7 +205,7 @@ def _beyond(path: str, value: Any, *, ascending: bool) -> Iterator[dict[str, Any
         compared = {"$expr": {operator: [f"${path}", {"$literal": value}]}}
         yield _all([{path: {"$type": list(aliases)}}, compared])
     elif aliases[0] == "number" and _is_nan(value):
-        # The smallest number to an order, and neither smaller nor greater to `$lt` and `$gt`.
+        # The order sorts NaN as the smallest number; `$lt` and `$gt` never match it.
         if ascending:
             yield {path: {"$gte": float("-inf")}}
     elif aliases[0] not in _SINGLE:
@@ -234,7 +240,7 @@ def _alias(value: Any) -> str:
             return "bool"
         case int() | float() | Decimal128():
             return "number"
-        # before str, which it is too
+        # before str, of which it is a subclass
         case Code():
             return "javascript" if value.scope is None else "javascriptWithScope"
         case str():
@@ -258,7 +264,7 @@ def _alias(value: Any) -> str:
 
 
 def _deeper(value: Any, levels: int) -> bool:
-    """Whether a value has more levels than so many."""
+    """Return whether a value has more than this many levels."""
     parts = value.values() if isinstance(value, Mapping) else value
     if not isinstance(value, Mapping | list):
         return isinstance(value, Code) and value.scope is not None and _deeper(value.scope, levels)
@@ -272,7 +278,7 @@ def _is_nan(value: Any) -> bool:
 
 
 def _of_list(value: list[Any], key: Any) -> Any:
-    """Where a list stands: at its smallest or largest item, or in a place of its own (`_alias`)."""
+    """Return the sort position of a list: its smallest or largest item, or a marker value."""
     if not value:
         return []
     return [[]] if isinstance(key, list) else key

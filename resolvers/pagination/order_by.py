@@ -1,4 +1,4 @@
-"""What `orderBy` says, as the paths and directions that MongoDB sorts by."""
+"""Translation of `orderBy` to the paths and directions of a MongoDB sort."""
 
 from __future__ import annotations
 
@@ -24,14 +24,17 @@ def order_keys(
     version_path: str | None = None,
     prefix: str = "",
 ) -> Keys:
-    """A total order: what was asked for, then the id, the way of the last key (indexes run both
-    ways).
+    """Return the keys of a total order: those of `orderBy`, then the id.
+
+    The id has the direction of the key before it, since an index can be read both ways.
 
     Args:
-        id_path, version_path, prefix: where id, version number and fields lie in what is read.
+        id_path: path of the id in the documents that are read.
+        version_path: path of the version number; None for the entity's version field.
+        prefix: prefix of the paths of all other fields.
 
     Raises:
-        BadUserInput: a name that is no orderable field, or comes twice.
+        BadUserInput: a name that is not an orderable field, or a repeated one.
     """
     keys: list[tuple[str, int]] = []
     names: set[str] = set()
@@ -44,7 +47,7 @@ def order_keys(
             )
         names.add(name)
         if name == "id":
-            # Ids differ: nothing behind this one decides anything.
+            # Ids are unique: further keys would have no effect.
             return (*keys, (id_path, _DIRECTIONS[word]))
         keys.append((_path(entity, name, version_path, prefix), _DIRECTIONS[word]))
     return (*keys, (id_path, keys[-1][1] if keys else 1))

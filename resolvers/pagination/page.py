@@ -1,7 +1,7 @@
-"""Pages of an order: what a request asks for, what is read for it, and what is handed out.
+"""Pages of a list: the request, the query that is read for it, and the result.
 
-Relay's connections, by keyset: `first`/`after` walk forwards, `last`/`before` backwards, and both
-cursors may bound either way. Never `skip`: page 1,000 costs what page 1 costs.
+Relay connections by keyset: `first`/`after` walk forwards, `last`/`before` backwards, and both
+cursors may bound either direction. `skip` is never used: page 1,000 costs the same as page 1.
 """
 
 from __future__ import annotations
@@ -35,20 +35,21 @@ M = TypeVar("M")
 R = TypeVar("R")
 
 DEFAULT_PAGE_SIZE = 20
-"""How many items a page has where a request does not say."""
+"""Number of items of a page if the request does not give one."""
 
 MAX_PAGE_SIZE = 1000
 
-# Of a document and the values that it is sorted by; a little less than 16 MB, for what is beside.
+# Maximum size of a document with its sort key; below 16 MB, with room for the rest of the record.
 _SORTED_BYTES = 16_000_000
 
 SORT_KEY = "__placed"
-"""Name under which the server's sort key is read: it says where a list stands in an order."""
+"""Field into which the server's sort key is read; it says where a list is sorted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageRequest:
-    """One of `first` and `last` is given. Made by `page_request`."""
+    """Arguments of a connection, created by `page_request`; exactly one of `first` and `last` is
+    set."""
 
     first: int | None = None
     after: str | None = None
@@ -58,16 +59,22 @@ class PageRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page(Generic[T]):
-    """Items in the order asked for, whichever way they were walked.
+    """Items of a page in the requested order, whichever direction was read.
 
-    `cursors` are the items', in their order. `total`: how many there are on all pages; None where
-    not asked for. `token`: the moment at which all this was so; None where not asked for.
-    `beyond`: the item that follows the way that was walked, where it was read. `ends`: of versions,
-    by token, when each was replaced, by the wall clock, None where it was not; None where not asked
-    for. `unordered`: the kinds of documents that were left out, as "lists in several of the fields
-    a, b", since MongoDB has no place for them in the order.
-    The way that was walked, `has_next` (or `has_previous`) is exact. Looking back it says whether a
-    cursor bounds the page, without a further read: what stood there may have been deleted since.
+    `has_next` is exact when reading forwards, `has_previous` when reading backwards. The other one
+    says whether a cursor bounds the page, without a further read: the items before that cursor may
+    have been deleted since.
+
+    Attributes:
+        items: the items.
+        cursors: a cursor for each item, in the same order.
+        total: number of items on all pages; None if not requested.
+        token: the resume token of the cluster time of the read; None if not requested.
+        beyond: the next item in reading direction, if it was read.
+        ends: by token of a version, the wall-clock time of its replacement, or None if it is the
+            last; None if not requested.
+        unordered: kinds of documents left out because MongoDB cannot sort them, such as "lists in
+            several of the fields a, b".
     """
 
     items: list[T]
@@ -81,7 +88,7 @@ class Page(Generic[T]):
     unordered: Sequence[str] = ()
 
     def made(self, make: Callable[[T], M]) -> Page[M]:
-        """The same of what is made of each item."""
+        """Return the page with each item replaced by the result of `make`."""
         return Page(
             items=list(map(make, self.items)),
             cursors=self.cursors,
@@ -104,12 +111,12 @@ def page_request(
     default: int = DEFAULT_PAGE_SIZE,
     most: int = MAX_PAGE_SIZE,
 ) -> PageRequest:
-    """What a connection's four arguments ask for.
+    """Validate the four arguments of a connection.
 
     Args:
-        default: how many where neither `first` nor `last` says; the last ones where only `before`
-            is given.
-        most: the most that either may ask for.
+        default: number of items if neither `first` nor `last` is given; the last ones if only
+            `before` is given.
+        most: maximum of `first` and `last`.
 
     Raises:
         BadUserInput: both `first` and `last`, or one that is negative or above `most`.
@@ -134,7 +141,7 @@ def page_request(
 
 
 class Window:
-    """What to read for a page: a query, a sort and a limit; and the page made of it."""
+    """Query, sort and limit to read for a page, and the page built from the rows."""
 
     def __init__(self, keyset: Keyset, request: PageRequest) -> None:
         self._keyset = keyset
@@ -149,27 +156,27 @@ class Window:
         )
 
     def unbounded(self) -> Window:
-        """The same order, without the cursors."""
+        """Return the window in the same order, without cursors."""
         return Window(self._keyset, replace(self._request, after=None, before=None))
 
     @property
     def keys(self) -> Keys:
-        """The order in which rows are read."""
+        """Keys in the direction in which rows are read."""
         return reversed_keys(self._keyset.keys) if self.backwards else self._keyset.keys
 
     async def read(
         self, read: Callable[[Mapping[str, Any]], Awaitable[R]]
     ) -> tuple[R, Sequence[str]]:
-        """Read in this order, without the documents that have no place in it.
+        """Read in this order; leave out the documents that MongoDB cannot sort.
 
-        MongoDB sorts none where one of them holds lists in two of the fields, or is longer than a
-        document may be together with the values that it is sorted by.
+        MongoDB fails on a sort if one document holds lists in two of the fields, or exceeds the
+        maximum document size together with its sort key.
 
         Args:
-            read: given what the query has to say beside.
+            read: reads with an additional query, which excludes such documents.
 
         Returns:
-            What was read, and the kinds of documents that were left out.
+            The result of `read`, and the kinds of documents that were left out.
         """
         left_out: dict[str, dict[str, Any]] = {}
         while True:
@@ -194,20 +201,20 @@ class Window:
 
     @property
     def limit(self) -> int:
-        """One more than the page holds, to know whether it is the last."""
+        """Maximum number of rows to read: one more than the page holds, to detect a next page."""
         return self.size + 1
 
     @property
     def placing(self) -> dict[str, Any]:
-        """What a projection or `$set` adds of the server's sort key; nothing for an order by one
+        """Projection or `$set` stage fields for the server's sort key; empty for an order by one
         path.
 
-        That is of ids, numbers or tokens, which are no lists.
+        A single path holds ids, numbers or tokens, which are never lists.
         """
         return {SORT_KEY: {"$meta": "sortKey"}} if len(self._keyset.keys) > 1 else {}
 
     def projected(self, projection: Mapping[str, Any]) -> dict[str, Any]:
-        """A projection, with the paths that cursors are made of."""
+        """Return a projection with the paths added that cursors need."""
         paths = [path for path, _ in self._keyset.keys]
         made = dict(projection)
         for path in paths:
@@ -217,11 +224,11 @@ class Window:
         return made
 
     def limited_to(self, query: Mapping[str, Any]) -> dict[str, Any]:
-        """What a query finds within this window."""
+        """Return a query restricted to this window."""
         return and_queries(query, self.query)
 
     def behind(self, row: Document) -> dict[str, Any]:
-        """A query for what is left of the window behind a row, the way it is read."""
+        """Return a query for the rest of the window after a row, in reading direction."""
         cursor = self._keyset.cursor(row, row.get(SORT_KEY))
         rest = self._keyset.behind(cursor, "cursor", backwards=self.backwards)
         return and_queries(rest, self.query)
@@ -235,10 +242,12 @@ class Window:
         token: str | None = None,
         unordered: Sequence[str] = (),
     ) -> Page[T]:
-        """The page of rows that were read so; at most `limit`, in the order of `sort`.
+        """Build the page from rows that were read with this window.
 
         Args:
-            make: an item, of a row; they are the rows themselves where it is None.
+            rows: at most `limit` rows, in the order of `sort`.
+            make: builds an item from a row; None to use the rows as items.
+            total, token, unordered: see `Page`.
         """
         more = len(rows) > self.size
         made = cast("Sequence[T]", rows) if make is None else list(map(make, rows))
@@ -271,13 +280,13 @@ def _not_too_long(paths: Sequence[str]) -> dict[str, Any]:
 
 
 class PageCursors(Sequence[str]):
-    """Of rows, each made where it is looked at: most requests look at none, or at the last."""
+    """Cursors of rows, each encoded when it is read: most requests read none, or only the last."""
 
     __slots__ = ("_keyset", "_places")
 
     def __init__(self, keyset: Keyset, rows: Sequence[Document]) -> None:
         self._keyset = keyset
-        # Where the order is by one field the row itself tells its value.
+        # In an order by one field, the row itself holds the value.
         self._places: Sequence[Any] = rows
         if keyset.name is None:
             self._places = [keyset.values(row, row.get(SORT_KEY)) for row in rows]
@@ -301,7 +310,7 @@ class PageCursors(Sequence[str]):
 
 
 def and_queries(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the query of what both find."""
+    """Return the query that matches what both queries match."""
     if not one or not other:
         return dict(one or other)
     return {"$and": [one, other]}

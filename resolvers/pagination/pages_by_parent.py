@@ -1,4 +1,4 @@
-"""A page for each of many keys, in one command: what keeps fifty lists from being fifty reads."""
+"""Pages of children for many parents, read with one command."""
 
 from __future__ import annotations
 
@@ -33,19 +33,26 @@ async def pages_by_key(
     snapshot: bool = False,
     token: str | None = None,
 ) -> list[Page[T]]:
-    """n keys -> n pages of the documents that belong to the key, in the order of the keys.
+    """Read a page of the matching documents for each of many keys, with one command.
 
-    Each key costs what its page costs, where an index begins with the field that holds it and goes
-    on with the order. Nothing belongs to the key None.
+    Each key costs as much as its page if an index begins with the joined field and continues with
+    the order. No document belongs to the key None.
 
     Args:
-        keys: None, a key, or a list of keys that belong together.
-        joined: which ones do: see `Layout.lookup_stages`.
-        query, projection: of the documents, without the window's and the key's part.
+        joined: the `$lookup` that finds the documents of a key: see `Layout.joined`.
+        keys: n items: None, a key, or a list of keys that share a page.
+        query: filter of the documents, without the window's and the key's part.
+        window: the window of every page.
+        projection: projection of the documents.
         make: see `Window.page`.
-        filled: puts into documents what they lack; given all of them at once, keeps their order.
-        total: count each key's documents, in the same command.
-        at: read as of this cluster time. `snapshot`: as of one. `token`: what the pages say of it.
+        total: True to count each key's documents in the same command.
+        filled: completes documents, called once with all of them; keeps their order.
+        at: the cluster time to read at.
+        snapshot: True to read at a single cluster time.
+        token: the resume token of the pages.
+
+    Returns:
+        n pages in the order of the keys.
     """
     if not keys:
         return []
@@ -75,7 +82,8 @@ def _pipeline(
     projection: Mapping[str, Any],
     total: bool,
 ) -> list[Document]:
-    """A row `{n, total?, found}` per document; with totals, also one for a key without any."""
+    """Build the pipeline: a row `{n, total?, found}` per document, and with totals one per empty
+    key."""
     stages: list[Document] = [
         # literal: an id such as "$name" is a value, not a field path
         {
@@ -105,7 +113,7 @@ def _pipeline(
     return [
         *stages,
         {"$lookup": {**lookup, "pipeline": found, "as": "found"}},
-        # Right behind the lookup it takes documents one by one, whatever they weigh together.
+        # Directly after the lookup, MongoDB unwinds one by one, with no limit on their total size.
         {"$unwind": {"path": "$found", "preserveNullAndEmptyArrays": total}},
         {"$project": {"_id": 0, "n": 1, "total": 1, **prefixed_projection("found", shown)}},
     ]

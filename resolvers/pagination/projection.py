@@ -1,4 +1,4 @@
-"""Read what was asked for and no more: fields as MongoDB's projections."""
+"""Projections: sets of fields as MongoDB's projections, so that nothing else is read."""
 
 from __future__ import annotations
 
@@ -18,32 +18,33 @@ __all__ = [
 ]
 
 Fields = frozenset[str]
-"""Stored names, dotted where they lie inside of an embedded document."""
+"""Stored names, dotted inside embedded documents."""
 
-# Every version has them; they are what a page of versions is made of.
+# Facts that every version has.
 _RECORD: Mapping[str, Any] = dict.fromkeys(("doc", "v", "op", "at", "wall"), 1)
 
 EVERY_FACT = frozenset(["prev", "by", "why", "restoredFrom", "draft", "changed", "gap", "cut"])
-"""What records say besides."""
+"""Optional facts of version records."""
 
 ENDED = "ended"
-"""A fact that no record says of itself: when its version was replaced. See `Page.ends`."""
+"""Fact that no record holds itself: the time at which its version was replaced. See `Page.ends`."""
 
 
 @lru_cache(maxsize=1000)
 def document_projection(fields: Fields) -> Mapping[str, Any]:
-    """Of a current document; `_id` always."""
+    """Return the projection of a current document; it always includes `_id`."""
     return {"_id": 1, **dict.fromkeys(_outermost(fields), 1)}
 
 
 @lru_cache(maxsize=1000)
 def record_projection(fields: Fields | None, facts: Fields = EVERY_FACT) -> Mapping[str, Any]:
-    """Of an archive record: what is said of the version, and of the document these fields.
+    """Return the projection of an archive record: facts of the version, and fields of the document.
+
+    If fields are read, the pointers to content that is stored elsewhere are read too.
 
     Args:
-        fields: None for nothing of the document; its `_id` is read with any. With them goes what
-            leads to a content that lies elsewhere.
-        facts: what is said beside the document's id, the number, the operation and the times.
+        fields: fields of the document, with its `_id`; None for nothing of the document.
+        facts: facts beside the document's id, the number, the operation and the times.
     """
     record = {**_RECORD, **dict.fromkeys(facts - {ENDED}, 1)}
     if "gap" in facts:
@@ -55,16 +56,16 @@ def record_projection(fields: Fields | None, facts: Fields = EVERY_FACT) -> Mapp
 
 
 def prefixed_projection(name: str, projection: Mapping[str, Any]) -> dict[str, Any]:
-    """The same of what lies in a field, with its `_id`.
+    """Return the projection, with `_id`, of a document inside a field.
 
-    For `$lookup`: a projection within its pipeline is parsed anew for each of its documents, and
-    takes a third of its time (measured).
+    For use after `$lookup`: MongoDB parses a projection in the lookup's own pipeline anew for each
+    document, which takes a third of its time (measured).
     """
     return {f"{name}.{path}": value for path, value in {"_id": 1, **projection}.items()}
 
 
 def _outermost(fields: Iterable[str]) -> list[str]:
-    """Without what lies inside of another one: MongoDB refuses both (Path collision, 31249)."""
+    """Return the paths without those inside others: MongoDB refuses both (error 31249)."""
     kept: set[str] = set()
     for path in sorted(fields):
         names = path.split(".")

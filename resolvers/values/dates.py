@@ -1,7 +1,7 @@
-"""Dates between BSON and RFC 3339 text: UTC, milliseconds, and any year that BSON can hold.
+"""Conversion between BSON dates and RFC 3339 text: UTC, milliseconds, any year that BSON holds.
 
-BSON's dates are 64 bits of milliseconds, far more than Python's years 1 to 9999; what lies outside
-is a `DatetimeMS`, and is written as ECMAScript does: `+010000-01-01T00:00:00.000Z`.
+BSON dates are 64 bits of milliseconds, more than Python's years 1 to 9999. Dates outside are
+`DatetimeMS`, written in ECMAScript's form: `+010000-01-01T00:00:00.000Z`.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ RFC_3339 = re.compile(
 
 
 def milliseconds(date: datetime | DatetimeMS) -> int:
-    """Since 1970, as BSON stores it. A naive datetime is UTC, as the driver has it."""
+    """Return the milliseconds since 1970, as BSON stores them; a naive datetime counts as UTC."""
     if isinstance(date, DatetimeMS):
         return int(date)
     if date.tzinfo is None:
@@ -54,19 +54,19 @@ def milliseconds(date: datetime | DatetimeMS) -> int:
 
 
 def from_milliseconds(count: int) -> datetime | DatetimeMS:
-    """As the driver decodes it: a datetime where Python has that year."""
+    """Return the date as the driver decodes it: a datetime if Python supports the year."""
     if FIRST_MS <= count <= LAST_MS:
         return EPOCH + timedelta(milliseconds=count)
     return DatetimeMS(count)
 
 
 def date_text(date: datetime | DatetimeMS) -> str:
-    """`2024-05-01T12:00:00.000Z`"""
+    """Format a date, for example `2024-05-01T12:00:00.000Z`."""
     if isinstance(date, DatetimeMS):
         return _far_text(int(date))
     if date.tzinfo is not None and date.tzinfo is not utc:
-        # The driver's is UTC; other zones come from tests and input, and may lie beyond Python's
-        # last year in UTC.
+        # Dates of the driver are in UTC. Other zones come from input, and may exceed Python's last
+        # year when converted to UTC.
         moved = from_milliseconds(milliseconds(date))
         if isinstance(moved, DatetimeMS):
             return _far_text(int(moved))
@@ -75,20 +75,18 @@ def date_text(date: datetime | DatetimeMS) -> str:
 
 
 def utc_text(date: datetime) -> str:
-    """Of a date in UTC, whether it says so or not: orjson has the text in a third of `isoformat`'s
-    time."""
+    """Format a date in UTC, naive or aware; orjson takes a third of `isoformat`'s time."""
     text = orjson.dumps(date)
-    # Quoted; with microseconds, where there are any, and then "+00:00", where it says so.
+    # In quotes; then microseconds, if not zero, and "+00:00", if aware.
     return text[1:24].decode() + "Z" if text[20] == _POINT else text[1:20].decode() + ".000Z"
 
 
 def date_texts(values: Sequence[Any]) -> Sequence[str | None]:
-    """Of each date its text, in half the time that it takes alone; None of whatever is no
-    datetime."""
+    """Format many dates, in half the time of single calls; None for values that are no datetime."""
     if {*map(type, values)} != _DATETIME:
         return [date_text(each) if each.__class__ is datetime else None for each in values]
     text = orjson.dumps(values, option=_UTC).decode()
-    # With microseconds, of which stored dates have none; or no fraction at all.
+    # orjson writes microseconds, whose last three digits are zero in stored dates, or no fraction.
     text = text.replace('000Z"', 'Z"') if "." in text else text.replace('Z"', '.000Z"')
     texts = text[2:-2].split('","')
     if {_LENGTH}.issuperset(map(len, texts)):
@@ -105,8 +103,7 @@ def date_texts(values: Sequence[Any]) -> Sequence[str | None]:
 
 
 def in_utc(value: Any) -> Any:
-    """A stored value, dates in which lack their time zone where it was read to be shown: with it,
-    as others are read that it is compared with."""
+    """Return a stored value with the time zone UTC added to naive dates, as comparisons need it."""
     match value:
         case datetime(tzinfo=None):
             return value.replace(tzinfo=utc)
@@ -118,7 +115,11 @@ def in_utc(value: Any) -> Any:
 
 
 def date_from_text(text: str) -> datetime | DatetimeMS | None:
-    """None where the text is no RFC 3339 date and time. Digits beyond milliseconds are cut off."""
+    """Parse an RFC 3339 date and time; digits beyond milliseconds are dropped.
+
+    Returns:
+        None if the text is not a valid date and time.
+    """
     match = RFC_3339.fullmatch(text)
     if match is None:
         return None

@@ -1,7 +1,8 @@
-"""What changed between two states, in the API's names: modelled fields only, values as JSON.
+"""Diff of two states in API names: modelled fields only, values as JSON.
 
-The archive and the stream speak of stored names, and of fields that no model knows. Lists are one
-value, JSON fields keep their own keys; the id, the version field and reserved ones are no changes.
+The archive and the stream use stored names and may have fields that the model lacks. A list is one
+value; JSON fields keep their own keys. The id, the version field and reserved fields are not part
+of a diff.
 """
 
 from __future__ import annotations
@@ -38,10 +39,15 @@ __all__ = [
 ]
 
 
-# Not frozen, as it might be: pages of diffs make many.
+# Not frozen: pages of diffs create many, and frozen dataclasses are slower to create.
 @dataclass(slots=True)
 class FieldChange:
-    """`path`: dotted API names. `kind`: ADDED, REMOVED or CHANGED. Values as JSON."""
+    """Change of one field, with values as JSON.
+
+    Attributes:
+        path: dotted API names.
+        kind: ADDED, REMOVED or CHANGED.
+    """
 
     path: str
     kind: str
@@ -50,17 +56,16 @@ class FieldChange:
 
 
 _Compared: TypeAlias = "tuple[str, str, Callable[[Any], Any]]"
-"""A field: its stored name, the API's, and how its values are shown."""
+"""A field: its stored name, its API name, and the conversion of its values to JSON."""
 
-# As many kinds of writes as most programs make.
+# More than the number of different writes of most programs.
 _MOST_CHANGED = 200
-# A write may change a hundred thousand, of which nobody makes the same again.
+# Longer lists of paths, up to a hundred thousand, hardly ever recur.
 _MOST_PATHS = 50
 
 
 class FieldDiff:
-    """Of states of an entity's documents, many times: what there is to know of the entity is known
-    once."""
+    """Diff of states of one entity; what depends on the entity alone is computed once."""
 
     __slots__ = ("_changed", "_fields", "_paths", "entity", "model")
 
@@ -81,19 +86,21 @@ class FieldDiff:
         changed: tuple[str, ...] | None = None,
         make: Callable[[str, str, Any, Any], Any] = FieldChange,
     ) -> list[Any]:
-        """Return what leads from one state to another; None is a document that is not there.
+        """Return the changes from one state to another, in the order of the model's fields.
 
-        In the order of the model's fields, below them in that of the documents. An embedded
-        document that appears or goes is one change.
+        Inside embedded documents the order is that of the documents. An embedded document that is
+        added or removed is one change.
 
         Args:
-            changed: stored paths, where it is known already which ones differ.
-            make: what is made of each change.
+            before: the state before; None if there was no document.
+            after: the state after; None if there is no document.
+            changed: stored paths that differ, if already known.
+            make: creates the item for each change.
         """
         old_fields = before if before.__class__ is dict else _plain(before)
         new_fields = after if after.__class__ is dict else _plain(after)
         fields = self._fields
-        # A version that deletes says that it has changed nothing.
+        # A tombstone lists no changed paths.
         if changed is not None and before is not None and after is not None:
             fields = self._among(changed)
         found: list[Any] = []
@@ -101,10 +108,10 @@ class FieldDiff:
             old, new = old_fields.get(stored, _GONE), new_fields.get(stored, _GONE)
             kind = type(new)
             if kind is type(old) and kind is not list and kind is not dict:
-                # Nearly all fields, nearly always; lists and dicts call 1 and true equal.
+                # The usual case. Not for lists and dicts, which compare 1 and true as equal.
                 if new == old:
                     continue
-                # NaN, which is the same as NaN, differs from itself.
+                # Two NaN count as the same value, but compare as different.
                 if kind in PLAIN and (new == new or old == old):
                     found.append(make(name, _CHANGED, show(old), show(new)))
                     continue
@@ -119,7 +126,7 @@ class FieldDiff:
         return found
 
     def _among(self, changed: tuple[str, ...]) -> list[_Compared]:
-        """Those that stored paths lie in. Versions of a document have mostly changed the same."""
+        """Return the fields that contain these stored paths, from a cache."""
         found = self._changed.get(changed)
         if found is None:
             among = {path.partition(".")[0] for path in changed}
@@ -129,7 +136,7 @@ class FieldDiff:
         return found
 
     def paths(self, stored_paths: tuple[str, ...]) -> list[str]:
-        """See `changed_fields`; others may have the same list."""
+        """Return the result of `changed_fields`; cached, so callers must not change the list."""
         found = self._paths.get(stored_paths)
         if found is None:
             found = changed_fields(self.entity, self.model, stored_paths)
@@ -138,7 +145,7 @@ class FieldDiff:
         return found
 
     def latest(self, stored_paths: Iterable[str], after: Document | None) -> list[FieldChange]:
-        """See `latest_values`."""
+        """Return the result of `latest_values`."""
         return latest_values(self.entity, self.model, stored_paths, after)
 
     def _inside(
@@ -151,15 +158,17 @@ class FieldDiff:
 
 
 def _plain(state: Document | None) -> Mapping[str, Any]:
-    # Each look into a raw document costs several Python calls.
+    # Each access to a raw document costs several Python calls.
     return state if isinstance(state, dict) else dict((state or {}).items())
 
 
 def latest_values(
     entity: Entity, model: Model, stored_paths: Iterable[str], after: Document | None
 ) -> list[FieldChange]:
-    """What a version has changed of which the one before was dropped: the values before are not
-    known, and neither is what it added; that counts as changed."""
+    """Return the changes of a version whose predecessor was truncated.
+
+    The values before are unknown, so added fields count as CHANGED.
+    """
     found = []
     for stored in stored_paths:
         value: Any = after
@@ -183,7 +192,7 @@ _ADDED, _REMOVED, _CHANGED = (
 
 
 def changed_fields(entity: Entity, model: Model, stored_paths: Iterable[str]) -> list[str]:
-    """Stored dotted paths -> API dotted paths of the model's fields, in order, each once."""
+    """Convert stored dotted paths to distinct API paths of modelled fields, in order."""
     hidden = hidden_fields(entity)
     shown_paths: dict[str, None] = {}
     for path in stored_paths:
@@ -195,10 +204,11 @@ def changed_fields(entity: Entity, model: Model, stored_paths: Iterable[str]) ->
 
 
 def stored_path(entity: Entity, model: Model, path: str, argument: str) -> str:
-    """An API dotted path -> the stored dotted path, as the archive's `changed` lists it.
+    """Convert an API path to a stored path, as the archive's `changed` lists it.
 
     Raises:
-        BadUserInput: no such field, or one inside of a list, whose changes are recorded as a whole.
+        BadUserInput: no such field, or a field inside a list, whose changes are recorded as a
+            whole.
     """
     kind: ObjectType = entity
     names = path.split(".")
@@ -233,15 +243,15 @@ def stored_path(entity: Entity, model: Model, path: str, argument: str) -> str:
 
 
 def visible_fields(entity: Entity) -> Iterator[Field]:
-    """The fields whose changes are shown, in the model's order."""
+    """Return the fields that can be part of a diff, in the model's order."""
     hidden = hidden_fields(entity)
     return (field for field in entity.fields if field.stored not in hidden)
 
 
 def api_value(field: Field, model: Model, value: Any) -> Any:
-    """A stored value of a field as JSON, embedded documents in API names, modelled fields only.
+    """Return a stored value of a field as JSON, with embedded documents in API names.
 
-    What does not fit the model is shown as it is: a change to it is a change all the same.
+    Values that do not match the model are returned unconverted: their changes count too.
     """
     if field.type is Scalar.ID:
         return _id(value)
@@ -256,7 +266,7 @@ def api_value(field: Field, model: Model, value: Any) -> Any:
 
 
 def _api_value_converter(field: Field, model: Model) -> Callable[[Any], Any]:
-    """`api_value`, for many values of one field."""
+    """Return `api_value` for many values of one field."""
     if field.type is Scalar.ID or isinstance(field.type, str | EnumType):
         return partial(api_value, field, model)
     return json_value
@@ -265,7 +275,7 @@ def _api_value_converter(field: Field, model: Model) -> Callable[[Any], Any]:
 def _enum(by_stored: Mapping[str, str], value: Any) -> Any:
     if isinstance(value, list):
         return [_enum(by_stored, item) for item in value]
-    # Code is a str, too, and no key.
+    # bson.Code is a subclass of str, but never an enum value.
     return by_stored.get(value, value) if value.__class__ is str else json_value(value)
 
 
@@ -287,10 +297,11 @@ def _embedded(kind: ObjectType, model: Model, value: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class _ApiPath:
-    """Where a stored path leads: an API path, and the field there; None for what lies in a JSON
-    field.
+    """API path of a stored path, and the field at its end.
 
-    `cut`: the path leads further than the model does, into a value that should have no fields.
+    Attributes:
+        field: None for a path inside a JSON field.
+        cut: number of names beyond the model, inside a value that should have no fields.
     """
 
     path: str
@@ -323,7 +334,7 @@ def _in_api_names(entity: Entity, model: Model, each: Difference) -> FieldChange
         return None
     path, field = place.path, place.field
     if place.cut:
-        # A document where a single value should be: what differs inside is named by its own keys.
+        # A document in place of a single value: changes inside are named by its own keys.
         path, field = ".".join([path, *each.path[-place.cut :]]), None
     return FieldChange(
         path=path,
@@ -338,5 +349,5 @@ def _json(field: Field | None, model: Model, value: Any) -> Any:
 
 
 def hidden_fields(entity: Entity) -> frozenset[str | None]:
-    """Stored names whose changes are none to the API."""
+    """Return the stored names whose changes are not part of the API."""
     return frozenset({"_id", entity.version, *RESERVED})

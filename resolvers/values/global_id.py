@@ -1,6 +1,6 @@
-"""Ids that are unique across all types: `Query.node` finds whatever they name.
+"""Ids that are unique across all types, for `Query.node`.
 
-base64url of `Type:id`, so that a client can tell nothing from it and a reader of a log everything.
+They are base64url of `Type:id`: opaque to clients, readable in logs after decoding.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ __all__ = ["node_id", "parse_node_id"]
 
 
 def node_id(type_name: str, id_text: str) -> str:
-    """The `nodeId` of the object of that type with that `id`."""
+    """Return the `nodeId` of an object."""
     return base64.urlsafe_b64encode(f"{type_name}:{id_text}".encode()).decode().rstrip("=")
 
 
 def parse_node_id(text: str, name: str = "nodeId") -> tuple[str, str]:
-    """The type's name and the `id`; whether there is such a type is the caller's to see.
+    """Return the type name and the `id` of a `nodeId`; the caller checks whether the type exists.
 
     Args:
-        name: of the argument.
+        name: the name of the argument, for the error message.
 
     Raises:
-        BadUserInput: not made by `node_id`.
+        BadUserInput: not a text that `node_id` returns.
     """
     try:
         padded = text + "=" * (-len(text) % 4)

@@ -1,10 +1,9 @@
-"""Values that a request gives, as BSON has them.
+"""Conversion of request values to BSON.
 
-A value may come as JSON has it (decimals, dates and ids as text) or as `from_api` made it before:
-what is converted once may be converted again. Nothing is rounded silently but dates, to
-milliseconds, which is what MongoDB keeps.
+A value may be JSON (decimals, dates and ids as text) or a result of `from_api`, which can be
+converted again. Only dates are rounded, to milliseconds, which is MongoDB's precision.
 
-The way out is `resolvers.values.output`.
+The opposite direction is `resolvers.values.output`.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ from revstream.streams.changefeed.event import possible_ids
 __all__ = ["field_from_api", "from_api", "id_from_api", "ids_from_api", "ids_meant"]
 
 JSON_DEPTH = 80
-"""How deep a JSON value may be nested: MongoDB stores documents of up to 100 levels."""
+"""Maximum depth of a JSON value; MongoDB stores documents of up to 100 levels."""
 
 DECIMAL_TEXT = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,5})?|NaN|-?Infinity")
 NUMBER_TEXT = re.compile(r"0|-?[1-9][0-9]{0,18}")
@@ -49,22 +48,25 @@ UUID_TEXT = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECAS
 
 
 def id_from_api(scalar: Scalar, value: object, name: str) -> Any:
-    """The `_id` that an ID of the API means; its text must be the one that the API shows.
+    """Convert an ID to the stored `_id`; its text must be exactly the one that the API returns.
+
+    Args:
+        name: the field for the error message, such as "Supplier.id".
 
     Raises:
-        BadUserInput: It cannot be the id of any document; begins with `name`, "Supplier.id".
+        BadUserInput: no document can have this id.
     """
     return ids_from_api(scalar, name)(value)
 
 
 def ids_from_api(scalar: Scalar, name: str) -> Callable[[object], Any]:
-    """The same for many."""
+    """Return `id_from_api` for many ids of one type."""
     convert, whole = FROM_API[scalar], scalar in (Scalar.INT, Scalar.LONG)
 
     def id_(value: object) -> Any:
         asked = value
         if whole and isinstance(value, str):
-            # Not "007" or "+7": one document has one id, and caches go by it.
+            # Not "007" or "+7": a document has one id, which client caches use as key.
             asked = int(value) if NUMBER_TEXT.fullmatch(value) else REFUSED
         found = convert(asked)
         return _refuse(scalar, value, name) if found is REFUSED else found
@@ -73,16 +75,15 @@ def ids_from_api(scalar: Scalar, name: str) -> Callable[[object], Any]:
 
 
 def ids_meant(text: str) -> tuple[Any, ...]:
-    """Return the stored ids that an `ID` shows by this text, the text itself first: ids of any type
-    may lie there.
+    """Return the stored ids that have this text as `ID`, of any type, the text itself first.
 
-    Null, and binary data other than UUIDs, are left out: the texts of nearly all others would mean
-    them, too.
+    Null, and binary data other than UUIDs, are excluded: nearly every other text would mean them
+    too.
     """
     if text[:1] not in "-+0123456789abcdeft{NI":
         return (text,)
     if NUMBER_TEXT.fullmatch(text) and -LONG_LIMIT <= int(text) < LONG_LIMIT:
-        # Equal, to MongoDB, to the same number of any other type.
+        # MongoDB compares it as equal to the same number of any other type.
         return text, Int64(int(text))
     meant: list[Any] = [text]
     for pattern, make in OTHER_IDS:
@@ -108,8 +109,8 @@ def _document(text: str) -> Any:
 
 
 def _document_of_ids(text: str) -> Any:
-    """Return the same with ids of other types where its texts may be such: ids of several parts
-    often have them."""
+    """Return the document with texts replaced by ids of other types, as composite ids often have
+    them."""
     found = _document(text)
     return REFUSED if found is REFUSED else _with_other_ids(found)
 
@@ -125,10 +126,10 @@ def _with_other_ids(value: Any) -> Any:
 
 
 def field_from_api(field: Field, value: object, name: str) -> Any:
-    """The BSON value of one item of a field: a scalar, an id or an enum value, other than null.
+    """Convert one item of a field to BSON: a scalar, an id or an enum value, other than null.
 
     Raises:
-        BadUserInput: It is no value of that field's type; begins with `name`.
+        BadUserInput: not a value of the field's type; the message begins with `name`.
     """
     if isinstance(field.type, EnumType):
         if not isinstance(value, str) or value not in field.type.values:
@@ -144,10 +145,10 @@ def field_from_api(field: Field, value: object, name: str) -> Any:
 
 
 def from_api(scalar: Scalar, value: object, name: str) -> Any:
-    """The BSON value that a value of the API means, other than null.
+    """Convert a value of a scalar to BSON, other than null.
 
     Raises:
-        BadUserInput: It is none of that scalar's; begins with `name`, which says whose it is.
+        BadUserInput: not a value of the scalar; the message begins with `name`.
     """
     found = FROM_API[scalar](value)
     return _refuse(scalar, value, name) if found is REFUSED else found
@@ -166,7 +167,7 @@ def _string(value: Any) -> Any:
     try:
         value.encode()
     except UnicodeEncodeError:
-        # Half of a surrogate pair is text to Python and JSON, and not to BSON.
+        # An unpaired surrogate is valid in Python and JSON text, but not in BSON.
         return REFUSED
     return value
 
@@ -210,7 +211,7 @@ def _decimal(value: Any) -> Any:
     if not DECIMAL_TEXT.fullmatch(text):
         return REFUSED
     try:
-        # Raises rather than rounds what has more than 34 digits.
+        # Raises for more than 34 digits; does not round.
         return Decimal128(text)
     except DecimalException:
         return REFUSED
@@ -221,7 +222,7 @@ def _datetime(value: Any) -> Any:
         return date_from_text(value) or REFUSED
     if not isinstance(value, datetime | DatetimeMS):
         return REFUSED
-    # Both uses of a filter must see the same moment: MongoDB's have milliseconds, Python's more.
+    # A filter must mean the same time in MongoDB, which has milliseconds, and in Python.
     return from_milliseconds(milliseconds(value))
 
 
@@ -240,7 +241,7 @@ def _uuid(value: Any) -> Any:
 
 
 def _json(value: Any, depth: int = JSON_DEPTH) -> Any:
-    """As given, if BSON can hold it: a JSON number of 64 bits or less, no NUL in a key."""
+    """Return the value if BSON can hold it: numbers of 64 bits or less, no NUL in a key."""
     if isinstance(value, dict | list):
         items = value.items() if isinstance(value, dict) else enumerate(value)
         for key, item in items:
@@ -285,7 +286,7 @@ OTHER_IDS: tuple[tuple[re.Pattern[str], Callable[[str], Any]], ...] = (
     (_DOCUMENT, _document),
     (_DOCUMENT, _document_of_ids),
 )
-"""The texts of ids of other types, and what is stored."""
+"""Patterns of the texts of other id types, and the conversion to the stored id."""
 
 EXPECTED: Mapping[Scalar, str] = {
     Scalar.ID: "text",

@@ -1,4 +1,4 @@
-"""BSON values as JSON has them: one rule for a value wherever it is shown."""
+"""Conversion of BSON values to JSON, the same wherever a value is returned."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ __all__ = [
 ]
 
 SAFE_INTEGER = 2**53 - 1
-"""The largest integer that JavaScript, and so many a JSON reader, keeps exactly."""
+"""Largest integer that JavaScript, and many JSON readers, represent exactly."""
 
 REFUSED: Final = object()
-"""What a conversion answers to a value it does not take; None is an answer of its own."""
+"""Result of a conversion for a value that it does not accept; None is a valid result."""
 
 
 def uuid_text(value: Any) -> Any:
@@ -49,10 +49,10 @@ def uuid_text(value: Any) -> Any:
 
 
 def json_value(value: object) -> Any:
-    """Return any BSON value as JSON has it; what JSON lacks becomes text, or extended JSON.
+    """Return any BSON value as JSON; types that JSON lacks become text or extended JSON.
 
-    As in fields of their own, integers beyond `SAFE_INTEGER`, decimals, dates, ids, UUIDs and other
-    binary data are text; so are NaN and the infinities. Integers and doubles stay apart: 1 and 1.0.
+    As in typed fields, integers beyond `SAFE_INTEGER`, decimals, dates, ids, UUIDs and other binary
+    data are text; so are NaN and the infinities. Integers and doubles stay distinct: 1 and 1.0.
     """
     if value.__class__ in _AS_IT_IS or (value.__class__ is float and value - value == 0):
         return value
@@ -65,7 +65,7 @@ def json_value(value: object) -> Any:
 
 
 def safe_integer(value: Any) -> int | str:
-    """Return the integer; its text where it is beyond `SAFE_INTEGER`."""
+    """Return the integer, or its text if it is beyond `SAFE_INTEGER`."""
     return int(value) if -SAFE_INTEGER <= value <= SAFE_INTEGER else str(int(value))
 
 

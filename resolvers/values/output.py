@@ -1,11 +1,11 @@
-"""Stored values as the API shows them.
+"""Conversion of stored values to the API.
 
-A value is accepted where nothing of it is lost: any integer type for Int, Long and Float, a double
-without a fraction for Int and Long too (JavaScript writers store all numbers as doubles), and every
-number for Decimal. Text is never read as a number, nor a number as text or as a boolean. Anything
-else is a `DocumentMisfit`, which concerns that one field.
+A value is accepted if nothing of it is lost: any integer type for Int, Long and Float, a double
+without a fraction for Int and Long too (JavaScript stores all numbers as doubles), and every number
+for Decimal. Text is never read as a number, nor a number as text or boolean. Anything else is a
+`DocumentMisfit`, which affects only its field.
 
-The way back is `resolvers.values.input`.
+The opposite direction is `resolvers.values.input`.
 """
 
 from __future__ import annotations
@@ -56,10 +56,10 @@ LONG_LIMIT = 2**63
 
 @dataclass(frozen=True, slots=True)
 class ValueLocation:
-    """The document that a value lies in, for errors to name: made once per document, not per field.
+    """Document and path of a value, for error messages; created once per document, not per field.
 
     Attributes:
-        past: whether it is a state of the past, which nobody can mend.
+        past: True for a state of the past, which cannot be changed.
     """
 
     collection: str
@@ -68,10 +68,11 @@ class ValueLocation:
     past: bool = False
 
     def inside(self, name: str) -> ValueLocation:
-        """The place of an embedded document that field `name` holds."""
+        """Return the location of the embedded document in field `name`."""
         return ValueLocation(self.collection, self.document_id, f"{self.path}{name}.", self.past)
 
     def misfit(self, name: str, value: object, expected: str) -> DocumentMisfit:
+        """Create the error for a value of field `name` that does not match the model."""
         return DocumentMisfit(
             collection=self.collection,
             document_id=any_id(self.document_id),
@@ -88,21 +89,21 @@ Convert = Callable[[object, ValueLocation], Any]
 
 @lru_cache(maxsize=4096)
 def converter(field: Field, *, nullable: bool = False) -> Convert:
-    """The conversion of a field's values, missing ones given as None.
+    """Return the conversion of a field's values; missing values are passed as None.
 
-    Embedded documents come out as they are, to be converted field by field at
-    `ValueLocation.inside`. It raises a DocumentMisfit where a value is not what the model says, or
-    missing where one is required.
+    Embedded documents are returned unconverted; their fields are converted at
+    `ValueLocation.inside`. The conversion raises `DocumentMisfit` for a value that does not match
+    the model, or is missing although required.
 
     Args:
-        nullable: Whatever the model says: of snapshots, since history outlives the model.
+        nullable: True to accept null in any field: for snapshots, since history outlives the model.
     """
     name, required = field.name, field.required and not nullable
     one, expected = _one(field)
     if field.is_list:
         return _list_converter(name, one, expected, required, field.item_required)
     if _identifies(field) and field.stored_scalar in TEXT_IDS:
-        # Null is an id, too.
+        # Null is a valid id, too.
         return lambda value, place: one(value)
 
     def convert(value: object, place: ValueLocation) -> Any:
@@ -136,7 +137,7 @@ def _list_converter(
 
 
 def _one(field: Field) -> tuple[Callable[[Any], Any], str]:
-    """The conversion of one value of that field, and what it expects."""
+    """Return the conversion of one value of the field, and a description of what it accepts."""
     if isinstance(field.type, EnumType):
         by_stored = field.type.by_stored
         return (
@@ -147,18 +148,19 @@ def _one(field: Field) -> tuple[Callable[[Any], Any], str]:
         return lambda value: value if isinstance(value, Mapping) else REFUSED, field.type
     if field.type is not Scalar.ID:
         return TO_API[field.type], field.type.value
-    # Which documents a reference leads to is for the reference to check.
+    # The reference itself checks to which document it leads.
     scalar = field.stored_scalar if _identifies(field) else None
     return ID_TO_API[scalar or Scalar.ID], (scalar or Scalar.ID).value
 
 
 def _identifies(field: Field) -> bool:
-    """Return whether it is an entity's id: subdocuments may have an `_id`, under another name."""
+    """Return whether the field is an entity's id; subdocuments may have an `_id` under another
+    name."""
     return field.stored == "_id" and field.name == "id"
 
 
 def id_to_api(scalar: Scalar, value: object, place: ValueLocation) -> str:
-    """The ID of a document stored under `_id`, whose type `scalar` is."""
+    """Return the ID of a document with this `_id`, whose declared type is `scalar`."""
     shown: Any = ID_TO_API[scalar](value)
     if shown is REFUSED:
         raise place.misfit("id", value, scalar.value)
@@ -166,16 +168,16 @@ def id_to_api(scalar: Scalar, value: object, place: ValueLocation) -> str:
     return text
 
 
-# One function per scalar, given anything but None: the value shown, or REFUSED.
+# One function per scalar, for any value but None: returns the API's value, or REFUSED.
 
 
 def _string(value: Any) -> Any:
-    # The class itself: Code is a str too.
+    # Compares the class itself: bson.Code is a subclass of str.
     return value if value.__class__ is str else REFUSED
 
 
 def whole_number(value: Any) -> int | None:
-    """The number, if it is an integer of whatever type; True and False are none."""
+    """Return the number if it is an integer of any numeric type; booleans are not numbers."""
     if value.__class__ is int or value.__class__ is Int64:
         return int(value)
     return int(value) if value.__class__ is float and value.is_integer() else None
@@ -210,7 +212,7 @@ def _decimal(value: Any) -> Any:
     if value.__class__ is Decimal128:
         return str(value)
     if value.__class__ is float:
-        # The shortest text that means this double, and no other.
+        # repr is the shortest text that is unique to this double.
         return str(Decimal128(repr(value)))
     return str(int(value)) if value.__class__ is int or value.__class__ is Int64 else REFUSED
 
@@ -224,7 +226,7 @@ def _objectid(value: Any) -> Any:
 
 
 def any_id(value: Any) -> str:
-    """Return the text of an id of any type: others than the model's writers may have stored it."""
+    """Return the text of an id of any type; other programs may have stored any type."""
     if value.__class__ is str:
         text: str = value
         return text
@@ -261,7 +263,7 @@ ID_TO_API: Mapping[Scalar, Callable[[Any], Any]] = {
     Scalar.UUID: uuid_text,
 }
 TEXT_IDS = frozenset({None, Scalar.ID, Scalar.STRING})
-"""Scalars of ids that are declared as text; ids of every type may lie there."""
+"""Scalars of ids that are declared as text; ids of every type may be stored there."""
 
 ID_CLASSES: Mapping[Scalar, type] = {
     Scalar.ID: str,
@@ -269,11 +271,11 @@ ID_CLASSES: Mapping[Scalar, type] = {
     Scalar.INT: int,
     Scalar.OBJECTID: ObjectId,
 }
-"""What stored ids nearly always are, and never refused."""
+"""Usual Python classes of stored ids, which are never refused."""
 
 
 def describe_value(value: object) -> str:
-    """Return `the string 'cheap'`: the type in MongoDB's words, and the value where it is short."""
+    """Return the type in MongoDB's terms and the value if it is short, as `the string 'cheap'`."""
     if value is None:
         return "null or nothing"
     if isinstance(value, Mapping):
@@ -285,7 +287,7 @@ def describe_value(value: object) -> str:
 
 
 def _mend(name: str, value: object, expected: str) -> str:
-    """Return how to make the document and the model fit each other."""
+    """Return how to make the document and the model match each other."""
     if value is None:
         return f"give {name} a value, or let it be null in the model: without !"
     declared = DECLARED.get(value.__class__)
@@ -296,9 +298,9 @@ def _mend(name: str, value: object, expected: str) -> str:
 
 
 def shorten_repr(value: object, length: int = 80) -> str:
-    """The value as Python writes it, for a message: cut where it is long."""
+    """Return the value's repr for a message, shortened to `length`."""
     if isinstance(value, int) and value.bit_length() > 10_000:
-        # Python refuses to write it.
+        # Python refuses to convert it to text.
         return "a number of thousands of digits"
     text = repr(value)
     return text if len(text) <= length else f"{text[: length - 1]}…"
@@ -337,4 +339,4 @@ DECLARED: Mapping[type, Scalar] = {
     UUID: Scalar.UUID,
     dict: Scalar.JSON,
 }
-"""The scalar by which the model declares what values of a class are stored as."""
+"""Scalar with which the model declares values of each class."""
