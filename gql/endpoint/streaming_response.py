@@ -31,8 +31,11 @@ from revstream.gql.engine.request.context import SubscriptionPosition
 from revstream.gql.http.media_types import MediaType
 from revstream.gql.http.stream_framing import Framing
 from revstream.gql.subscriptions.interruption import interruption_of
+from revstream.streams.core.task_cleanup import cancel_and_wait
 
 __all__ = ["StreamResponse", "body_of", "streamed"]
+
+_CLIENT_LEFT = (ClientDisconnect, OSError)
 
 
 def body_of(result: ExecutionResult) -> dict[str, Any]:
@@ -108,9 +111,7 @@ async def _with_beats(
                 yield result
         finally:
             if waiting is not None:
-                waiting.cancel()
-                with contextlib.suppress(asyncio.CancelledError, Exception):
-                    await waiting
+                await cancel_and_wait(waiting)
 
 
 class StreamResponse:
@@ -134,12 +135,10 @@ class StreamResponse:
         try:
             await asyncio.wait({sending, gone}, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            gone.cancel()
             ended = sending.done() and not sending.cancelled()
-            sending.cancel()
-            await asyncio.gather(sending, gone, return_exceptions=True)
+            await cancel_and_wait(gone, *([] if ended else [sending]), expected=_CLIENT_LEFT)
         if ended:
-            with contextlib.suppress(ClientDisconnect, OSError):
+            with contextlib.suppress(*_CLIENT_LEFT):
                 sending.result()
 
     async def _send(self, send: Send) -> None:

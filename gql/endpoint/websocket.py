@@ -159,7 +159,7 @@ class TransportSocket(BaseGraphQLTransportWSHandler[RequestContext, None]):
 
     def _task_done(self, task: asyncio.Task[Any]) -> None:
         # Strawberry cancels those that are unsubscribed, and asks no more of them.
-        retrieve_exception(task)
+        retrieve_exception(task, (WebSocketDisconnected,))
 
     async def cleanup_operation(self, operation_id: str) -> None:
         seat = self._seats.pop(operation_id, None)

@@ -14,10 +14,13 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
+from strawberry.http.exceptions import WebSocketDisconnected
+
 from revstream.gql.auth.sessions import Session
 from revstream.gql.subscriptions.interruption import Interruption
 from revstream.resolvers.errors import SignInEnded, Unauthenticated
 from revstream.streams.core.errors import GatewayError, Unavailable
+from revstream.streams.core.task_cleanup import retrieve_exception
 
 __all__ = ["WebSocketAuthentication"]
 
@@ -46,7 +49,8 @@ class WebSocketAuthentication:
         if self._session is not None:
             self._handler.view.callers.sessions.close(self._session)
         if self._closing is not None:
-            await asyncio.gather(self._closing, return_exceptions=True)
+            await asyncio.wait([self._closing])
+            retrieve_exception(self._closing, (WebSocketDisconnected,))
         # Each knows of the other: left so, only the garbage collector would find them.
         self._handler = self._session = None
 

@@ -18,6 +18,7 @@ from typing import Any
 
 import bson
 from bson import Binary, Code, Decimal128, ObjectId, Regex, Timestamp
+from bson.errors import BSONError
 from bson.raw_bson import RawBSONDocument
 
 from revstream.streams.core import resume_tokens
@@ -239,7 +240,7 @@ def _with_fault(raw: bytes, fault: Exception) -> ChangeEvent:
     fields: Document = {}
     for _, element in iterate_elements(raw):
         # The remaining fields are not needed to continue the stream after it.
-        with contextlib.suppress(Exception):
+        with contextlib.suppress(BSONError):
             fields |= decode(document_from_elements([element]))
     at = fields["clusterTime"]
     return ChangeEvent(

@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
+import logging
 from typing import Any
+
+from revstream.streams.core.errors import GatewayError
 
 __all__ = ["cancel_and_wait", "retrieve_exception"]
 
+log = logging.getLogger(__name__)
 
-async def cancel_and_wait(*tasks: asyncio.Future[Any] | None) -> None:
-    """Cancel tasks and wait until all have ended, whatever they raise.
+# What an operation is refused with, and the end of a generator.
+_NO_FAULTS = (GatewayError, StopAsyncIteration)
+
+
+async def cancel_and_wait(
+    *tasks: asyncio.Future[Any] | None, expected: tuple[type[BaseException], ...] = ()
+) -> None:
+    """Cancel tasks and wait until all have ended; log the faults that they raise.
 
     A caller that is cancelled while it waits raises that after all have ended. Awaiting a task
-    itself
-    would not tell the two cancellations apart.
+    itself would not tell the two cancellations apart.
+
+    Args:
+        expected: see `retrieve_exception`.
     """
     going = [each for each in tasks if each is not None]
     if not going:
@@ -29,14 +40,23 @@ async def cancel_and_wait(*tasks: asyncio.Future[Any] | None) -> None:
     finally:
         for each in going:
             if each.done():
-                retrieve_exception(each)
+                retrieve_exception(each, expected)
 
 
-def retrieve_exception(task: asyncio.Future[Any]) -> None:
-    """Retrieve the exception of a finished task, so that asyncio does not report it.
+def retrieve_exception(
+    task: asyncio.Future[Any], expected: tuple[type[BaseException], ...] = ()
+) -> None:
+    """Retrieve the exception of a task that is done and that no caller awaits; log a fault.
 
     A cancelled task keeps its traceback until the exception is retrieved, and with it all local
     variables, among them the task itself under a timeout: only the garbage collector would free it.
+
+    Args:
+        expected: exceptions that are no fault, beside those of `streams.core.errors`.
     """
-    with suppress(asyncio.CancelledError):
-        task.exception()
+    try:
+        raised = task.exception()
+    except asyncio.CancelledError:
+        return
+    if raised is not None and not isinstance(raised, (*_NO_FAULTS, *expected)):
+        log.error("task failed", exc_info=raised)

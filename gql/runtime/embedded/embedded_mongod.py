@@ -40,6 +40,7 @@ from revstream.gql.runtime.embedded.mongod import (
     stop,
 )
 from revstream.gql.runtime.embedded.replica_set import REPLICA_SET, USER, become_primary
+from revstream.streams.core.task_cleanup import cancel_and_wait
 
 __all__ = ["EmbeddedError", "embedded_mongod"]
 
@@ -99,9 +100,7 @@ async def embedded_mongod(
             watch = asyncio.create_task(_watch(process, directory, on_death))
             yield uri
         finally:
-            if watch is not None:
-                watch.cancel()
-                await asyncio.gather(watch, return_exceptions=True)
+            await cancel_and_wait(watch)
             await stop(process, stop_s)
             (directory / "mongod.pid").unlink(missing_ok=True)
 

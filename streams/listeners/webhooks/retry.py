@@ -21,6 +21,7 @@ from revstream.streams.archive.store import Archive
 from revstream.streams.archive.tolerant_reader import read_versions
 from revstream.streams.changefeed.event import identity
 from revstream.streams.core.log_throttle import LogThrottle
+from revstream.streams.core.task_cleanup import cancel_and_wait
 from revstream.streams.listeners.webhooks.document_queue import (
     DeliveryWorker,
     DocumentQueue,
@@ -90,9 +91,7 @@ class DeliveryRetry:
 
     async def end(self) -> None:
         working, self.working = self.working, {}
-        for each in working.values():
-            each.task.cancel()
-        await asyncio.gather(*(each.task for each in working.values()), return_exceptions=True)
+        await cancel_and_wait(*(each.task for each in working.values()))
 
     async def find_waiting(self, documents: Sequence[Any]) -> set[Any]:
         """Which of these wait, by `identity`."""

@@ -26,6 +26,7 @@ from revstream.streams.archive.store import Archive
 from revstream.streams.changefeed.event import identity
 from revstream.streams.core.errors import ReceiverAway
 from revstream.streams.core.log_throttle import LogThrottle
+from revstream.streams.core.task_cleanup import cancel_and_wait
 from revstream.streams.listeners.consumer import Handler
 from revstream.streams.listeners.webhooks.document_queue import (
     DeliveryWorker,
@@ -215,9 +216,7 @@ class Sink(Handler):
                 if not done and not left:
                     await self._leave_behind(running, fencing_token)
         finally:
-            for task in running:
-                task.cancel()
-            await asyncio.gather(*running, return_exceptions=True)
+            await cancel_and_wait(*running)
             for queue in queues:
                 self._done |= queue.delivered
         await self._judge(failed, fencing_token)

@@ -73,8 +73,13 @@ class SessionPool:
                 ending = asyncio.ensure_future(session.end_session())
                 self._ending.add(ending)
                 ending.add_done_callback(self._ending.discard)
-                ending.add_done_callback(retrieve_exception)
+                ending.add_done_callback(_retrieve_exception)
 
     async def close(self) -> None:
         while self._idle:
             await self._idle.pop().end_session()
+
+
+def _retrieve_exception(ending: asyncio.Future[Any]) -> None:
+    # A server that is away ends the session by itself.
+    retrieve_exception(ending, (pymongo.errors.PyMongoError,))

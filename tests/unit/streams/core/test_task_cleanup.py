@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
+from revstream.streams.core.errors import Unavailable
 from revstream.streams.core.task_cleanup import cancel_and_wait
 from tests.support.streams import turn
 
@@ -50,3 +53,30 @@ async def test_who_is_cancelled_meanwhile_is_cancelled_once_they_have_ended() ->
     end.set()
     await asyncio.wait([waiting], timeout=10)
     assert (waiting.cancelled(), task.done(), after) == (True, True, [])
+
+
+@pytest.mark.parametrize(
+    ("raised", "logged"),
+    [
+        (ZeroDivisionError("a fault"), True),
+        (Unavailable("MongoDB is away"), False),
+        (StopAsyncIteration(), False),
+        (ConnectionError("expected"), False),
+    ],
+)
+async def test_a_fault_of_a_cancelled_task_is_logged(
+    raised: Exception, logged: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """No caller awaits the task, and an operation that is refused is no fault."""
+
+    async def fails() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            raise raised
+
+    task = asyncio.ensure_future(fails())
+    await turn()
+    await cancel_and_wait(task, expected=(ConnectionError,))
+    found = [each.exc_info[1] for each in caplog.records if each.exc_info]
+    assert found == ([raised] if logged else [])
