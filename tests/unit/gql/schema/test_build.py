@@ -1,4 +1,4 @@
-"""gql.schema: the whole schema of a model."""
+"""Tests of `gql.schema`: the whole schema of a model."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ONES = ("product", "supplier", "city", "reading")
 
 
 def test_every_entity_has_all_root_fields(schema: strawberry.Schema) -> None:
-    """The present, versions, the collection as of a moment, drafts, comments, and changes."""
+    """They are current documents, versions, the as-of read, drafts, comments and changes."""
     built = from_sdl(print_sdl(schema))
     assert built.query_type is not None
     assert set(built.query_type.fields) == {
@@ -48,8 +48,8 @@ def test_every_entity_has_all_root_fields(schema: strawberry.Schema) -> None:
     }
 
 
-def test_every_name_that_the_api_makes_is_refused_as_a_name_of_the_model() -> None:
-    """A model with such a type, or such a list, would be served with one of the two missing."""
+def test_a_model_cannot_use_a_generated_name() -> None:
+    """Otherwise one of two types or lists with that name would be missing."""
     text = (Path(__file__).parents[4] / "schema.graphql").read_text(encoding="utf-8")
     model = read_model(text)
     built = from_sdl(print_sdl(build_schema(model)))
@@ -77,8 +77,8 @@ def _is_refused(text: str) -> bool:
     return False
 
 
-def test_everything_has_a_description(schema: strawberry.Schema) -> None:
-    """GraphiQL has something to show for each type, field, argument and input field."""
+def test_each_type_and_field_has_a_description(schema: strawberry.Schema) -> None:
+    """GraphiQL shows it for types, fields, arguments and input fields."""
     built: Any = from_sdl(print_sdl(schema))
     missing = []
     for type_ in built.type_map.values():
@@ -98,8 +98,8 @@ def test_everything_has_a_description(schema: strawberry.Schema) -> None:
     assert missing == []
 
 
-def test_the_models_descriptions_are_carried_over(schema: strawberry.Schema) -> None:
-    """Of types, fields, enums and their values."""
+def test_the_models_descriptions_are_in_the_schema(schema: strawberry.Schema) -> None:
+    """Types, fields, enums and their values have them."""
     sdl = print_sdl(schema)
     assert '"""A thing for sale."""\ntype Product implements Node & ProductState {' in sdl
     assert '"""What it is ordered by."""\n  sku: String!' in sdl
@@ -110,7 +110,7 @@ def test_the_models_descriptions_are_carried_over(schema: strawberry.Schema) -> 
 
 
 def test_a_model_of_one_small_entity_is_enough() -> None:
-    """No embedded types, no enums, no references, no version field."""
+    """It has no embedded types, enums, references or version field."""
     model = read_model('type Dot @collection(name: "dots", version: null) { id: UUID! x: Int }')
     built: Any = from_sdl(print_sdl(build_schema(model)))
     assert set(built.type_map["DotWhere"].fields) == {"and", "or", "not", "id", "x"}
@@ -118,8 +118,8 @@ def test_a_model_of_one_small_entity_is_enough() -> None:
     assert str(built.type_map["Dot"].fields["version"].type) == "Int!"
 
 
-def test_two_models_have_schemas_of_their_own() -> None:
-    """Nothing is shared between them but what is the same for all."""
+def test_two_models_have_separate_schemas() -> None:
+    """They share only the types that do not depend on the model."""
     for text in ("a: Int", "a: String!"):
         model = read_model(f'type Dot @collection(name: "dots") {{ id: ID! {text} }}')
         assert f"  {text}\n" in print_sdl(build_schema(model))

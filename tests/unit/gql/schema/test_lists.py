@@ -1,4 +1,4 @@
-"""Lists of the API: each has a bound, in number and in cost."""
+"""Tests of the lists of the API: each has a bound in number and in cost."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def unbounded(model: Model) -> list[str]:
     return found
 
 
-def test_every_list_is_a_page_lies_in_a_document_or_has_a_known_bound(model: Model) -> None:
-    """One that is new has to be a connection, or be bounded and told here."""
+def test_every_list_is_a_page_or_part_of_a_document_or_has_a_known_bound(model: Model) -> None:
+    """A new list must be a connection or have a bound in this test."""
     assert unbounded(model) == []
     assert unbounded(read_model(EXAMPLE.read_text())) == []

@@ -1,4 +1,4 @@
-"""gql.schema.common.descriptions: what the API says of fields whose model says nothing."""
+"""Tests of `gql.schema.common.descriptions`."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from revstream.model.naming import with_article
         ),
     ],
 )
-def test_a_field_is_described_by_the_model_or_by_what_follows_from_it(
+def test_a_field_has_the_models_description_or_a_derived_one(
     model: Model, type_name: str, field: str, said: str
 ) -> None:
-    """Its own words come first."""
+    """A description of the model has precedence."""
     shape = shapes_of(model)[type_name]
     assert field_description(shape, shape.fields[field]) == said
 
 
-def test_an_enum_is_described(model: Model) -> None:
-    """By itself, or by its name."""
+def test_an_enum_has_a_description(model: Model) -> None:
+    """It comes from the model, or contains the enum's name."""
     assert enum_description(model.enums[0]) == "What can be seen from afar."
     assert "Size" in enum_description(EnumType(name="Size", values=("BIG",)))
 
@@ -53,6 +53,6 @@ def test_an_enum_is_described(model: Model) -> None:
         "a Product",
     ],
 )
-def test_types_are_named_with_the_article_that_is_spoken(text: str) -> None:
-    """By how a name begins when it is said."""
+def test_type_names_have_the_article_of_their_pronunciation(text: str) -> None:
+    """The article depends on the sound with which the name begins."""
     assert with_article(text.partition(" ")[2]) == text

@@ -1,4 +1,4 @@
-"""gql.schema.common.document_inputs: what can be written of each type of a model."""
+"""Tests of `gql.schema.common.document_inputs`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def types(schema: strawberry.Schema) -> Types:
 
 
 def made(model: str) -> Types:
-    """The types of the API for this model."""
+    """Return the types of the API for this model."""
     return dict(from_sdl(print_sdl(build_schema(read_model(model)))).type_map)
 
 
@@ -33,8 +33,8 @@ def arguments(types: Types, mutation: str) -> dict[str, str]:
     return {name: str(each.type) for name, each in given.items()}
 
 
-def test_an_input_is_a_whole_document(types: Types) -> None:
-    """What the model requires must be given; neither the id, nor references, nor a version."""
+def test_an_input_is_a_complete_document(types: Types) -> None:
+    """Required fields of the model are required; it has no id, no references and no version."""
     assert fields(types["ProductInput"]) == {
         "sku": "String!",
         "name": "String!",
@@ -59,7 +59,7 @@ def test_an_input_is_a_whole_document(types: Types) -> None:
 
 
 def test_a_patch_requires_nothing(types: Types) -> None:
-    """Its embedded documents are patches, too; the items of its lists are whole."""
+    """Its embedded documents are patches, too; items of its lists are complete."""
     whole, patch = fields(types["ProductInput"]), fields(types["ProductPatch"])
     assert patch.keys() == whole.keys()
     assert not [each for each in patch.values() if each.endswith("!")]
@@ -70,7 +70,7 @@ def test_a_patch_requires_nothing(types: Types) -> None:
 
 
 def test_embedded_types_have_inputs_and_patches(types: Types) -> None:
-    """Those within them and within themselves included; nothing is added to embedded numbers."""
+    """Nested and recursive types have them, too; embedded numbers have no increment."""
     assert fields(types["DimensionsInput"]) == {
         "width": "Float!",
         "height": "Float!",
@@ -88,7 +88,7 @@ def test_embedded_types_have_inputs_and_patches(types: Types) -> None:
 
 
 def test_an_increment_has_the_numbers_of_an_entity(types: Types) -> None:
-    """Lists of numbers have nothing to be added to."""
+    """Lists of numbers cannot be incremented."""
     assert fields(types["ProductIncrement"]) == {
         "price": "Decimal",
         "stock": "Int",
@@ -98,7 +98,7 @@ def test_an_increment_has_the_numbers_of_an_entity(types: Types) -> None:
 
 
 def test_an_entity_without_numbers_has_no_increment(types: Types) -> None:
-    """Nor has its update an argument for one."""
+    """Its update mutation has no argument for it either."""
     assert "SupplierIncrement" not in types
     assert arguments(types, "updateSupplier") == {
         "id": "ID!",
@@ -108,16 +108,16 @@ def test_an_entity_without_numbers_has_no_increment(types: Types) -> None:
     }
 
 
-def test_a_fencing_token_is_written_and_not_added_to(types: Types) -> None:
-    """It orders events; each event is an id and a whole document."""
+def test_a_fence_value_is_written_and_not_incremented(types: Types) -> None:
+    """It orders events; each event is an id and a complete document."""
     assert fields(types["ReadingInput"]) == {"sequence": "Long!", "value": "Float!"}
     assert fields(types["ReadingIncrement"]) == {"value": "Float"}
     assert fields(types["ReadingEvent"]) == {"id": "ID!", "document": "ReadingInput!"}
     assert "ProductEvent" not in types
 
 
-def test_what_is_copied_from_elsewhere_is_not_written() -> None:
-    """revstream keeps it."""
+def test_copied_fields_are_not_in_inputs() -> None:
+    """revstream writes them."""
     types = made(
         """
         type Book @collection(name: "books") {
@@ -133,8 +133,8 @@ def test_what_is_copied_from_elsewhere_is_not_written() -> None:
     assert fields(types["WriterIncrement"]) == {"age": "Int"}
 
 
-def test_an_entity_of_which_nothing_can_be_written_is_created_and_deleted() -> None:
-    """An input type without fields is none, in GraphQL; what needs one is not there."""
+def test_an_entity_without_writable_fields_is_created_and_deleted() -> None:
+    """GraphQL forbids input types without fields, so mutations that need one are missing."""
     types = made(
         """
         type Mark @collection(name: "marks") {
@@ -157,8 +157,8 @@ def test_an_entity_of_which_nothing_can_be_written_is_created_and_deleted() -> N
     assert arguments(types, "createMark") == {"id": "ID", "comment": "String"}
 
 
-def test_inputs_say_what_the_model_says_of_their_fields(types: Types) -> None:
-    """In whole documents and in patches."""
+def test_input_fields_have_the_models_descriptions(types: Types) -> None:
+    """Inputs and patches have them."""
     for name in ("ProductInput", "ProductPatch"):
         assert types[name].fields["sku"].description == "What it is ordered by."
         assert types[name].description

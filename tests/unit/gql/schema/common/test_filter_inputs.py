@@ -1,4 +1,4 @@
-"""gql.schema.common.filter_inputs: which filters and orders a model's fields have."""
+"""Tests of `gql.schema.common.filter_inputs`."""
 
 from __future__ import annotations
 
@@ -29,8 +29,10 @@ def inputs(type_: Any) -> dict[str, str]:
     return {name: str(field.type) for name, field in type_.fields.items()}
 
 
-def test_a_where_has_a_filter_for_each_field_that_can_be_filtered_by(types: dict[str, Any]) -> None:
-    """By its type; none for JSON, and none for references."""
+def test_a_where_type_has_a_filter_for_each_field_that_can_be_filtered(
+    types: dict[str, Any],
+) -> None:
+    """The filter's type depends on the field's type; JSON fields and references have none."""
     assert inputs(types["ProductWhere"]) == {
         "and": "[ProductWhere!]",
         "or": "[ProductWhere!]",
@@ -58,8 +60,8 @@ def test_a_where_has_a_filter_for_each_field_that_can_be_filtered_by(types: dict
     }
 
 
-def test_documents_without_a_version_have_none_to_filter_by(types: dict[str, Any]) -> None:
-    """Their number is the archive's."""
+def test_entities_without_a_version_field_have_no_version_filter(types: dict[str, Any]) -> None:
+    """Their version numbers are only in the archive."""
     assert "version" not in inputs(types["CityWhere"])
     assert "version" not in inputs(types["CityOrder"])
     assert "version" in inputs(types["ReadingOrder"])
@@ -68,7 +70,7 @@ def test_documents_without_a_version_have_none_to_filter_by(types: dict[str, Any
 def test_filters_have_the_operators_of_the_filter_language(
     types: dict[str, Any], model: Model
 ) -> None:
-    """As resolvers.filters.parser says, for every field of the model."""
+    """Each field of the model has the operators of `resolvers.filters.parser`."""
     seen = 0
     for entity in (*model.entities, *model.embeddeds):
         for field in entity.fields:
@@ -81,7 +83,7 @@ def test_filters_have_the_operators_of_the_filter_language(
 
 
 def test_the_filters_of_lists_and_embedded_documents(types: dict[str, Any]) -> None:
-    """With the types of what they compare with."""
+    """Operators have the types of the values with which they compare."""
     assert inputs(types["PackageListFilter"]) == {
         "some": "PackageWhere",
         "every": "PackageWhere",
@@ -100,10 +102,10 @@ def test_the_filters_of_lists_and_embedded_documents(types: dict[str, Any]) -> N
 
 
 @pytest.mark.parametrize("name", ["Product", "City"])
-def test_single_values_that_can_be_compared_order(
+def test_documents_are_ordered_by_single_comparable_values(
     types: dict[str, Any], model: Model, name: str
 ) -> None:
-    """The id and the version first; neither lists, nor JSON, nor documents."""
+    """Id and version are first; lists, JSON and embedded documents are missing."""
     entity = model.entity(name)
     single = [
         each.name
@@ -117,10 +119,10 @@ def test_single_values_that_can_be_compared_order(
     assert orderable_fields(shapes_of(model)[name]) == expected
 
 
-async def test_every_operator_of_every_field_is_understood(
+async def test_every_operator_of_every_field_is_parsed(
     ask: Ask, types: dict[str, Any], model: Model
 ) -> None:
-    """What the API offers, parse_where takes."""
+    """`parse_where` accepts each operator of the API."""
     entity = model.entity("Product")
     for name, operator, value in _samples(types, "ProductWhere"):
         where = {name: {operator: value}}
@@ -131,10 +133,10 @@ async def test_every_operator_of_every_field_is_understood(
         assert result.errors is None, (where, result.errors)
 
 
-async def test_every_filter_of_versions_is_understood(
+async def test_every_filter_of_versions_is_parsed(
     ask: Ask, types: dict[str, Any], model: Model
 ) -> None:
-    """What VersionWhere offers, parse_version_where takes."""
+    """`parse_version_where` accepts each field of `VersionWhere`."""
     entity: Entity = model.entity("Product")
     for name, operator, value in _samples(types, "VersionWhere"):
         where = {name: {operator: value}}
@@ -149,8 +151,8 @@ async def test_every_filter_of_versions_is_understood(
     assert result.errors is None
 
 
-async def test_a_filter_that_cannot_be_is_bad_user_input(ask: Ask, memory: Memory) -> None:
-    """Named by its type and field, before anything is read."""
+async def test_an_invalid_filter_is_bad_user_input(ask: Ask, memory: Memory) -> None:
+    """The error has the type and the field, and nothing is read."""
     result = await ask("{ products(where: {price: null}) { totalCount } }")
     assert result.errors is not None
     assert result.errors[0].extensions == {"code": "BAD_USER_INPUT"}

@@ -1,5 +1,4 @@
-"""gql.schema.common.scalars: what each accepts, as a literal and as a variable, and how it
-refuses."""
+"""Tests of `gql.schema.common.scalars`: input as a literal and as a variable, and errors."""
 
 from __future__ import annotations
 
@@ -27,7 +26,7 @@ UUID_TEXT = "01234567-89ab-cdef-0123-456789abcdef"
 
 @pytest.fixture(scope="module")
 def echo() -> tuple[strawberry.Schema, list[Any]]:
-    """A schema with a field per scalar that keeps what it is given, and hands it back."""
+    """Return a schema with a field per scalar that stores and returns its argument."""
     given: list[Any] = []
 
     def resolve(_root: None, _info: Any, value: Any = "nothing") -> Any:
@@ -78,7 +77,7 @@ ACCEPTED = [
 def test_a_scalar_becomes_its_stored_value(
     echo: Echo, name: str, literal: str | None, variable: Any, expected: Any
 ) -> None:
-    """Written in the document or sent as a variable: both mean the same."""
+    """A literal and a variable have the same result."""
     schema, given = echo
     if literal is not None:
         result = schema.execute_sync(f"{{ {name}(value: {literal}) }}")
@@ -110,10 +109,10 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("name", "literal", "variable", "shown", "expected"), REFUSED)
-def test_a_scalar_refuses_what_it_cannot_be(
+def test_a_scalar_refuses_invalid_values(
     echo: Echo, name: str, literal: str, variable: Any, shown: str, expected: str
 ) -> None:
-    """The error names the value and the form that is expected."""
+    """The error has the value and the expected form."""
     schema, _ = echo
     results = [schema.execute_sync(f"{{ {name}(value: {literal}) }}")]
     if variable is not None:
@@ -131,8 +130,8 @@ def test_a_scalar_refuses_what_it_cannot_be(
         assert expected in message
 
 
-def test_variables_stand_inside_of_json_literals(echo: Echo) -> None:
-    """A JSON literal may hold the operation's variables."""
+def test_json_literals_may_contain_variables(echo: Echo) -> None:
+    """The values of the operation's variables are inserted."""
     schema, given = echo
     result = schema.execute_sync(
         "query($v: JSON) { JSON(value: {a: [$v]}) }", variable_values={"v": {"b": 1}}
@@ -141,8 +140,8 @@ def test_variables_stand_inside_of_json_literals(echo: Echo) -> None:
     assert given[-1] == {"a": [{"b": 1}]}
 
 
-def test_null_is_null_and_what_is_absent_is_absent(echo: Echo) -> None:
-    """A function can tell them apart."""
+def test_null_and_missing_values_are_different(echo: Echo) -> None:
+    """A resolver can distinguish them."""
     schema, given = echo
     for name in NAMES:
         schema.execute_sync(f"{{ {name}(value: null) }}")
@@ -152,7 +151,7 @@ def test_null_is_null_and_what_is_absent_is_absent(echo: Echo) -> None:
 
 
 def test_a_long_value_is_shortened_in_the_error(echo: Echo) -> None:
-    """A response does not repeat a megabyte."""
+    """A response does not repeat a megabyte of input."""
     schema, _ = echo
     result = schema.execute_sync(
         "query($v: UUID) { UUID(value: $v) }", variable_values={"v": "x" * 5000}
@@ -162,7 +161,7 @@ def test_a_long_value_is_shortened_in_the_error(echo: Echo) -> None:
 
 
 def test_every_scalar_of_the_model_language_is_converted_filtered_and_in_the_snapshots() -> None:
-    """One that is added to the language is added to each table that has an entry per scalar."""
+    """Each table with an entry per scalar has an entry for a new scalar."""
     every = set(Scalar)
     assert FROM_API.keys() == EXPECTED.keys() == TO_API.keys() == every
     assert {each for each in every if each.value not in SCALARS} == set()

@@ -1,4 +1,4 @@
-"""gql.schema.common.type_builder: types made at run time, in GraphQL's own words."""
+"""Tests of `gql.schema.common.type_builder`."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def types() -> Types:
     return Types(SCALARS)
 
 
-def test_types_may_name_one_another_before_they_are_made(types: Types) -> None:
-    """Names are looked up when the schema is put together."""
+def test_types_may_refer_to_types_that_are_defined_later(types: Types) -> None:
+    """Names are resolved when the schema is built."""
     tom = Animal("Tom", friend=Animal("Jerry"))
     types.add_object(
         "Query",
@@ -60,8 +60,8 @@ def test_types_may_name_one_another_before_they_are_made(types: Types) -> None:
     assert '  """What it answers to."""\n  name: String!' in schema.as_str()
 
 
-def test_functions_get_arguments_in_snake_case_and_inputs_as_given(types: Types) -> None:
-    """Words that Python keeps for itself get an underscore; what was not given is not passed."""
+def test_resolvers_receive_arguments_in_snake_case_and_inputs_unchanged(types: Types) -> None:
+    """Python keywords get an underscore; missing arguments are not passed."""
     calls: list[dict[str, Any]] = []
 
     def resolve(_root: None, info: GraphQLResolveInfo[Any], **arguments: Any) -> str:
@@ -105,8 +105,8 @@ def test_functions_get_arguments_in_snake_case_and_inputs_as_given(types: Types)
     assert type(calls[0]["from_"]) is str
 
 
-def test_enum_values_are_text_on_the_way_out_too(types: Types) -> None:
-    """What is none of them is an error of that field."""
+def test_enum_values_are_text_in_results_too(types: Types) -> None:
+    """An unknown value is an error of its field."""
     types.add_enum("Size", {"BIG": None, "SMALL": None}, None)
     types.add_object(
         "Query",
@@ -119,8 +119,8 @@ def test_enum_values_are_text_on_the_way_out_too(types: Types) -> None:
     assert result.errors[0].path == ["bad"]
 
 
-def test_of_a_one_of_input_exactly_one_field_is_given(types: Types) -> None:
-    """In the document and in variables."""
+def test_a_one_of_input_has_exactly_one_field(types: Types) -> None:
+    """Literals and variables are checked."""
     types.add_input(
         "Point",
         [InputField("time", "Int", ""), InputField("token", "String", "")],
@@ -149,15 +149,15 @@ def test_of_a_one_of_input_exactly_one_field_is_given(types: Types) -> None:
         assert bad.data is None
 
 
-def test_two_types_of_one_name_are_refused(types: Types) -> None:
-    """One would hide the other."""
+def test_two_types_with_one_name_are_refused(types: Types) -> None:
+    """One of them would be missing."""
     types.add_object("Query", [Read("a", "Int", None, lambda _: 1)], None)
     with pytest.raises(ValueError, match="type Query: defined twice"):
         types.add_object("Query", [], None)
 
 
-def test_a_type_that_nothing_leads_to_is_in_the_schema_too(types: Types) -> None:
-    """Clients may know it by its name."""
+def test_an_unreferenced_type_is_in_the_schema(types: Types) -> None:
+    """Clients may use its name."""
     types.add_object("Query", [Read("a", "Int", None, lambda _: 1)], None)
     types.add_object("Alone", [Read("a", "[Int!]!", None, lambda _: [])], None)
     schema = made(types)

@@ -1,4 +1,4 @@
-"""gql.schema.entities.back_references: who refers to a document."""
+"""Tests of `gql.schema.entities.back_references`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SUPPLIERS = [ObjectId(f"{n:024d}") for n in range(20)]
 
 @pytest.fixture(autouse=True)
 def written(memory: Memory) -> None:
-    """Twenty suppliers; the first ten have three products each."""
+    """Insert twenty suppliers; the first ten have three products each."""
     for id_ in SUPPLIERS:
         memory.write("suppliers", {"_id": id_, "name": "s"})
     for n in range(30):
@@ -23,8 +23,8 @@ def written(memory: Memory) -> None:
         )
 
 
-async def test_a_page_of_what_refers_to_each_in_one_read(ask: Ask, memory: Memory) -> None:
-    """Filtered, ordered and counted per document; nothing of the parents but their ids is read."""
+async def test_the_back_references_of_all_documents_are_one_read(ask: Ask, memory: Memory) -> None:
+    """They are filtered, ordered and counted per document; parents are read by id only."""
     result = await ask(
         "{ suppliers(first: 20) { nodes { products(first: 2, orderBy: [{stock: DESC}],"
         " where: {stock: {gte: 10}}) { nodes { name } totalCount resumeToken } } } }"
@@ -42,8 +42,10 @@ async def test_a_page_of_what_refers_to_each_in_one_read(ask: Ask, memory: Memor
     ]
 
 
-async def test_what_does_not_fit_is_left_out_here_too(ask: Ask, memory: Memory) -> None:
-    """With an error at the field, in the place that its document would have."""
+async def test_an_invalid_document_is_left_out_of_a_back_reference(
+    ask: Ask, memory: Memory
+) -> None:
+    """The response has an error at the field, at the document's index."""
     memory.write("products", {"_id": "p03", "supplierId": SUPPLIERS[3], "name": None, "stock": 3})
     result = await ask(
         '{ supplier(id: "000000000000000000000003") { products { nodes { name } } } }'
@@ -55,8 +57,8 @@ async def test_what_does_not_fit_is_left_out_here_too(ask: Ask, memory: Memory) 
     assert result.errors[0].path == ["supplier", "products", "nodes", 2, "name"]
 
 
-async def test_bad_input_is_an_error_of_each(ask: Ask, memory: Memory) -> None:
-    """Before anything is read."""
+async def test_bad_input_is_an_error_of_each_document(ask: Ask, memory: Memory) -> None:
+    """Nothing is read before."""
     memory.calls.clear()
     result = await ask(
         "{ suppliers(first: 2) { nodes { id products(first: -1) { totalCount } } } }"

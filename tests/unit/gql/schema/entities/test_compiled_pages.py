@@ -1,5 +1,4 @@
-"""gql.schema.entities.compiled_pages: what is read for a page is found out once for the same
-arguments."""
+"""Tests of `gql.schema.entities.compiled_pages`: the cache of page queries."""
 
 from __future__ import annotations
 
@@ -30,8 +29,8 @@ def memory() -> Memory:
     return memory
 
 
-async def test_the_same_arguments_are_looked_at_once(model: Model, memory: Memory) -> None:
-    """Each other one by itself, and for each caller; what is found is the present each time."""
+async def test_equal_arguments_are_parsed_once(model: Model, memory: Memory) -> None:
+    """Other arguments and other callers are parsed again; each query reads current documents."""
     schema = build_schema(model)
 
     async def asked(context: Any, **variables: Any) -> list[int]:
@@ -65,10 +64,10 @@ async def test_the_same_arguments_are_looked_at_once(model: Model, memory: Memor
         assert parse.call_count == 5
 
 
-async def test_arguments_that_are_no_text_are_looked_at_each_time(
+async def test_arguments_without_a_json_form_are_parsed_each_time(
     model: Model, memory: Memory
 ) -> None:
-    """A number beyond what JSON has is refused each time, as ever."""
+    """A number beyond JSON's range is refused each time."""
     schema = build_schema(model)
     text = "query($sold: Long) { products(where: {sold: {lt: $sold}}) { nodes { id } } }"
     for _ in range(3):

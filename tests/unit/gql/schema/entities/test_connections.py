@@ -1,4 +1,4 @@
-"""gql.schema.entities.connections: pages, and what is computed for them."""
+"""Tests of `gql.schema.entities.connections`."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ def readings(memory: Memory) -> None:
         memory.write("readings", {"_id": f"r{n}", "sequence": n, "value": n / 2})
 
 
-async def test_a_page_has_edges_nodes_and_ends(ask: Ask) -> None:
-    """Of the order and the filter that were asked for."""
+async def test_a_page_has_edges_nodes_and_cursors(ask: Ask) -> None:
+    """They follow the requested order and filter."""
     result = await ask(
         "{ readings(first: 2, orderBy: [{sequence: DESC}], where: {value: {lt: 2}}) {"
         " edges { cursor node { id } } nodes { id value }"
@@ -43,8 +43,8 @@ async def test_a_page_has_edges_nodes_and_ends(ask: Ask) -> None:
     }
 
 
-async def test_an_empty_page_has_no_ends(ask: Ask) -> None:
-    """Null cursors, and no items."""
+async def test_an_empty_page_has_no_cursors(ask: Ask) -> None:
+    """It has null cursors and no items."""
     result = await ask(
         '{ readings(where: {id: {eq: "none"}})'
         " { nodes { id } pageInfo { startCursor endCursor } } }"
@@ -64,10 +64,10 @@ async def test_an_empty_page_has_no_ends(ask: Ask) -> None:
         ("... on ReadingConnection { n: totalCount t: resumeToken }", (True, True)),
     ],
 )
-async def test_figures_are_computed_only_where_they_are_selected(
+async def test_total_and_token_are_computed_only_if_they_are_selected(
     schema: Any, memory: Memory, selection: str, expected: tuple[bool, bool]
 ) -> None:
-    """A count and a read at a known moment cost more."""
+    """A count and a read at a cluster time cost more."""
     context = memory.context()
     asked: list[tuple[bool, bool]] = []
     page = context.current.page
@@ -83,7 +83,7 @@ async def test_figures_are_computed_only_where_they_are_selected(
 
 
 async def test_the_resume_token_has_the_deployments_tag(ask: Ask) -> None:
-    """As the API shows tokens everywhere."""
+    """All tokens of the API have it."""
     result = await ask("{ readings { resumeToken } }")
     assert result.data is not None
     assert result.data["readings"]["resumeToken"].endswith("~.tests")
@@ -98,10 +98,10 @@ async def test_the_resume_token_has_the_deployments_tag(ask: Ask) -> None:
     ],
 )
 @pytest.mark.parametrize("field", ["readings", "readingVersions"])
-async def test_a_page_that_cannot_be_is_bad_user_input(
+async def test_invalid_page_arguments_are_bad_user_input(
     ask: Ask, field: str, arguments: str, said: str
 ) -> None:
-    """Named by its argument."""
+    """The error has the argument's name."""
     result = await ask(f"{{ {field}({arguments}) {{ totalCount }} }}")
     assert result.errors is not None
     assert result.errors[0].message == said
@@ -109,7 +109,7 @@ async def test_a_page_that_cannot_be_is_bad_user_input(
     assert result.errors[0].extensions["code"] == "BAD_USER_INPUT"
 
 
-def test_an_order_is_its_fields_in_turn() -> None:
+def test_an_order_is_a_list_of_its_fields() -> None:
     """Null is no order."""
     assert parse_order([{"price": "ASC"}, {"id": "DESC"}]) == [("price", "ASC"), ("id", "DESC")]
     assert parse_order(None) == []

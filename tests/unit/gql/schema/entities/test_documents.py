@@ -1,4 +1,4 @@
-"""gql.schema.entities.documents: documents as the API shows them, now and as they were."""
+"""Tests of `gql.schema.entities.documents`: current documents and snapshots."""
 
 from __future__ import annotations
 
@@ -84,16 +84,16 @@ def fill(memory: Memory) -> None:
     memory.write("products", PRODUCT)
 
 
-async def test_a_current_document_shows_every_modelled_field(ask: Ask, memory: Memory) -> None:
-    """Of every type that a model can have, read by the selected stored names."""
+async def test_a_current_document_has_every_field_of_the_model(ask: Ask, memory: Memory) -> None:
+    """The read has only the stored names of the selected fields."""
     fill(memory)
     result = await ask(f'{{ product(id: "p") {{ {EVERYTHING} }} }}')
     assert result.errors is None
     assert result.data == {"product": SHOWN}
 
 
-async def test_a_snapshot_shows_the_same(ask: Ask, memory: Memory) -> None:
-    """References as they stood at its moment."""
+async def test_a_snapshot_has_the_same_fields(ask: Ask, memory: Memory) -> None:
+    """References are read at its time point."""
     fill(memory)
     result = await ask(
         f'{{ productVersion(id: "p", version: 1) {{ document {{ {EVERYTHING} }} }} }}'
@@ -104,7 +104,7 @@ async def test_a_snapshot_shows_the_same(ask: Ask, memory: Memory) -> None:
 
 
 async def test_missing_optional_values_are_null(ask: Ask, memory: Memory) -> None:
-    """Missing in the document, or null in it."""
+    """The stored value is missing or null."""
     fill(memory)
     small = {
         name: PRODUCT[name]
@@ -122,8 +122,8 @@ async def test_missing_optional_values_are_null(ask: Ask, memory: Memory) -> Non
     assert result.data["product"]["origin"] == {"country": "FR", "cityId": None, "city": None}
 
 
-async def test_a_snapshot_may_lack_anything(ask: Ask, memory: Memory) -> None:
-    """History outlives the model: what is required now may be missing then."""
+async def test_a_snapshot_may_lack_required_fields(ask: Ask, memory: Memory) -> None:
+    """A field that the model requires now may be missing in an old version."""
     memory.write("products", {"_id": "p", "origin": {}})
     result = await ask(
         f'{{ productVersion(id: "p", version: 1) {{ document {{ id {EVERYTHING} }} }} }}'
@@ -136,8 +136,8 @@ async def test_a_snapshot_may_lack_anything(ask: Ask, memory: Memory) -> None:
     assert set(document.values()) == {None}
 
 
-async def test_a_value_that_does_not_fit_is_an_error_of_its_field(ask: Ask, memory: Memory) -> None:
-    """Which names the document and the field; the rest is served."""
+async def test_an_invalid_value_is_an_error_of_its_field(ask: Ask, memory: Memory) -> None:
+    """The error has the document and the field; other fields are in the response."""
     fill(memory)
     memory.write(
         "products", {**PRODUCT, "rating": "high", "dimensions": {"width": "x", "height": 1}}
@@ -159,8 +159,10 @@ async def test_a_value_that_does_not_fit_is_an_error_of_its_field(ask: Ask, memo
     assert width["field"] == "dimensions.width"
 
 
-async def test_fragments_on_the_state_serve_both(ask: Ask, memory: Memory) -> None:
-    """Written once on the interface, spread on the current document and on its snapshot."""
+async def test_fragments_on_the_interface_apply_to_documents_and_snapshots(
+    ask: Ask, memory: Memory
+) -> None:
+    """The fragment is written once, on the interface."""
     fill(memory)
     result = await ask(
         '{ product(id: "p") { ...F history { nodes { document { ...F } } } } }'
@@ -172,8 +174,8 @@ async def test_fragments_on_the_state_serve_both(ask: Ask, memory: Memory) -> No
     assert result.data == {"product": {**shown, "history": {"nodes": [{"document": shown}]}}}
 
 
-async def test_version_is_the_archives_where_it_is_selected(ask: Ask, memory: Memory) -> None:
-    """Of documents that carry none, too; nothing is asked where it is not selected."""
+async def test_a_selected_version_is_read_from_the_archive(ask: Ask, memory: Memory) -> None:
+    """Documents without a version field have it, too; it is not read if it is not selected."""
     fill(memory)
     result = await ask('{ city(id: "7") { id nodeId version } product(id: "p") { version } }')
     assert result.data == {
@@ -185,8 +187,8 @@ async def test_version_is_the_archives_where_it_is_selected(ask: Ask, memory: Me
     assert [name for name, *_ in memory.calls] == ["by_ids"]
 
 
-def test_the_three_types_of_a_shape(schema: strawberry.Schema) -> None:
-    """Required now, never of the past; references lead to the type of the same time."""
+def test_each_type_of_the_model_has_three_types_in_the_api(schema: strawberry.Schema) -> None:
+    """Only current documents have required fields; references return the type of the same time."""
     types: Any = from_sdl(print_sdl(schema)).type_map
 
     def fields(name: str) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""gql.schema.entities.drafts: drafts and comments, and where the API shows them."""
+"""Tests of `gql.schema.entities.drafts` and of comments."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def editing(memory: Memory) -> MemoryEditing:
     return memory.editing
 
 
-async def test_a_draft_says_who_proposes_what_and_on_what(ask: Ask, editing: MemoryEditing) -> None:
-    """Its document is what it makes of that, and its diff what it changes."""
+async def test_a_draft_has_author_changes_and_base(ask: Ask, editing: MemoryEditing) -> None:
+    """Its document is the proposed state, and its diff has the changes."""
     editing.answer = draft(4, base=BASE, full=FULL, based_on_draft=3)
     result = await ask(
         PROPOSE
@@ -68,10 +68,10 @@ async def test_a_draft_says_who_proposes_what_and_on_what(ask: Ask, editing: Mem
     }
 
 
-async def test_what_a_draft_makes_is_an_object_of_its_own_to_caches(
+async def test_the_document_of_a_draft_has_an_id_of_its_own(
     ask: Ask, editing: MemoryEditing
 ) -> None:
-    """Neither the current document nor a version has its id."""
+    """It differs from the ids of the current document and of all versions."""
     editing.answer = draft(4, base=BASE, full=FULL)
     result = await ask(
         PROPOSE % "... on ProductDrafted { draft { document { __typename id nodeId } } }"
@@ -96,20 +96,18 @@ async def test_what_a_draft_makes_is_an_object_of_its_own_to_caches(
 @pytest.mark.parametrize(
     "query", [PROPOSE, 'mutation { r: rejectProduct(id: "p", draft: 1) {%s} }']
 )
-async def test_what_stands_in_a_drafts_way_is_its_result(
+async def test_a_refused_draft_is_a_result(
     ask: Ask, editing: MemoryEditing, query: str, refusal: WriteRefused, shown: dict[str, Any]
 ) -> None:
-    """The member of the union that it is."""
+    """It is a member of the union."""
     editing.answer = refusal
     result = await ask(query % MEMBERS)
     assert result.errors is None
     assert result.data == {"r": {"__typename": refusal.type_name, "message": "why", **shown}}
 
 
-async def test_a_draft_that_was_decided_about_says_by_whom(
-    ask: Ask, editing: MemoryEditing
-) -> None:
-    """And why, and as which version it was published."""
+async def test_a_decided_draft_has_the_decisions_author(ask: Ask, editing: MemoryEditing) -> None:
+    """It has the reason and the published version, too."""
     then = datetime(2024, 5, 2, tzinfo=UTC)
     facts = {"decided_by": "bob", "decided_why": "fine", "decided_at": then, "published_as": 3}
     editing.answer = draft(1, base=BASE, full=FULL, status="PUBLISHED", **facts)
@@ -132,7 +130,7 @@ async def test_a_draft_that_was_decided_about_says_by_whom(
 
 
 async def test_a_document_lists_its_drafts(ask: Ask, editing: MemoryEditing) -> None:
-    """As a connection, the newest first."""
+    """They are a connection, newest first."""
     editing.proposed["p"] = [draft(2, base=BASE), draft(1, base=BASE, status="REJECTED")]
     result = await ask('{ product(id: "p") { drafts { nodes { number documentId } totalCount } } }')
     assert result.errors is None
@@ -147,7 +145,7 @@ async def test_a_document_lists_its_drafts(ask: Ask, editing: MemoryEditing) -> 
 
 
 async def test_versions_and_drafts_have_comments(ask: Ask, editing: MemoryEditing) -> None:
-    """Each its own; the deletion of the document takes none away."""
+    """Each has its own; a deletion of the document removes none."""
     editing.said["p", "version", 1] = [comment("first!", version=1)]
     editing.said["p", "draft", 2] = [comment("no", id="c2", draft=2, reply_to="c1")]
     editing.proposed["p"] = [draft(2, base=BASE)]
@@ -168,10 +166,10 @@ async def test_versions_and_drafts_have_comments(ask: Ask, editing: MemoryEditin
     }
 
 
-async def test_a_version_leads_to_the_draft_that_it_was(
+async def test_a_version_has_the_draft_that_was_published(
     ask: Ask, editing: MemoryEditing, memory: Memory
 ) -> None:
-    """With who proposed it; null where it was none."""
+    """The draft has its author; other versions have null."""
     versions = memory.versions["products"]
     versions[-1] = replace(versions[-1], draft=7)
     editing.proposed["p"] = [draft(7, base=BASE, by="carol")]

@@ -1,4 +1,4 @@
-"""gql.schema.entities.interfaces and enums: what is the same for every model."""
+"""Tests of `gql.schema.entities.interfaces` and of enums."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def types(schema: strawberry.Schema) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("interface", ["Node", "Version", "Change"])
-def test_every_entity_implements_them(types: dict[str, Any], interface: str) -> None:
-    """So that a client can write one fragment for all."""
+def test_every_entity_implements_the_interfaces(types: dict[str, Any], interface: str) -> None:
+    """A client can write one fragment for all entities."""
     suffixes = {"Node": ("", "Version", "Snapshot"), "Version": ("Version",), "Change": ("Change",)}
     for name in ("Product", "Supplier", "City", "Reading"):
         for suffix in suffixes[interface]:
@@ -32,7 +32,7 @@ def test_every_entity_implements_them(types: dict[str, Any], interface: str) -> 
 
 
 def test_types_without_entities_are_the_same_for_every_model(types: dict[str, Any]) -> None:
-    """A generated client keeps them when the model grows."""
+    """A generated client stays valid when the model grows."""
     other = build_schema(read_model('type Dot @collection(name: "dots") { id: ID! a: Int }'))
     others: dict[str, Any] = dict(from_sdl(print_sdl(other)).type_map)
     for name in (
@@ -47,7 +47,7 @@ def test_types_without_entities_are_the_same_for_every_model(types: dict[str, An
 
 
 def test_an_interfaces_own_fields_are_never_resolved() -> None:
-    """The types that implement it do that."""
+    """The implementing types resolve them."""
     for field in version_fields(DEFAULT_NAMING):
         function = field.read if isinstance(field, Read) else getattr(field, "resolve", None)
         assert function is not None

@@ -1,5 +1,4 @@
-"""gql.schema.entities.version_pages, gql.engine.execution.compiled_versions: pages of versions,
-made of the records alone."""
+"""Tests of `gql.schema.entities.version_pages` and of compiled versions."""
 
 from __future__ import annotations
 
@@ -24,17 +23,17 @@ TIMES = 3
 
 @pytest.fixture
 def memory() -> Memory:
-    """Three versions of a product."""
+    """Store three versions of a product."""
     memory = Memory()
     for stock in range(3):
         memory.write("products", {"_id": "p1", **GOOD, "stock": stock})
     return memory
 
 
-async def test_versions_are_shown_as_they_were_read(
+async def test_versions_are_rendered_from_their_records(
     model: Model, memory: Memory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nothing is made of a record but the response."""
+    """No object is created for a record."""
     schema = build_schema(model)
     text = """query($token: ResumeToken!, $id: ID!) {
       product(id: $id) { history(first: 2) {
@@ -59,10 +58,10 @@ async def test_versions_are_shown_as_they_were_read(
     assert len(result.data["productVersions"]["edges"]) == 3
 
 
-async def test_each_selection_shows_its_own_of_the_same_versions(
+async def test_each_selection_renders_its_own_fields_of_the_same_versions(
     model: Model, memory: Memory
 ) -> None:
-    """Whatever else was shown of them before."""
+    """Earlier selections have no effect."""
     schema = build_schema(model)
     texts = {
         "{ productVersions(first: 2) { nodes { n: version } } }": [{"n": 3}, {"n": 2}],
@@ -82,10 +81,10 @@ async def test_each_selection_shows_its_own_of_the_same_versions(
             assert (result.data, result.errors) == ({"productVersions": {"nodes": nodes}}, None)
 
 
-async def test_a_version_that_was_replaced_says_so_the_next_time(
+async def test_a_replaced_version_has_an_end_in_the_next_response(
     model: Model, memory: Memory
 ) -> None:
-    """Though its record is the same."""
+    """Its record is unchanged."""
     schema = build_schema(model)
     text = "{ productVersions(first: 2) { nodes { version until } } }"
 
@@ -108,8 +107,8 @@ type Product @collection(name: "products") {
 """)
 
 
-async def test_each_caller_is_told_of_the_changes_that_he_may_see(memory: Memory) -> None:
-    """Of the same versions, whoever asked before."""
+async def test_each_caller_gets_the_changes_of_readable_fields(memory: Memory) -> None:
+    """Requests of other callers for the same versions have no effect."""
     schema = build_schema(GUARDED)
     text = "{ productVersions(first: 2) { nodes { changedFields diff { path } } } }"
     seen = {"changedFields": ["stock"], "diff": [{"path": "stock"}]}

@@ -1,4 +1,4 @@
-"""gql.schema.entities.versions: a document's past, from the document and from the root."""
+"""Tests of `gql.schema.entities.versions`: history of a document."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ PRODUCT: dict[str, Any] = {
 
 @pytest.fixture(autouse=True)
 def written(memory: Memory) -> None:
-    """Inserted, changed, deleted, inserted again."""
+    """Insert a document, change it, delete it, and insert it again."""
     memory.write("products", PRODUCT)
     memory.write("products", {**PRODUCT, "stock": 2, "dimensions": {"width": 1.5, "height": 2.0}})
     memory.write("products", None, id_="p")
     memory.write("products", {**PRODUCT, "name": "Lamp II"})
 
 
-async def test_a_version_says_who_did_what_when(ask: Ask) -> None:
-    """All that the archive knows of it."""
+async def test_a_version_has_author_operation_and_time(ask: Ask) -> None:
+    """It has all facts of the archive."""
     result = await ask(
         '{ productVersion(id: "p", version: 2) { id nodeId documentId version operation at until'
         " author comment changedFields restoredFrom fromDraft gap resumeToken __typename } }"
@@ -58,7 +58,7 @@ async def test_a_version_says_who_did_what_when(ask: Ask) -> None:
 
 
 async def test_history_is_newest_first(ask: Ask) -> None:
-    """Deletions among it, which leave no document."""
+    """Deletions are in it, without a document."""
     result = await ask(
         '{ product(id: "p") { history(first: 3) { nodes { version operation document { id name }'
         " previous { version } } totalCount pageInfo { hasNextPage } } } }"
@@ -85,8 +85,8 @@ async def test_history_is_newest_first(ask: Ask) -> None:
     assert history["pageInfo"] == {"hasNextPage": True}
 
 
-async def test_a_diff_is_against_the_version_before(ask: Ask) -> None:
-    """In API names and values; the first version added everything, a deletion removed it."""
+async def test_a_diff_compares_with_the_previous_version(ask: Ask) -> None:
+    """It has API names and values; the first version adds all fields, a deletion removes them."""
     result = await ask(
         '{ product(id: "p") { history { nodes { diff { path kind before after } } } } }'
     )
@@ -105,7 +105,7 @@ async def test_a_diff_is_against_the_version_before(ask: Ask) -> None:
 
 
 async def test_a_document_is_compared_between_any_two_versions(ask: Ask) -> None:
-    """With the present where only one is given."""
+    """Without the second version, it is compared with the current document."""
     result = await ask(
         '{ product(id: "p") { now: diff(from: 2) { path after }'
         " back: diff(from: 2, to: 1) { path after } gone: diff(from: 1, to: 3) { kind } } }"
@@ -125,16 +125,16 @@ async def test_a_document_is_compared_between_any_two_versions(ask: Ask) -> None
     assert product["gone"] == [{"kind": "REMOVED"}] * 3
 
 
-async def test_a_version_that_never_was_has_no_diff(ask: Ask) -> None:
-    """The error names the document and the number."""
+async def test_an_unknown_version_has_no_diff(ask: Ask) -> None:
+    """The error has the document and the number."""
     result = await ask('{ product(id: "p") { diff(from: 9) { path } } }')
     assert result.errors is not None
     assert result.errors[0].message == "Product p has no version 9"
     assert result.errors[0].extensions == {"code": "BAD_USER_INPUT"}
 
 
-async def test_blame_names_the_version_that_last_changed_a_field(ask: Ask) -> None:
-    """For each field that the document has."""
+async def test_blame_has_the_version_that_last_changed_a_field(ask: Ask) -> None:
+    """It has each field of the document."""
     result = await ask(
         '{ product(id: "p") { blame { path value version { version document { name } } } } }'
     )
@@ -166,10 +166,10 @@ STATES = [
 
 
 @pytest.mark.parametrize(("arguments", "number"), STATES)
-async def test_one_version_by_number_or_as_of_a_moment(
+async def test_one_version_is_read_by_number_or_time_point(
     ask: Ask, arguments: str, number: int | None
 ) -> None:
-    """From the root and from the document; null where there was none, or none any more."""
+    """Root and document have the field; it is null if the document did not exist."""
     result = await ask(
         f'{{ productVersion(id: "p", {arguments}) {{ version }}'
         f' product(id: "p") {{ state({arguments}) {{ version }} }} }}'
@@ -187,10 +187,10 @@ async def test_one_version_by_number_or_as_of_a_moment(
         ('version: 1, asOf: {time: "2024-05-01T12:00:00Z"}', "both"),
     ],
 )
-async def test_exactly_one_of_version_and_moment_is_given(
+async def test_exactly_one_of_version_and_time_point_is_required(
     ask: Ask, arguments: str, given: str
 ) -> None:
-    """Anything else is bad user input, from the root and from the document."""
+    """Otherwise root and document return bad user input."""
     of_root = f'productVersion(id: "p", {arguments}) {{ version }}'
     of_document = (
         f'product(id: "p") {{ state{f"({arguments})" if arguments else ""} {{ version }} }}'
@@ -204,7 +204,7 @@ async def test_exactly_one_of_version_and_moment_is_given(
 
 
 async def test_fifty_histories_are_one_read(ask: Ask, memory: Memory) -> None:
-    """And so are what stood before them, their states, their diffs and their blame."""
+    """Previous versions, states, diffs and blame are one read each, too."""
     for n in range(50):
         memory.write("products", {**PRODUCT, "_id": f"p{n}"})
         memory.write("products", {**PRODUCT, "_id": f"p{n}", "stock": n + 10})
@@ -224,16 +224,16 @@ async def test_fifty_histories_are_one_read(ask: Ask, memory: Memory) -> None:
     assert names.count("before") == 1
 
 
-async def test_the_document_is_read_only_where_it_is_selected(ask: Ask, memory: Memory) -> None:
-    """And then the selected fields of it."""
+async def test_the_document_is_read_only_if_it_is_selected(ask: Ask, memory: Memory) -> None:
+    """Only its selected fields are read."""
     for selection, fields in (("version", None), ("document { name }", frozenset({"name"}))):
         memory.calls.clear()
         await ask(f'{{ product(id: "p") {{ history {{ edges {{ node {{ {selection} }} }} }} }} }}')
         assert memory.calls[-1] == ("pages_of", "Product", 1, fields)
 
 
-async def test_equal_differences_are_found_once(ask: Ask) -> None:
-    """For all places of an operation that ask for them."""
+async def test_equal_differences_are_computed_once(ask: Ask) -> None:
+    """All fields of an operation with the same arguments share the result."""
     places = [f"a{number}: diff(from: 1, to: 4) {{ path }}" for number in range(9)]
     text = f'{{ product(id: "p") {{ {" ".join(places)} other: diff(from: 1) {{ path }} }} }}'
     with patch.object(FieldDiff, "changes", autospec=True, side_effect=FieldDiff.changes) as made:

@@ -1,5 +1,4 @@
-"""gql.schema.roots.mutation and what it is made of: what each mutation asks of the services
-below."""
+"""Tests of `gql.schema.roots.mutation`: the calls of the services by each mutation."""
 
 from __future__ import annotations
 
@@ -34,13 +33,13 @@ def editing(memory: Memory) -> MemoryEditing:
 
 
 def asked(editing: MemoryEditing) -> tuple[str, tuple[Any, ...], dict[str, Any]]:
-    """The one call that was made."""
+    """Return the only call."""
     [call] = editing.asked
     return call
 
 
 def test_each_entity_has_its_mutations(schema: strawberry.Schema) -> None:
-    """Those of events only where there is a fencing token; the type of each says what is given."""
+    """Only entities with a fence field have mutations of events."""
     fields = from_sdl(print_sdl(schema)).type_map["Mutation"].fields  # type: ignore[attr-defined]
     shown = {
         name: {each: str(given.type) for each, given in field.args.items()}
@@ -101,7 +100,7 @@ def test_each_entity_has_its_mutations(schema: strawberry.Schema) -> None:
         (f'applyReading(id: "r1", {WHOLE})', "apply", ("r1", STORED), {}),
     ],
 )
-async def test_a_mutation_asks_for_its_write(
+async def test_a_mutation_calls_its_write(
     ask: Ask,
     editing: MemoryEditing,
     model: Model,
@@ -110,7 +109,7 @@ async def test_a_mutation_asks_for_its_write(
     given: tuple[Any, ...],
     more: dict[str, Any],
 ) -> None:
-    """Of its entity, in stored terms, by somebody."""
+    """The call has the entity, stored names and the author."""
     result = await ask(f"mutation {{ {mutation} {{ ... on ReadingWritten {{ version }} }} }}")
     assert result.errors is None
     found = asked(editing)
@@ -136,7 +135,7 @@ async def test_a_mutation_asks_for_its_write(
 async def test_an_update_and_a_replacement_alter_a_document(
     ask: Ask, editing: MemoryEditing, mutation: str, operation: str, expected: int | None
 ) -> None:
-    """At the version that is expected, or at whatever it is at."""
+    """They apply to the expected version, or to any version without one."""
     query = f"mutation ($id: ID!) {{ r: {mutation} {{ ... on ReadingWritten {{ version }} }} }}"
     result = await ask(query, id="r1")
     assert result.errors is None
@@ -145,17 +144,17 @@ async def test_an_update_and_a_replacement_alter_a_document(
     assert found == ("alter", "r1", operation, expected)
 
 
-async def test_an_id_is_made_up_where_none_is_given(ask: Ask, editing: MemoryEditing) -> None:
-    """Then no document ever had it."""
+async def test_a_missing_id_is_generated(ask: Ask, editing: MemoryEditing) -> None:
+    """No earlier document had it."""
     await ask(f"mutation {{ createReading({WHOLE}) {{ __typename }} }}")
     _, (_entity, key, _document, _author), more = asked(editing)
     assert (len(key), more) == (24, {"fresh": True})
 
 
-async def test_variables_say_what_is_absent_and_what_is_null(
+async def test_variables_distinguish_missing_and_null(
     ask: Ask, editing: MemoryEditing, model: Model
 ) -> None:
-    """As the patch of a proposal: absent is left as it is, null is unset."""
+    """In the patch of a proposal, a missing field stays and null removes it."""
     editing.answer = draft(document="p")
     result = await ask(
         "mutation ($patch: ProductPatch!) {"
@@ -174,10 +173,10 @@ async def test_variables_say_what_is_absent_and_what_is_null(
     assert change.merge.entries["dimensions"] == Merge({"width": 2.0, "height": 1.0})
 
 
-async def test_who_and_why_come_with_the_write(
+async def test_a_write_has_author_and_reason(
     schema: strawberry.Schema, memory: Memory, editing: MemoryEditing
 ) -> None:
-    """Who is the request's, why the mutation's; a repeat is known by key, field and arguments."""
+    """The request has the author, the mutation the reason; key and arguments show repeats."""
     authors = []
     for query in (
         'mutation { a: deleteReading(id: "r1", comment: "old") { __typename } }',
@@ -197,10 +196,10 @@ async def test_who_and_why_come_with_the_write(
 
 
 @pytest.mark.parametrize("key", ["", "x" * 256])
-async def test_an_idempotency_key_that_is_none_is_refused(
+async def test_an_invalid_idempotency_key_is_refused(
     schema: strawberry.Schema, memory: Memory, editing: MemoryEditing, key: str
 ) -> None:
-    """Before anything is written."""
+    """Nothing is written before."""
     context = memory.context()
     context.idempotency_key = key
     result = await schema.execute(
@@ -227,18 +226,18 @@ async def test_an_idempotency_key_that_is_none_is_refused(
         ('saveCursor(name: "n", token: "x")', "resume token"),
     ],
 )
-async def test_what_cannot_be_asked_for_is_an_error_of_the_request(
+async def test_invalid_arguments_are_an_error_of_the_request(
     ask: Ask, editing: MemoryEditing, mutation: str, said: str
 ) -> None:
-    """Not a result: no document is concerned."""
+    """They are not a result, because they concern no document."""
     result = await ask(f"mutation {{ {mutation} }}")
     assert result.errors is not None
     assert said in result.errors[0].message
     assert editing.asked == []
 
 
-async def test_a_document_that_does_not_fit_is_a_result(ask: Ask, editing: MemoryEditing) -> None:
-    """The path says where; nothing was asked of the services."""
+async def test_an_invalid_document_is_a_result(ask: Ask, editing: MemoryEditing) -> None:
+    """The result has the path of the field; no service is called."""
     result = await ask(
         'mutation { updateReading(id: "r", patch: {sequence: null}) {'
         " ... on InvalidDocument { path } } }"
@@ -249,15 +248,15 @@ async def test_a_document_that_does_not_fit_is_a_result(ask: Ask, editing: Memor
 
 
 async def test_a_failure_is_an_error(ask: Ask, editing: MemoryEditing) -> None:
-    """What is nobody's fault is no result of a write, either."""
+    """An internal error is not a result of a write."""
     editing.answer = Unavailable("MongoDB cannot be reached")
     result = await ask('mutation { deleteReading(id: "r1") { __typename } }')
     assert result.errors is not None
     assert (result.errors[0].extensions or {})["code"] == "UNAVAILABLE"
 
 
-async def test_a_batch_is_applied_as_one(ask: Ask, editing: MemoryEditing, model: Model) -> None:
-    """In the order in which its events were given."""
+async def test_a_batch_is_one_call(ask: Ask, editing: MemoryEditing, model: Model) -> None:
+    """It has the events in the order of the request."""
     editing.answer = BatchOutcome(applied=1, stale=1, at=Timestamp(1, 1))
     result = await ask(
         'mutation { applyReadings(events: [{id: "b", document: {sequence: 1, value: 1}},'
@@ -272,8 +271,8 @@ async def test_a_batch_is_applied_as_one(ask: Ask, editing: MemoryEditing, model
     ]
 
 
-async def test_a_batch_of_too_many_is_refused(ask: Ask, editing: MemoryEditing) -> None:
-    """It would hold up everybody else."""
+async def test_a_too_large_batch_is_refused(ask: Ask, editing: MemoryEditing) -> None:
+    """It would delay other callers."""
     event = {"id": "a", "document": {"sequence": 1, "value": 1}}
     result = await ask(
         "mutation ($events: [ReadingEvent!]!) { applyReadings(events: $events) { applied } }",
@@ -284,7 +283,7 @@ async def test_a_batch_of_too_many_is_refused(ask: Ask, editing: MemoryEditing) 
 
 
 async def test_a_comment_is_about_a_version_or_a_draft(ask: Ask, editing: MemoryEditing) -> None:
-    """Which of the two is for the service below to judge."""
+    """The service checks that exactly one of them is set."""
     editing.answer = comment("hm", version=2)
     result = await ask(
         'mutation { commentOnReading(id: "r1", version: 2, text: "hm") { id version text } }'
@@ -296,10 +295,10 @@ async def test_a_comment_is_about_a_version_or_a_draft(ask: Ask, editing: Memory
     assert (name, key, more) == ("add", "r1", {"version": 2, "text": "hm"})
 
 
-async def test_a_cursor_is_kept_without_the_deployments_tag(
+async def test_a_cursor_is_stored_without_the_deployments_tag(
     ask: Ask, editing: MemoryEditing
 ) -> None:
-    """Under its owner's name and the client's own; the answer is what was given."""
+    """It is stored for its owner and name; the result is the client's token."""
     token = resume_tokens.encode(resume_tokens.token_from_time(at(3)), DEPLOYMENT)
     result = await ask(f'mutation {{ saveCursor(name: "mine", token: "{token}") }}')
     assert result.errors is None
@@ -307,10 +306,10 @@ async def test_a_cursor_is_kept_without_the_deployments_tag(
     assert asked(editing) == ("save", ("", "mine", resume_tokens.token_from_time(at(3))), {})
 
 
-async def test_what_was_read_before_a_write_is_read_again_after_it(
+async def test_data_is_read_again_after_a_write(
     ask: Ask, editing: MemoryEditing, memory: Memory
 ) -> None:
-    """Mutations of one request run in order, and each answers with what is so by then."""
+    """Mutations of one request run in order, and each result has the data at its time."""
     maker = ObjectId()
     memory.write("suppliers", {"_id": maker, "name": "Ada"})
     editing.answer = written({"_id": "p", "makerId": maker})

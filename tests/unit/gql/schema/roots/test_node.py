@@ -1,4 +1,4 @@
-"""gql.schema.roots.node: whatever has a nodeId is found again by it."""
+"""Tests of `gql.schema.roots.node`."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ NODE = """
 """
 
 
-async def test_what_a_node_id_names_is_found_again(ask: Ask) -> None:
-    """Current documents, versions and snapshots, with the fields of their own types."""
+async def test_an_object_is_read_by_its_node_id(ask: Ask) -> None:
+    """Current documents, versions and snapshots have the fields of their types."""
     result = await ask(
         '{ city(id: "7") { nodeId history(first: 1) { nodes { nodeId document { nodeId } } } } }'
     )
@@ -59,8 +59,8 @@ async def test_what_a_node_id_names_is_found_again(ask: Ask) -> None:
         assert found.data == {"node": {**node, "nodeId": id_}}
 
 
-async def test_an_id_may_have_an_at_sign_in_it(ask: Ask) -> None:
-    """The last one parts the id from the version."""
+async def test_an_id_may_contain_an_at_sign(ask: Ask) -> None:
+    """The last one separates the id from the version."""
     id_ = node_id("ReadingSnapshot", "a@b@1")
     result = await ask(NODE, id=id_)
     assert result.data == {
@@ -72,8 +72,8 @@ async def test_an_id_may_have_an_at_sign_in_it(ask: Ask) -> None:
     "id_",
     [node_id("City", "8"), node_id("CityVersion", "7@3"), node_id("CitySnapshot", "8@1")],
 )
-async def test_what_is_not_there_is_null(ask: Ask, id_: str) -> None:
-    """Or not any more."""
+async def test_a_missing_object_is_null(ask: Ask, id_: str) -> None:
+    """It never existed, or it is deleted."""
     result = await ask(NODE, id=id_)
     assert result.errors is None
     assert result.data == {"node": None}
@@ -90,8 +90,8 @@ async def test_what_is_not_there_is_null(ask: Ask, id_: str) -> None:
         (node_id("CityVersion", "7@x"), "expected <document id>@<version>"),
     ],
 )
-async def test_what_cannot_be_a_node_id_is_bad_user_input(ask: Ask, id_: str, said: str) -> None:
-    """The error says what is wrong with it."""
+async def test_an_invalid_node_id_is_bad_user_input(ask: Ask, id_: str, said: str) -> None:
+    """The error has the reason."""
     result = await ask(NODE, id=id_)
     assert result.data == {"node": None}
     assert result.errors is not None

@@ -1,4 +1,4 @@
-"""gql.schema.roots.query: what can be asked at the root."""
+"""Tests of `gql.schema.roots.query`."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from tests.unit.gql.conftest import Ask
 
 @pytest.fixture(autouse=True)
 def readings(memory: Memory) -> None:
-    """Three readings, of which the first is changed and the second deleted."""
+    """Insert three readings, change the first and delete the second."""
     for n in range(3):
         memory.write("readings", {"_id": f"r{n}", "sequence": n, "value": float(n)})
     memory.write("readings", {"_id": "r0", "sequence": 9, "value": 9.0})
     memory.write("readings", None, id_="r1")
 
 
-async def test_one_document_by_its_id(ask: Ask) -> None:
-    """Null where there is none."""
+async def test_one_document_is_read_by_its_id(ask: Ask) -> None:
+    """The field is null if the document does not exist."""
     result = await ask('{ reading(id: "r0") { id sequence } none: reading(id: "r1") { id } }')
     assert result.errors is None
     assert result.data == {"reading": {"id": "r0", "sequence": 9}, "none": None}
@@ -35,7 +35,7 @@ async def test_one_document_by_its_id(ask: Ask) -> None:
     ],
 )
 async def test_an_id_of_the_wrong_kind_is_bad_user_input(ask: Ask, query: str, said: str) -> None:
-    """It cannot be the id of any document; the error says what one looks like."""
+    """No document can have it; the error has the expected form."""
     result = await ask(f"{{ {query} }}")
     assert result.errors is not None
     assert said in result.errors[0].message
@@ -43,14 +43,14 @@ async def test_an_id_of_the_wrong_kind_is_bad_user_input(ask: Ask, query: str, s
 
 
 async def test_an_id_may_be_written_as_a_number(ask: Ask, memory: Memory) -> None:
-    """As GraphQL's ID may."""
+    """GraphQL's `ID` accepts numbers."""
     memory.write("cities", {"_id": 7, "name": "Lyon"})
     result = await ask('{ city(id: 7) { id name } same: city(id: "7") { name } }')
     assert result.data == {"city": {"id": "7", "name": "Lyon"}, "same": {"name": "Lyon"}}
 
 
-async def test_a_collection_as_of_a_moment(ask: Ask) -> None:
-    """Filtered like the present; each item is the version that stood then."""
+async def test_a_collection_is_read_at_a_time_point(ask: Ask) -> None:
+    """It is filtered like current documents; each item is the version at that time."""
     result = await ask(
         '{ readingsAsOf(asOf: {time: "2024-05-01T12:00:02.9Z"}, where: {value: {gt: 0}}) {'
         " nodes { id document { value } } totalCount } }"
@@ -66,8 +66,8 @@ async def test_a_collection_as_of_a_moment(ask: Ask) -> None:
     }
 
 
-async def test_the_audit_trail_is_of_all_documents(ask: Ask) -> None:
-    """Newest first, deletions included."""
+async def test_the_audit_trail_has_all_documents(ask: Ask) -> None:
+    """It is newest first and includes deletions."""
     result = await ask("{ readingVersions(first: 3) { nodes { id operation } totalCount } }")
     assert result.data == {
         "readingVersions": {
@@ -81,14 +81,14 @@ async def test_the_audit_trail_is_of_all_documents(ask: Ask) -> None:
     }
 
 
-async def test_now_as_a_token(ask: Ask) -> None:
-    """With the deployment's tag, so that a subscription can go on behind it."""
+async def test_the_current_position_is_a_resume_token(ask: Ask) -> None:
+    """It has the deployment's tag, so that a subscription can resume after it."""
     result = await ask("{ resumeToken }")
     assert result.data == {"resumeToken": "66322EC500000001~.tests"}
 
 
-async def test_how_the_listeners_are_doing(ask: Ask) -> None:
-    """Each with its place in the stream."""
+async def test_the_status_of_leased_tasks(ask: Ask) -> None:
+    """Each has its position in the change stream."""
     result = await ask(
         "{ streams { name collection state owner fence resumeToken at lagSeconds } }"
     )
@@ -109,8 +109,8 @@ async def test_how_the_listeners_are_doing(ask: Ask) -> None:
     }
 
 
-async def test_several_roots_are_answered_together(ask: Ask, memory: Memory) -> None:
-    """One error leaves the others their answers."""
+async def test_several_root_fields_are_answered_together(ask: Ask, memory: Memory) -> None:
+    """An error of one leaves the others' results."""
     result = await ask(
         '{ good: reading(id: "r0") { id } bad: supplier(id: "x") { id } resumeToken }'
     )
@@ -122,7 +122,7 @@ async def test_several_roots_are_answered_together(ask: Ask, memory: Memory) -> 
 
 
 async def test_a_supplier_is_found_by_its_hexadecimal_id(ask: Ask, memory: Memory) -> None:
-    """Stored as an ObjectId, shown as text."""
+    """It is stored as an ObjectId and is text in the API."""
     memory.write("suppliers", {"_id": ObjectId("a" * 24), "name": "Ames"})
     result = await ask("query($id: ID!) { supplier(id: $id) { id name } }", id="a" * 24)
     assert result.data == {"supplier": {"id": "a" * 24, "name": "Ames"}}

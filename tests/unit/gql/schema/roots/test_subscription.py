@@ -1,4 +1,4 @@
-"""gql.schema.roots.subscription: changes as clients see them, and what the stream is asked for."""
+"""Tests of `gql.schema.roots.subscription`: events, and the arguments of the stream."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Follow = Callable[..., Coroutine[Any, Any, list[Any]]]
 
 @pytest.fixture
 def follow(schema: strawberry.Schema, memory: Memory) -> Follow:
-    """The results of a subscription, to its end."""
+    """Return a function that collects the results of a subscription until it ends."""
 
     async def results(query: str, **variables: Any) -> list[Any]:
         stream: Any = await schema.subscribe(query, variables, memory.context())
@@ -71,8 +71,10 @@ EVERYTHING = """
 """
 
 
-async def test_a_change_says_what_happened(memory: Memory, model: Model, follow: Follow) -> None:
-    """With the document under its current identity, and what it was under the version before's."""
+async def test_a_change_has_operation_and_states(
+    memory: Memory, model: Model, follow: Follow
+) -> None:
+    """The new state has the current document's id, the old one the previous version's."""
     memory.changes = [change(model)]
     (result,) = await follow(EVERYTHING)
     assert result.errors is None
@@ -102,7 +104,7 @@ async def test_a_change_says_what_happened(memory: Memory, model: Model, follow:
 
 
 async def test_a_deletion_has_no_document(memory: Memory, model: Model, follow: Follow) -> None:
-    """But what it was, and that all of it is gone."""
+    """It has the old state, and all fields as removed."""
     memory.changes = [change(model, operation="DELETE", transition="LEAVE", document=None)]
     (result,) = await follow(EVERYTHING)
     assert result.errors is None
@@ -112,10 +114,8 @@ async def test_a_deletion_has_no_document(memory: Memory, model: Model, follow: 
     assert {each["kind"] for each in shown["diff"]} == {"REMOVED"}
 
 
-async def test_a_checkpoint_is_a_token_and_nothing_else(
-    memory: Memory, model: Model, follow: Follow
-) -> None:
-    """Something fresher to hold."""
+async def test_a_checkpoint_has_only_a_token(memory: Memory, model: Model, follow: Follow) -> None:
+    """Its other fields are null."""
     memory.changes = [Change(entity=model.entity("Product"), kind="CHECKPOINT", token=TOKEN)]
     (result,) = await follow(EVERYTHING)
     assert result.errors is None
@@ -127,10 +127,10 @@ async def test_a_checkpoint_is_a_token_and_nothing_else(
     }
 
 
-async def test_a_snapshot_is_a_document_that_nothing_changed(
+async def test_a_snapshot_is_a_document_without_a_change(
     memory: Memory, model: Model, follow: Follow
 ) -> None:
-    """So there is neither a diff nor an operation."""
+    """It has neither a diff nor an operation."""
     memory.changes = [
         change(model, kind="SNAPSHOT", operation=None, transition="ENTER", before=None)
     ]
@@ -143,10 +143,10 @@ async def test_a_snapshot_is_a_document_that_nothing_changed(
     assert shown["product"]["stock"] == 2
 
 
-async def test_references_lead_to_the_present_and_before_it_to_the_past(
+async def test_references_of_the_new_state_are_current_and_of_the_old_state_past(
     memory: Memory, model: Model, follow: Follow
 ) -> None:
-    """The document's to the current supplier, those of what it was to the supplier as it was."""
+    """The old state has the supplier at the time before the change."""
     memory.write("suppliers", {"_id": SUPPLIER, "name": "old"})
     for n in range(4):
         memory.write("readings", {"_id": n})
@@ -164,10 +164,10 @@ async def test_references_lead_to_the_present_and_before_it_to_the_past(
     }
 
 
-async def test_a_document_that_does_not_fit_leaves_the_event_its_token(
+async def test_an_event_with_an_invalid_document_has_its_token(
     memory: Memory, model: Model, follow: Follow
 ) -> None:
-    """The error names the document and field, and the subscription goes on."""
+    """The error has the document and the field, and the subscription continues."""
     bad = {name: value for name, value in AFTER.items() if name != "name"}
     memory.changes = [change(model, document=bad), change(model)]
     first, second = await follow("subscription { productChanges { resumeToken product { name } } }")
@@ -193,10 +193,10 @@ async def test_a_document_that_does_not_fit_leaves_the_event_its_token(
         ("version @skip(if: true)", False, False),
     ],
 )
-async def test_only_what_is_selected_is_completed(
+async def test_only_selected_fields_are_read(
     memory: Memory, follow: Follow, selection: str, version: bool, before: bool
 ) -> None:
-    """Whoever asks for neither the version nor the past gets the event a hop earlier."""
+    """Without version and old state, the event is sent without another read."""
     fragment = "fragment F on Change { ... on ProductChange { product { v: version } } }"
     if selection != "...F":
         fragment = ""
@@ -205,8 +205,8 @@ async def test_only_what_is_selected_is_completed(
     assert (request.needs_version, request.needs_before) == (version, before)
 
 
-async def test_arguments_become_what_the_stream_is_asked(memory: Memory, follow: Follow) -> None:
-    """Ids and tokens as they are inside, the filter as a condition."""
+async def test_arguments_become_a_request_of_the_stream(memory: Memory, follow: Follow) -> None:
+    """Ids and tokens have their stored form, the filter is a condition."""
     await follow(
         "subscription($w: SupplierWhere, $s: DateTime) { supplierChanges("
         f' id: "{SUPPLIER}", where: $w, operations: [INSERT, DELETE], after: "{TOKEN}.tests",'
@@ -246,8 +246,8 @@ async def test_a_client_that_resumes_keeps_its_snapshot_argument(
     assert (request.after, request.snapshot) == begins
 
 
-async def test_without_arguments_it_begins_now(memory: Memory, follow: Follow) -> None:
-    """Null is the same as nothing."""
+async def test_without_arguments_a_subscription_starts_now(memory: Memory, follow: Follow) -> None:
+    """Null is the same as a missing argument."""
     for arguments in ("", "(id: null, where: null, operations: null, after: null, snapshot: null)"):
         await follow(f"subscription {{ productChanges{arguments} {{ kind }} }}")
         request = memory.requests[-1]
@@ -267,10 +267,10 @@ async def test_without_arguments_it_begins_now(memory: Memory, follow: Follow) -
         ('where: {supplierId: {eq: "x"}}', "BAD_USER_INPUT"),
     ],
 )
-async def test_a_subscription_that_cannot_be_ends_with_its_error(
+async def test_an_invalid_subscription_ends_with_its_error(
     memory: Memory, follow: Follow, arguments: str, code: str
 ) -> None:
-    """And never begins anywhere else."""
+    """It does not start at another position."""
     (result,) = await follow(f"subscription {{ productChanges({arguments}) {{ kind }} }}")
     # Sockets then say `error`, not `next` and `complete`.
     assert isinstance(result, PreExecutionError)
@@ -280,8 +280,8 @@ async def test_a_subscription_that_cannot_be_ends_with_its_error(
     assert memory.requests == []
 
 
-async def test_a_query_cannot_be_followed(ask: Ask) -> None:
-    """Subscriptions stream, queries answer."""
+async def test_a_query_cannot_be_subscribed_to(ask: Ask) -> None:
+    """Only subscriptions are streams."""
     result = await ask("{ productChanges { kind } }")
     assert result.errors is not None
     assert "Cannot query field 'productChanges' on type 'Query'" in result.errors[0].message
@@ -294,8 +294,8 @@ def conditions(count: int) -> dict[str, Any]:
     return {"or": [{"stock": {"eq": number}} for number in range(count)]}
 
 
-async def test_a_filter_of_many_conditions_is_refused(model: Model, follow: Follow) -> None:
-    """Before there is a stream: a filter stays in memory and is evaluated for each change."""
+async def test_a_filter_with_too_many_conditions_is_refused(model: Model, follow: Follow) -> None:
+    """No stream starts: a filter stays in memory and is evaluated for each change."""
     assert await follow(FILTERED, w=conditions(50)) == []
     refused = await follow(FILTERED, w=conditions(51))
     assert [each.data for each in refused] == [None]
@@ -311,7 +311,7 @@ async def test_a_filter_of_many_conditions_is_refused(model: Model, follow: Foll
 async def test_the_filters_of_open_subscriptions_are_counted(
     schema: strawberry.Schema, memory: Memory, model: Model
 ) -> None:
-    """By caller and in all, for as long as they are open."""
+    """They are counted per caller and in total while the subscription is open."""
     memory.changes = [change(model)]
     filters = SubscriptionFilters(per_subscription=10, per_caller=15, in_all=20)
 

@@ -1,4 +1,4 @@
-"""gql.schema.roots.subscription_key: who is told the same, and of one change in the same words."""
+"""Tests of `gql.schema.roots.subscription_key`: keys of broadcast groups and cached responses."""
 
 from __future__ import annotations
 
@@ -44,17 +44,17 @@ def keys(plan: Plan, variables: dict[str, Any]) -> tuple[Any, Any]:
         ("version", (False, False)),
     ],
 )
-def test_a_variable_counts_where_more_than_the_choice_of_changes_depends_on_it(
+def test_a_variable_is_in_the_key_if_it_affects_the_response(
     name: str, alike: tuple[bool, bool]
 ) -> None:
-    """And where subscriptions begin is no matter of either."""
+    """Variables of the starting point are in neither key."""
     plan = Plan()
     first, second = keys(plan, GIVEN), keys(plan, {**GIVEN, name: "other"})
     assert (first[0] == second[0], first[1] == second[1]) == alike
 
 
-def test_other_plans_have_nothing_in_common() -> None:
-    """Though they be of the same document."""
+def test_different_plans_have_different_keys() -> None:
+    """This holds even for equal documents."""
     first, second = keys(Plan(), GIVEN), keys(Plan(), GIVEN)
     assert first[0] != second[0]
     assert first[1] != second[1]

@@ -1,4 +1,4 @@
-"""gql.schema.roots.write_result: what became of a write, as the member of a union that it is."""
+"""Tests of `gql.schema.roots.write_result`."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ def editing(memory: Memory) -> MemoryEditing:
     return memory.editing
 
 
-def test_the_unions_have_what_can_become_of_a_write(schema: strawberry.Schema) -> None:
-    """StaleWrite only where there is a fencing token."""
+def test_the_unions_have_all_results_of_a_write(schema: strawberry.Schema) -> None:
+    """Only entities with a fence field have `StaleWrite`."""
     types = from_sdl(print_sdl(schema)).type_map
     refusals = ["VersionConflict", "DocumentNotFound", "AlreadyExists", "InvalidDocument"]
     assert [each.name for each in types["ProductWrite"].types] == ["ProductWritten", *refusals]  # type: ignore[attr-defined]
@@ -56,10 +56,10 @@ def test_the_unions_have_what_can_become_of_a_write(schema: strawberry.Schema) -
     assert [[i.name for i in types[each].interfaces] for each in errors] == [["WriteError"]] * 5  # type: ignore[attr-defined]
 
 
-async def test_what_was_written_is_answered_with_its_content(
+async def test_a_write_returns_the_written_document(
     ask: Ask, editing: MemoryEditing, memory: Memory
 ) -> None:
-    """As the write left it: nothing is read again."""
+    """The document is not read again."""
     editing.answer = written(READING, number=7)
     result = await ask(
         APPLY % "... on ReadingWritten { version resumeToken reading { id version value } }"
@@ -88,18 +88,18 @@ async def test_what_was_written_is_answered_with_its_content(
         ("... on ReadingWritten { version reading { version n: version } }", 1),
     ],
 )
-async def test_the_number_is_found_out_where_somebody_wants_it(
+async def test_the_version_number_is_read_only_if_it_is_selected(
     ask: Ask, editing: MemoryEditing, selected: str, asked: int
 ) -> None:
-    """It may mean to wait for the recorder."""
+    """The read may wait for the recorder."""
     editing.answer = written(READING, number=7)
     result = await ask(APPLY % selected)
     assert result.errors is None
     assert editing.numbers == asked
 
 
-async def test_a_deletion_leaves_no_document(ask: Ask, editing: MemoryEditing) -> None:
-    """But a version, and a place in the stream."""
+async def test_a_deletion_returns_no_document(ask: Ask, editing: MemoryEditing) -> None:
+    """It returns a version and a position in the change stream."""
     editing.answer = written(None, key="r1", number=3)
     result = await ask(
         'mutation { r: deleteReading(id: "r1") {'
@@ -123,20 +123,20 @@ async def test_a_deletion_leaves_no_document(ask: Ask, editing: MemoryEditing) -
         ),
     ],
 )
-async def test_a_refusal_is_the_member_that_it_is(
+async def test_a_refusal_is_a_member_of_the_union(
     ask: Ask, editing: MemoryEditing, refusal: WriteRefused, shown: dict[str, Any]
 ) -> None:
-    """Data, and no error; numbers beyond JavaScript's are text, as everywhere."""
+    """It is data, not an error; numbers beyond JavaScript's range are text."""
     editing.answer = refusal
     result = await ask(APPLY % EVERYTHING)
     assert result.errors is None
     assert result.data == {"r": {"__typename": refusal.type_name, "message": "why", **shown}}
 
 
-async def test_a_conflict_shows_the_document_as_it_is_now(
+async def test_a_conflict_has_the_current_document(
     ask: Ask, editing: MemoryEditing, memory: Memory
 ) -> None:
-    """Read after the write was refused, and only where it is asked for; null where it is gone."""
+    """It is read after the refusal, and only if it is selected; null if it is deleted."""
     memory.write("readings", {"_id": "r1", "sequence": 9, "value": 9.0})
     editing.answer = VersionConflict("why", expected=3, actual=4, key="r1")
     result = await ask(APPLY % EVERYTHING)
@@ -159,10 +159,10 @@ async def test_a_conflict_shows_the_document_as_it_is_now(
     assert memory.calls == []
 
 
-async def test_a_batch_is_answered_with_what_became_of_its_events(
+async def test_a_batch_returns_the_numbers_of_applied_and_stale_events(
     ask: Ask, editing: MemoryEditing
 ) -> None:
-    """And with a place behind all of them."""
+    """It returns a position after all of them, too."""
     editing.answer = BatchOutcome(applied=2, stale=1, at=Timestamp(1_700_000_000, 3))
     result = await ask("mutation { applyReadings(events: []) { applied stale resumeToken } }")
     assert result.errors is None
