@@ -1,1 +1,1 @@
-"""Listeners: versions handed to copies, webhooks and handlers of users."""
+"""Listeners: delivery of versions to copies, webhooks and handlers of users."""

@@ -1,7 +1,8 @@
-"""What every layout can do, whatever a collection is like inside.
+"""Abstract storage layout: the operations that every layout offers.
 
-A *document* here is `{_id, <number>, …}` without anything of the layout's own. Each layout's
-methods may be used by themselves.
+A *document* here is `{_id, <number>, …}` without the layout's own fields. Each method may be used
+by
+itself.
 """
 
 from __future__ import annotations
@@ -23,19 +24,19 @@ from revstream.streams.versioning.version import LastVersion
 __all__ = ["SETTLE_S", "Layout"]
 
 SETTLE_S = 10.0
-"""A state between two writes of an update that lasts for so long is a crash's: about a lease."""
+"""Minimum age of an unfinished update that counts as a crash: about a lease."""
 
 
 class Layout(ABC):
-    """Of one collection.
+    """Layout of one collection.
 
     Attributes:
-        keeps: whether the collection keeps versions itself, and the archive only what is said of
-            them.
-        removes: whether a document that is deleted leaves nothing in the collection that says so.
-        beside: other collections that it keeps versions in.
-        snapshot: whether the present has to be read as of one moment, or else a document that is
-            being written to may be missed.
+        keeps: Whether the collection stores versions itself, and the archive only their metadata.
+        removes: Whether a deletion leaves no trace in the collection.
+        beside: Other collections that hold its versions.
+        snapshot: Whether current documents have to be read at one cluster time, since a document
+            that
+            is being written may be missed otherwise.
     """
 
     keeps: bool = True
@@ -48,24 +49,25 @@ class Layout(ABC):
         self.collection = collection
 
     async def prepare(self, *, create: bool = True) -> bool:
-        """Create the indexes that it rests on.
+        """Create the indexes that the layout requires. Returns whether they exist.
 
         Args:
-            create: where there is no collection for them, too.
-        Returns: whether they are there.
+            create: Also create a missing collection.
 
         Raises:
-            Unsuitable: one cannot be made over the data that is there.
+            Unsuitable: An index cannot be created on the existing data.
         """
         return True
 
     def index_fields(self, fields: Sequence[str]) -> tuple[list[str], Document] | None:
-        """Where fields of current documents lie, and options, for an index over them; None where
-        none would be used."""
+        """Return the stored paths of fields, and options, for an index on current documents.
+
+        None where no query would use the index.
+        """
         return list(fields), {}
 
     def document_path(self, path: str) -> str:
-        """The other way: where in a document that lies which an index is over."""
+        """Return the path in current documents of a stored path."""
         return path
 
     # the present
@@ -82,29 +84,34 @@ class Layout(ABC):
         raw: bool = False,
         naive: bool = False,
     ) -> list[Any]:
-        """The current documents that match, as `Mongo.find`."""
+        """Return the matching current documents, as `Mongo.find`."""
 
     @abstractmethod
     async def count(self, query: Mapping[str, Any], *, at: Timestamp | None = None) -> int:
-        """How many current documents match."""
+        """Return the number of matching current documents."""
 
     @abstractmethod
     def pages(
         self, query: Mapping[str, Any], *, size: int, at: Timestamp
     ) -> AsyncGenerator[list[Document]]:
-        """The current documents that match, in `_id` order, in lists of at most `size`."""
+        """Yield the matching current documents in `_id` order, in lists of at most `size`."""
 
     @abstractmethod
     def lookup_stages(self, field: str) -> tuple[Document, list[Document]]:
-        """For a `$lookup` of the current documents whose `field` is the `key` of each document that
-        comes to it, or in that list: its arguments, and with which stages its pipeline begins."""
+        """Return `$lookup` arguments, and the first stages of its pipeline, that join current
+        documents.
+
+        A document joins if its `field` is the `key` of the incoming document, or is in that list.
+        """
 
     @abstractmethod
     def scan_current(
         self, *, size: int, at: Timestamp
     ) -> AsyncGenerator[tuple[list[RawBSONDocument], bool]]:
-        """The current documents in `_id` order, in lists of about `size`, each with whether no
-        others follow: but for the last one none is empty."""
+        """Yield (documents, is_last) over all current documents in `_id` order, about `size` each.
+
+        Only the last list may be empty.
+        """
 
     # the past
 
@@ -112,12 +119,15 @@ class Layout(ABC):
     async def versions(
         self, wanted: Sequence[tuple[Any, int]]
     ) -> dict[tuple[Any, int], StoredVersion]:
-        """n (`_id`, number) -> the versions by (`identity` of it, number); those that are not there
-        are left out."""
+        """Return versions by (`identity` of the `_id`, number); missing ones are left out.
+
+        Args:
+            wanted: (`_id`, number) of each.
+        """
 
     @abstractmethod
     async def history(self, key: Any, *, at: Timestamp | None = None) -> list[StoredVersion]:
-        """All versions of a document, the oldest first."""
+        """Return all versions of a document, the oldest first."""
 
     # the stream
 
@@ -125,11 +135,12 @@ class Layout(ABC):
     async def translate(
         self, events: Sequence[ChangeEvent], *, before: bool = False
     ) -> list[ChangeEvent]:
-        """The writes of documents that change events mean, each with the token of its event; an
-        event that means none is left out, and one of the whole collection left as it is.
+        """Return the document writes that change events mean, each with the token of its event.
+
+        An event without meaning is left out; an event of the whole collection stays as it is.
 
         Args:
-            before: what each document was before is wanted, too, as far as it can be had.
+            before: Also look up the previous state of each document, where possible.
         """
 
     # writing, compared
@@ -138,10 +149,10 @@ class Layout(ABC):
     async def create(
         self, writing: WriteSession, key: Any, content: Mapping[str, Any]
     ) -> RawBSONDocument | None:
-        """Write a document's first version, or the one after its deletion; None where it is there.
+        """Write a document's first version, or the next after its deletion; None if it exists.
 
         Raises:
-            Overtaken: try again.
+            ConcurrentWrite: Try again.
         """
 
     @abstractmethod
@@ -154,17 +165,19 @@ class Layout(ABC):
         expected: LastVersion | None = None,
         demands: Sequence[Mapping[str, Any]] = (),
     ) -> RawBSONDocument | None:
-        """Make a document's next version of the current one.
+        """Write a document's next version; None if it does not exist or does not match.
 
         Args:
-            pipeline: makes it, as MongoDB's updates do.
-            expected: what must be the current one, exactly.
-            demands: queries that it must match.
-        Returns: the document after it; None where it is not there, or not as it must be.
+            pipeline: Creates it from the current one, as in MongoDB's updates.
+            expected: The current version must have exactly this content.
+            demands: Queries that it must match.
+
+        Returns:
+            The document after the write.
 
         Raises:
-            Overtaken: try again.
-            NoRoom.
+            ConcurrentWrite: Try again.
+            VersionTooLarge: The version does not fit.
         """
 
     @abstractmethod
@@ -177,27 +190,26 @@ class Layout(ABC):
         expected: LastVersion | None = None,
         demands: Sequence[Mapping[str, Any]] = (),
     ) -> bool:
-        """Delete a document; False where it is not there, or not as it must be.
+        """Delete a document; return False if it does not exist or does not match.
 
         Args:
-            change: the `_change`, for where there is a place for it.
-            expected, demands: as of `alter`.
+            change: The `_change`, where the layout can store it.
+            expected, demands: As in `alter`.
 
         Raises:
-            Overtaken: try again.
-            NoRoom.
+            ConcurrentWrite: Try again.
+            VersionTooLarge: The version does not fit.
         """
 
     async def count_unfinished(self) -> int:
-        """How many documents have what a crash, or an update under way, has left."""
+        """Return the number of documents with an unfinished update, running or crashed."""
         return 0
 
     async def recover(self, *, settle_s: float = SETTLE_S) -> int:
-        """Mend what crashes between the writes of one update have left.
+        """Repair updates that a crash has left unfinished. Returns the number of repaired
+        documents.
 
         Args:
-            settle_s: what has not moved for so long is of a crash, and not of an update under way,
-                where that makes a difference.
-        Returns: how many documents were mended.
+            settle_s: Where it matters, an update without progress for so long counts as crashed.
         """
         return 0

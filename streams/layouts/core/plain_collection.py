@@ -1,5 +1,7 @@
-"""Reading current documents that lie in their collection as they are shown: no stage is put before
-what was asked, and every index serves."""
+"""Reads of current documents that are stored as the API shows them.
+
+No stage is put before the query, and every index can be used.
+"""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Layouts of collections that keep their versions themselves."""
+"""Layouts whose collections store versions themselves."""

@@ -1,11 +1,10 @@
-"""CURRENT_FLAG: each version is a document `{docId, v, …}`, unique on both, and the current one has
-`current: true`.
+"""CURRENT_FLAG layout: versions as in DOCUMENT_PER_VERSION; the current one has `current: true`.
 
-A write inserts the new version with its flag, and then takes the flags of older ones away. In
-between, and after a crash there, two are flagged: whoever reads leaves out those above which there
-is another one. Taking a flag away from a version that has a flagged one above it is right at any
-time and may be done by anybody, twice too: so what a crash has left need not be told apart from an
-update under way. The next write of the document mends it, and `recover`.
+A write inserts the new version with its flag, and then removes the flags of older ones. In between,
+and after a crash there, two versions are flagged; readers ignore a flagged version below another
+one. Removing the flag of a version below another flagged one is correct at any time, for any
+process, and may be repeated: so a crash need not be distinguished from a running update. The next
+write of the document repairs it, and so does `recover`.
 """
 
 from __future__ import annotations
@@ -31,7 +30,9 @@ _NEWER = "__newer"
 
 
 class CurrentFlagLayout(DocumentPerVersionLayout):
-    # One that is left out because there is a newer one must not have been read before that came.
+    # A version that is ignored because of a newer one must not be read before that one exists.
+    """Layout that flags the current version of each document."""
+
     snapshot = True
 
     def _own(self) -> tuple[str, ...]:
@@ -77,7 +78,7 @@ class CurrentFlagLayout(DocumentPerVersionLayout):
         return {**flagged, **valid_id_query(self.names.document)}
 
     def _alone(self) -> Stages:
-        """Without those above which there is another flagged one; as documents."""
+        """Return stages that drop versions below another flagged one, and produce documents."""
         names = self.names
         return [
             {
@@ -114,13 +115,13 @@ class CurrentFlagLayout(DocumentPerVersionLayout):
         row = self.rows.to_row(made, **{self.names.current: True})
         if await writing.insert_unless(self.collection, row, self.rows.unique) is None:
             raise ConcurrentWrite
-        # What stands behind this write must not stand behind others' that come before the next.
+        # Changes after this write must not come after those of other writers in between.
         writing.main_write_time = writing.cluster_time
         assert made.number is not None
         await self._lower(writing, made.key, made.number)
 
     async def _lower(self, writing: WriteSession, key: Any, number: int) -> None:
-        """Take the flags of the versions below a number away."""
+        """Remove the flags of the versions below a number."""
         names = self.names
         older = {names.document: {"$eq": key}, names.current: True, names.number: {"$lt": number}}
         await writing.change_all(self.collection, older, {"$unset": {names.current: ""}})
@@ -139,7 +140,7 @@ class CurrentFlagLayout(DocumentPerVersionLayout):
         return len(found)
 
     async def _flagged_twice(self) -> list[Document]:
-        """Documents of which several versions are flagged, and the number of the last one."""
+        """Return documents with several flagged versions, and the number of the last one."""
         names = self.names
         return await self.mongo.aggregate(
             self.collection,

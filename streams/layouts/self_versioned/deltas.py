@@ -1,10 +1,11 @@
-"""DELTAS: each version is a document `{docId, v, …}`, unique on both, that has only what it
-changed: top-level fields, and the names of those that are gone in `unset`.
+"""DELTAS layout: each version is a document `{docId, v, …}`, unique on both, with its changes only.
 
-A version is what comes out when all are merged from the last one that is `whole` on, or from the
-first; behind a deletion nothing is left of before. Writes of the gateway make every twentieth one
-whole, so that a version costs a bounded number of others. A write is one insert, which the unique
-index refuses to the second of two: there is nothing to recover.
+It has the changed top-level fields, and the names of removed ones in `unset`. A version results
+from
+merging all deltas since the last one that is `whole`, or since the first; a deletion discards
+everything before. The gateway writes every twentieth version as a whole one, so that a read costs a
+bounded number of deltas. A write is one insert, which the unique index refuses to the second of two
+writers, so there is nothing to recover.
 """
 
 from __future__ import annotations
@@ -31,10 +32,12 @@ from revstream.streams.raw_bson.fields import document_from_elements, iterate_el
 __all__ = ["WHOLE_EVERY", "DeltasLayout"]
 
 WHOLE_EVERY = 20
-"""Versions from one that has all fields to the next."""
+"""Number of versions from one whole version to the next."""
 
 
 class DeltasLayout(DocumentPerVersionLayout):
+    """Layout whose stored versions are deltas."""
+
     def _own(self) -> tuple[str, ...]:
         return (*super()._own(), self.names.unset, self.names.whole)
 
@@ -78,7 +81,7 @@ class DeltasLayout(DocumentPerVersionLayout):
         ]
 
     def _versions(self, rows: Iterable[RawBSONDocument]) -> list[StoredVersion]:
-        """Merged, each from those before it."""
+        """Return the versions that result from merging each delta with the earlier ones."""
         names = self.names
         made: list[StoredVersion] = []
         fields: dict[bytes, bytes] = {}
@@ -101,7 +104,7 @@ class DeltasLayout(DocumentPerVersionLayout):
         return made
 
     def _logical_write(self, kept: StoredVersion) -> LogicalWrite:
-        # What a delta makes, those before it say.
+        # The content of a delta depends on the earlier versions.
         version = kept if kept.content is None else None
         return LogicalWrite(key=kept.key, number=kept.number, version=version)
 
@@ -155,7 +158,7 @@ class DeltasLayout(DocumentPerVersionLayout):
             raise ConcurrentWrite
 
     def _delta(self, last: StoredVersion | None, made: StoredVersion) -> RawBSONDocument:
-        """The document that makes a version of the last one."""
+        """Return the row that turns the last version into a new one."""
         if made.content is None:
             return self.rows.to_row(made)
         assert made.number is not None
@@ -174,5 +177,5 @@ class DeltasLayout(DocumentPerVersionLayout):
 
 
 def _names_in(unset: Any) -> list[str]:
-    """The names in a list of them; none in what a program has written there instead of one."""
+    """Return the names in a list; nothing where an application has stored another value."""
     return [each for each in unset if isinstance(each, str)] if isinstance(unset, list) else []

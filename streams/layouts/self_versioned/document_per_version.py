@@ -1,9 +1,9 @@
-"""DOCUMENT_PER_VERSION: each version is a document `{docId, v, …}`, unique on both; the current one
-is that with the highest number.
+"""DOCUMENT_PER_VERSION layout: each version is a document `{docId, v, …}`, unique on both.
 
-A write is one insert, which the unique index refuses to the second of two. A deletion is a version
-that says so. Reading many must first find the last version of each document and filter then: what
-matches the filter need not be current. So it costs as much as there are documents.
+The version with the highest number is the current one. A write is one insert, which the unique
+index refuses to the second of two writers. A deletion is a version of its own. A read of many
+documents must first find the last version of each and filter then, since a version that matches the
+filter need not be current; so it costs as much as there are documents.
 """
 
 from __future__ import annotations
@@ -33,13 +33,15 @@ __all__ = ["DocumentPerVersionLayout"]
 
 
 class DocumentPerVersionLayout(SelfVersionedLayout):
+    """Layout with one stored document per version."""
+
     def __init__(self, mongo: Mongo, collection: str, names: LayoutFieldNames) -> None:
         super().__init__(mongo, collection, names)
         self.own = self._own()
         self.rows = VersionRows(mongo, collection, names, self.own)
 
     def _own(self) -> tuple[str, ...]:
-        """The fields that are the layout's, but for the number."""
+        """Return the layout's own fields, except the number."""
         return (self.names.document, self.names.deleted)
 
     async def create_indexes(self) -> None:
@@ -54,8 +56,7 @@ class DocumentPerVersionLayout(SelfVersionedLayout):
         sort: Sequence[tuple[str, int]],
         limit: int,
     ) -> Stages:
-        # Of the query, what is said of the id may come before the last versions are found, and
-        # nothing else.
+        # Only conditions on the id may come before the last versions are found.
         early, exact = rewrite_query(query, self._of_id)
         stages: Stages = [{"$match": early}] if early else []
         stages += self._current()
@@ -71,11 +72,11 @@ class DocumentPerVersionLayout(SelfVersionedLayout):
         return replace_first_name(path, "_id", self.names.document)
 
     def _current(self) -> Stages:
-        """The last versions of all documents that come to it, as documents."""
+        """Return the stages that reduce stored versions to current documents."""
         names = self.names
         return [
-            # Against the index's direction, so that the first is the highest: of each document the
-            # server then reads one entry of the index, and not all.
+            # Against the index's direction, so that the first is the highest: the server then reads
+            # one index entry per document, and not all.
             {"$sort": {names.document: -1, names.number: -1}},
             {"$group": {"_id": f"${names.document}", "last": {"$first": "$$ROOT"}}},
             {"$replaceWith": "$last"},
@@ -85,8 +86,8 @@ class DocumentPerVersionLayout(SelfVersionedLayout):
         ]
 
     def interpret_event(self, event: ChangeEvent) -> LogicalWrite | None:
-        # A version never changes: updates are of the layout's own fields, or of no effect on what a
-        # document is.
+        # A version never changes: an update concerns the layout's own fields, or does not change
+        # the document.
         if event.operation != "insert" or event.after is None:
             return None
         kept = self.rows.to_version(event.after)
@@ -122,7 +123,7 @@ class DocumentPerVersionLayout(SelfVersionedLayout):
             after = (self.rows.to_version(rows[-1]).key,)
 
     def _versions(self, rows: Iterable[RawBSONDocument]) -> list[StoredVersion]:
-        """Those that documents of one or more ids are, in their order."""
+        """Return the versions that stored documents represent, in their order."""
         return [kept for kept in map(self.rows.to_version, rows) if kept.number is not None]
 
     async def write(

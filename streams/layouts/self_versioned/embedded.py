@@ -1,9 +1,9 @@
-"""EMBEDDED: a document `{_id, current: {v, …}, prev: [{v, …}, …]}` has all of its versions in it.
+"""EMBEDDED layout: a document `{_id, current: {v, …}, prev: [{v, …}, …]}` holds all its versions.
 
 A write is one atomic operation, compared by the number of the current state, so there is nothing to
 recover. All versions together must fit into the 16 MB of a document: a version that would not is
-refused with the sizes (`VersionTooLarge`). A deletion is a current state that says so; a document
-that is removed takes its history with it.
+refused with the sizes (`VersionTooLarge`). A deletion is a current state of its own; removing the
+stored document removes its history.
 """
 
 from __future__ import annotations
@@ -42,16 +42,18 @@ from revstream.streams.versioning.version import CHANGE_FIELD
 
 __all__ = ["EmbeddedLayout"]
 
-# BSON's type of a document.
+# BSON type of an object.
 _OBJECT = 0x03
 _MOST_BYTES = 16 * 1024 * 1024
-# What a state has around it in the list: a type, a place, a length.
+# BSON around a state in the list: type, index, length.
 _AROUND_BYTES = 64
-# Documents that are read at once: each has its whole history in it.
+# Maximum number of documents per read: each contains its whole history.
 _READ_MOST = 200
 
 
 class EmbeddedLayout(SelfVersionedLayout):
+    """Layout with all versions of a document inside it."""
+
     def index_fields(self, fields: Sequence[str]) -> tuple[list[str], Document] | None:
         return [self._renamed(each) for each in fields], {}
 
@@ -100,7 +102,7 @@ class EmbeddedLayout(SelfVersionedLayout):
     # the past
 
     def _all(self, document: RawBSONDocument) -> list[StoredVersion]:
-        """All versions in it, the oldest first."""
+        """Return all versions in a stored document, the oldest first."""
         fields = dict(iterate_elements(bytes(document.raw)))
         previous = document.get(self.names.previous)
         bodies = list(previous) if isinstance(previous, list) else []
@@ -132,9 +134,13 @@ class EmbeddedLayout(SelfVersionedLayout):
         *,
         at: Timestamp | None = None,
     ) -> list[list[StoredVersion]]:
-        """n (`_id`, what is asked for) -> the versions of each: the current one, and of the others
-        what an expression makes of them, in which `$$asked` stands for the latter. One round
-        trip."""
+        """Return the versions for each (`_id`, asked): the current one, and chosen previous ones.
+
+        Takes one round trip.
+
+        Args:
+            previous: Expression for the previous versions to return; `$$asked` is the second value.
+        """
         names = self.names
         rows = [{"n": n, "key": key, "asked": asked} for n, (key, asked) in enumerate(wanted)]
         shown = {names.current: 1, names.previous: previous}
@@ -159,9 +165,9 @@ class EmbeddedLayout(SelfVersionedLayout):
         return found
 
     def _where(self, condition: Mapping[str, Any]) -> Document:
-        """The previous versions that meet a condition on `$$each`."""
+        """Return an expression for the previous versions that meet a condition on `$$each`."""
         previous = f"${self.names.previous}"
-        # Programs may have put there what is no list.
+        # An application may have stored another type.
         listed = {"$cond": [{"$isArray": previous}, previous, []]}
         return {"$filter": {"input": listed, "as": "each", "cond": condition}}
 
@@ -202,7 +208,7 @@ class EmbeddedLayout(SelfVersionedLayout):
                 self.mongo, self.collection, place, size=min(size, _READ_MOST), at=at
             )
             found = [each for document in documents for each in self._all(document)]
-            # What has no current state is no document.
+            # A stored document without a current state is no document.
             if found or end:
                 return found, end
             place = position_after_last(documents)
@@ -218,7 +224,7 @@ class EmbeddedLayout(SelfVersionedLayout):
                 number=None,
                 version=gone,
                 before=earlier,
-                # Nothing is left to be asked.
+                # There is nothing left to look up.
                 asks_before=False,
             )
         number = None if event.update is None else self._counted(event.update)
@@ -231,7 +237,7 @@ class EmbeddedLayout(SelfVersionedLayout):
             return None
         if earlier is not None and earlier.number == made.number:
             return None
-        # Not out of the list in it, which may be long: it is asked for where it is wanted.
+        # Not read from its list, which may be long: it is looked up if needed.
         asks = earlier is None and event.operation != "insert"
         return LogicalWrite(
             key=event.key, number=made.number, version=made, before=earlier, asks_before=asks
@@ -243,7 +249,7 @@ class EmbeddedLayout(SelfVersionedLayout):
         return None if body is None else self._state(body, fields[b"_id"])
 
     def _counted(self, update: Mapping[str, Any]) -> int | None:
-        """The number that an update sets; None where it is no version of its own."""
+        """Return the number that an update sets; None if it creates no version."""
         updated = update.get("updatedFields") or {}
         names = self.names
         whole = updated.get(names.current)
@@ -279,7 +285,7 @@ class EmbeddedLayout(SelfVersionedLayout):
         }
         kind = {"$type": f"${names.previous}"}
         takes = {"$in": [kind, ["array", "null", "missing"]]}
-        # One that matches is not sent back, with all of its history.
+        # update_each does not return the document with its whole history.
         query = {**compared, "$expr": {"$and": [takes, {"$lte": [size, _MOST_BYTES]}]}}
         if await writing.update_each(self.collection, [(query, [{"$set": change}])]):
             return
@@ -312,7 +318,7 @@ class EmbeddedLayout(SelfVersionedLayout):
 
 
 def _embedded_document(field: bytes | None) -> RawBSONDocument | None:
-    """The document in a field, without a look at the others."""
+    """Return the object in an element, without decoding other fields."""
     if field is None or field[0] != _OBJECT:
         return None
     return RawBSONDocument(field[field.index(0, 1) + 1 :], RAW)

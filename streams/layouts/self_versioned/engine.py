@@ -1,8 +1,8 @@
-"""What the layouts share that keep versions themselves: a document is what its last version says,
-and a write is compared by that one's number.
+"""Common base of the layouts that store versions themselves.
 
-A write reads the last version, has the server make the next one of it, and writes that under the
-next number: of two that do so at once, one is `Overtaken`.
+A document's state is its last version, and a write is compared by that version's number. A write
+reads the last version, lets the server compute the next one from it, and stores that under the next
+number; the second of two concurrent writes raises `ConcurrentWrite`.
 """
 
 from __future__ import annotations
@@ -42,6 +42,8 @@ Stages = list[Document]
 
 
 class SelfVersionedLayout(Layout):
+    """Layout whose collection stores versions itself."""
+
     def __init__(self, mongo: Mongo, collection: str, names: LayoutFieldNames) -> None:
         super().__init__(mongo, collection)
         self.names = names
@@ -59,7 +61,7 @@ class SelfVersionedLayout(Layout):
         return True
 
     async def create_indexes(self) -> None:
-        """Create what `prepare` does, and where there is no collection that one."""
+        """Create the layout's indexes, and a missing collection with them."""
 
     # what an adapter says of itself
 
@@ -70,35 +72,39 @@ class SelfVersionedLayout(Layout):
         sort: Sequence[tuple[str, int]],
         limit: int,
     ) -> Stages:
-        """Stages over the collection that yield the current documents which match."""
+        """Return stages over the collection that yield the matching current documents."""
 
     @abstractmethod
     def interpret_event(self, event: ChangeEvent) -> LogicalWrite | None:
-        """What a write in the collection means; None where that is nothing to a document."""
+        """Return the document write that a change event means; None if it changes no document."""
 
     @abstractmethod
     async def last(self, key: Any) -> StoredVersion | None:
-        """The last version of a document, deletions included."""
+        """Return the last version of a document, deletions included."""
 
     @abstractmethod
     async def before(self, wanted: Sequence[tuple[Any, int]]) -> list[StoredVersion | None]:
-        """n (`_id`, number) -> the last versions below these numbers, None where there are none."""
+        """Return for each (`_id`, number) the last version below that number, None where there is
+        none."""
 
     @abstractmethod
     async def read(
         self, after: tuple[Any] | None, *, size: int, at: Timestamp
     ) -> tuple[list[StoredVersion], bool]:
-        """All versions of the documents behind an `_id`, in the order of `_id` and number: about
-        `size` of them, and all of each document; and whether no others follow."""
+        """Return the versions of documents after an `_id`, and whether they are the last.
+
+        They are in the order of `_id` and number: about `size` of them, and all of each document.
+        """
 
     @abstractmethod
     async def write(
         self, writing: WriteSession, last: StoredVersion | None, made: StoredVersion
     ) -> None:
-        """Write a version behind the last one, if that still is the last.
+        """Store a version after the last one, if that still is the last.
 
         Raises:
-            Overtaken, NoRoom.
+            ConcurrentWrite: It no longer is.
+            VersionTooLarge: The version does not fit.
         """
 
     # the present
@@ -116,7 +122,7 @@ class SelfVersionedLayout(Layout):
     ) -> list[Any]:
         shown = dict(projection or {})
         stages = self.current_stages(query, sort, limit)
-        # What is asked for beside fields is the server's sort key.
+        # A projection that is no plain field asks for the server's sort key.
         placing = [name for name, each in shown.items() if isinstance(each, Mapping)]
         if placing:
             stages.append({"$set": dict.fromkeys(placing, sort_key_expressions(sort))})
@@ -138,7 +144,8 @@ class SelfVersionedLayout(Layout):
         return self.mongo.aggregate_pages(self.collection, stages, size=size, at=at)
 
     def lookup_stages(self, field: str) -> tuple[Document, list[Document]]:
-        # What does not depend on the key is done once for all of them: the server remembers it.
+        # Stages that do not depend on the key run once for all keys: the server caches their
+        # result.
         matching: Document = {"$match": {"$expr": {"$in": [f"${field}", "$$keys"]}}}
         keys = {"$cond": [{"$isArray": "$key"}, "$key", ["$key"]]}
         stages = self.current_stages({}, (), 0)
@@ -237,7 +244,8 @@ class SelfVersionedLayout(Layout):
     async def _apply(
         self, content: RawBSONDocument, demands: Sequence[Mapping[str, Any]], pipeline: Pipeline
     ) -> list[RawBSONDocument]:
-        """What the server makes of a document; nothing where it is not as it must be."""
+        """Return the document that the server computes with a pipeline; empty if a demand is not
+        met."""
         stages: list[Mapping[str, Any]] = [{"$documents": {"$literal": [content]}}]
         stages += [{"$match": each} for each in demands]
         return await self.mongo.aggregate(None, [*stages, *pipeline], raw=True)
@@ -245,7 +253,7 @@ class SelfVersionedLayout(Layout):
     async def _write_content(
         self, writing: WriteSession, key: Any, last: StoredVersion | None, content: RawBSONDocument
     ) -> RawBSONDocument:
-        """Write it as the version behind the last one."""
+        """Store a content as the version after the last one."""
         number = 1 if last is None else (last.number or 0) + 1
         fields = [encode_element("_id", key), encode_element(self.names.number, number)]
         own = {b"_id", self.names.number.encode()}
@@ -260,8 +268,8 @@ class SelfVersionedLayout(Layout):
     async def _write(
         self, writing: WriteSession, last: StoredVersion | None, made: StoredVersion
     ) -> None:
-        # Without its unique index nothing is compared. Where it is on a collection of previous
-        # versions, the first one is not among them.
+        # Without the unique index nothing is compared. If that index is on a collection of previous
+        # versions, the first version is not in it.
         if not self._prepared and not (last is None and self.beside):
             await self.prepare()
         await self.write(writing, last, made)
@@ -275,7 +283,7 @@ def _event_from_version(
     known_before: bool,
     existed: bool | None,
 ) -> ChangeEvent | None:
-    """The write that an event means; None where it has no effect: a deletion of nothing."""
+    """Return the write of a document that an event means; None for a deletion of nothing."""
     if existed is None:
         existed = earlier is not None and earlier.content is not None
     if version.content is None:
@@ -285,7 +293,7 @@ def _event_from_version(
     elif known_before:
         operation = "update" if existed else "insert"
     else:
-        # Whoever knows the versions before it knows better.
+        # A caller that knows the previous versions corrects this.
         operation = "insert" if version.number is not None and version.number <= 1 else "update"
     return replace(
         event,
@@ -300,10 +308,10 @@ def _event_from_version(
 
 
 def _matches_expected(content: RawBSONDocument, expected: LastVersion | None) -> bool:
-    """Whether a document is what the version expected has left."""
+    """Return whether a document has the content of the expected version."""
     if expected is None:
         return True
     if expected.full is None or not is_same(without_reserved(content), expected.full):
         return False
-    # Who made the last change tells two states apart that are otherwise equal.
+    # The author of the last change distinguishes two states that are otherwise equal.
     return is_same({"": content.get(CHANGE_FIELD)}, {"": expected.change})

@@ -1,7 +1,7 @@
-"""What the recorder makes of the versions of a collection that keeps them itself. Pure.
+"""Rules that decide which versions of a self-versioned collection become records. Pure.
 
-Its records follow the numbers there: what is not above the last number that is recorded is known,
-or came behind a higher one, and never was the current version.
+Records follow the numbers there: a version whose number is not above the last recorded one is
+recorded already, or was written after a higher one and never was current.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["NotRecorded", "version_from_scan", "version_from_write"]
 
 
 class NotRecorded(Enum):
-    """Why no record is made: it is known; or it tells nothing, or nothing yet."""
+    """Why no record is created: the version is known, or does not matter (yet)."""
 
     KNOWN = "KNOWN"
     SKIPPED = "SKIPPED"
@@ -31,12 +31,13 @@ class NotRecorded(Enum):
 def version_from_write(
     event: ChangeEvent, last: LastVersion | None, *, all_known: bool
 ) -> dict[str, Any] | NotRecorded:
-    """The version that a write makes, as `make_version` takes it.
+    """Return the arguments of `make_version` for a write.
 
     Args:
-        event: translated.
-        all_known: the first reading is over; before, what is of a document that has no record is
-            left to it, which tells of the versions before it, too.
+        event: A translated event.
+        all_known: The initial snapshot is complete. Before, a document without a record is left to
+            the
+            snapshot, which also records its earlier versions.
     """
     existed = last is not None and last.full is not None
     begins_anew = event.operation == "insert" and last is not None and not existed
@@ -66,10 +67,9 @@ def version_from_write(
 def version_from_scan(
     version: StoredVersion, last: LastVersion | None, *, token: str, at: Timestamp, wall: datetime
 ) -> dict[str, Any] | None:
-    """A version that the first reading has come to, as `make_version` takes it; None where it is
-    known.
+    """Return the arguments of `make_version` for a version that the scan found; None if known.
 
-    Nothing says when it was made, unless the layout does: it is placed at the reading.
+    If the layout has no time for the version, it gets the time of the scan.
     """
     present = last is not None and last.full is not None
     if _is_known(version.number, last) or (version.content is None and not present):
@@ -93,7 +93,7 @@ def version_from_scan(
         "key": version.key,
         "operation": "BASELINE" if last is None else archived_operation(event),
         "after": version.content,
-        # Who made it, and why, as far as it says so itself.
+        # Its own attribution.
         "event": event,
         "deletion": version.change,
         "kept": version.number,

@@ -1,16 +1,18 @@
-"""SEPARATE: the collection holds the current documents, and another one, which the application
-writes, the previous versions, `{docId, v, …}`, unique on both.
+"""SEPARATE layout: current documents in the collection, previous versions in another one.
 
-A write first puts the current version among the previous ones, and then changes the current one,
-compared with exactly what was put there. A deletion puts it there and removes the document; it
-takes a number, as in the archive. Programs may put a version there that says so, too: else nothing
-is known of a deletion before revstream came, unless it was the last.
+The application writes both; previous versions are `{docId, v, …}`, unique on both.
 
-A crash between the two leaves a previous version that is current as well. Nothing reads it twice,
-and the next write finds it and goes on from there. Removing it is safe only where no write is under
-way that has just put it there: `recover` looks twice, and removes what has not moved between; and a
-write gives up that has taken half of that time (judged by the database's clock, in the very write
-that changes the current one), and makes sure of a version that it found there already.
+A write first inserts the current version into the previous ones, and then changes the current
+document, compared with exactly that content. A deletion inserts it there and removes the document;
+it takes a number, as in the archive. Applications may insert a deletion's version themselves;
+otherwise a deletion before recording began is unknown, unless it was the last.
+
+A crash between the two steps leaves a previous version that is also current. No read returns it
+twice, and the next write continues from there. Removing it is safe only while no write has just
+inserted it: `recover` looks twice, and removes only what did not change in between. A write gives
+up
+after half of that time (by the database's clock, in the command that changes the current document),
+and inserts a version again that it had found there already.
 """
 
 from __future__ import annotations
@@ -57,6 +59,8 @@ __all__ = ["SeparateLayout"]
 
 
 class SeparateLayout(PlainCollectionLayout, SelfVersionedLayout):
+    """Layout with the previous versions in a collection of their own."""
+
     removes = True
 
     def __init__(self, mongo: Mongo, collection: str, names: LayoutFieldNames) -> None:
@@ -78,13 +82,13 @@ class SeparateLayout(PlainCollectionLayout, SelfVersionedLayout):
     # the past
 
     def _kept(self, document: RawBSONDocument) -> StoredVersion:
-        """The current version."""
+        """Return the version of a current document."""
         raw = bytes(document.raw)
         key = dict(iterate_elements(raw))[b"_id"]
         return StoredVersion(
             key=decode_element(key),
             number=version_number(document.get(self.names.number), key),
-            # As it lies there: a write compares all of it.
+            # Unchanged bytes: a write compares all of them.
             content=RawBSONDocument(raw, RAW),
             wall=written_time(document, self.names.at),
         )
@@ -100,7 +104,8 @@ class SeparateLayout(PlainCollectionLayout, SelfVersionedLayout):
     async def versions(
         self, wanted: Sequence[tuple[Any, int]]
     ) -> dict[tuple[Any, int], StoredVersion]:
-        # First the current ones: what is no longer among them is among the previous ones by then.
+        # Current documents first: one that is replaced meanwhile is among the previous ones by
+        # then.
         current = await self._current([key for key, _ in wanted]) if wanted else {}
         found = {
             (name, each.number): each for name, each in current.items() if each.number is not None
@@ -135,7 +140,7 @@ class SeparateLayout(PlainCollectionLayout, SelfVersionedLayout):
                 {"$sort": {"_id": 1}},
                 few,
                 {"$project": document},
-                # Of both the first ones: so the first of them together are the first of all.
+                # The first rows of both; together they contain the first of all.
                 {"$unionWith": {"coll": names.previous, "pipeline": previous}},
                 {"$sort": {"k": 1, "n": 1}},
                 few,
@@ -147,16 +152,16 @@ class SeparateLayout(PlainCollectionLayout, SelfVersionedLayout):
             versions = await self._versions_of(exact, end=end, at=at)
             if versions or end:
                 return versions, end
-            # What has no number, or no id, is no version.
+            # Rows without a number or an id are no versions.
             place = last_id_element(exact or found, "k")
 
     async def _versions_of(
         self, rows: Sequence[RawBSONDocument], *, end: bool, at: Timestamp
     ) -> list[StoredVersion]:
-        """The versions of documents that lie in rows of both collections.
+        """Return the versions of documents from rows of both collections.
 
         Args:
-            end: whether no rows follow: else there may be more of the last document.
+            end: Whether no rows follow; otherwise the last document may have more.
         """
         documents: dict[Any, tuple[list[StoredVersion], list[StoredVersion]]] = {}
         last = None
@@ -183,8 +188,8 @@ class SeparateLayout(PlainCollectionLayout, SelfVersionedLayout):
 
     def interpret_event(self, event: ChangeEvent) -> LogicalWrite | None:
         earlier = None if event.before is None else self._kept(event.before)
-        # Without an image the archive knows the state before. Of the previous versions the last one
-        # may be of a later write by now, or the one that says that the document is gone.
+        # Without a pre-image the archive has the previous state. The last of the previous versions
+        # may belong to a later write by now, or be that of the deletion.
         said = partial(
             LogicalWrite,
             key=event.key,
@@ -199,7 +204,7 @@ class SeparateLayout(PlainCollectionLayout, SelfVersionedLayout):
         if event.update is not None:
             number = whole_number((event.update.get("updatedFields") or {}).get(self.names.number))
             if number is None:
-                # Of a write that does not count no version is kept.
+                # A write that does not increment the number has no version.
                 return None
         if event.after is None:
             return said(number=number, version=None)
@@ -231,7 +236,7 @@ class SeparateLayout(PlainCollectionLayout, SelfVersionedLayout):
         found = await self._put(writing, last)
         compared: list[Any] = [{"$eq": ["$$ROOT", {"$literal": last.content}]}]
         if not writing.in_transaction:
-            # The cluster's time is the primary's clock, or a little ahead of it.
+            # The cluster time is the primary's clock, or slightly ahead of it.
             began = datetime.fromtimestamp(writing.cluster_time.time, UTC)
             compared.append({"$lt": ["$$NOW", began + timedelta(seconds=SETTLE_S / 2)]})
         query = {"_id": made.key, self.names.number: last.number, "$expr": {"$and": compared}}
@@ -244,20 +249,20 @@ class SeparateLayout(PlainCollectionLayout, SelfVersionedLayout):
             raise ConcurrentWrite
         if found and not writing.in_transaction:
             writing.main_write_time = writing.cluster_time
-            # Somebody may just have removed it, as a crash's.
+            # `recover` in another process may just have removed it.
             await writing.insert_unless(
                 self.names.previous, self.rows.to_row(last), self.rows.unique
             )
 
     async def _put(self, writing: WriteSession, last: StoredVersion) -> bool:
-        """Put a version among the previous ones; True where it was there already.
+        """Insert a version into the previous ones. Returns True if it was there already.
 
         Raises:
-            Overtaken: another one is.
+            ConcurrentWrite: Another version with the number is there.
         """
         assert last.number is not None
         row = self.rows.to_row(last)
-        # In a transaction it must not be tried.
+        # In a transaction a failed insert would abort it.
         if not writing.in_transaction or not await self._put_before(last):
             if await writing.insert_unless(self.names.previous, row, self.rows.unique) is not None:
                 return False
@@ -276,8 +281,8 @@ class SeparateLayout(PlainCollectionLayout, SelfVersionedLayout):
             without_reserved(kept.content), without_reserved(last.content)
         ):
             return True
-        # What a program has left that crashed, and that was not what is current; unless what was
-        # read as current is so no more.
+        # Left by a crashed application, and different from the current version; unless the current
+        # version has changed since it was read.
         current = (await self._current([last.key])).get(identity(last.key))
         content = None if current is None else current.content
         if content is not None and is_same(content, last.content):
@@ -302,8 +307,11 @@ class SeparateLayout(PlainCollectionLayout, SelfVersionedLayout):
         return len(still)
 
     async def _find_unfinished(self) -> dict[Any, tuple[Any, Any, Any, Any]]:
-        """Documents that have a version among the previous ones which is not below the current one:
-        the document's `_id`, that version's own, its number, and the current one's."""
+        """Return documents whose last previous version is not below the current one.
+
+        By `identity`: the document's `_id`, that version's `_id`, its number, and the current
+        number.
+        """
         names = self.names
         found = await self.mongo.aggregate(
             names.previous,
@@ -330,7 +338,7 @@ class SeparateLayout(PlainCollectionLayout, SelfVersionedLayout):
         }
 
     async def _drop(self, queries: Iterable[Document]) -> None:
-        """Of the previous versions those that match one."""
+        """Delete the previous versions that match any of these queries."""
         either = list(queries)
 
         async def work(writing: WriteSession) -> int:
@@ -346,8 +354,10 @@ _ALL = "$$ROOT"
 def _merge_versions(
     previous: Sequence[StoredVersion], current: StoredVersion | None
 ) -> list[StoredVersion]:
-    """All versions of a document; where it is not there any more, its removal is the last. What has
-    no number is none."""
+    """Return all versions of a document; its removal is the last if it no longer exists.
+
+    Rows without a number are left out.
+    """
     previous = [each for each in previous if each.number is not None]
     if current is not None and current.number is None:
         return previous

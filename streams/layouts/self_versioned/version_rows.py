@@ -1,5 +1,7 @@
-"""Versions that are documents of a collection, one each, unique by the document's id and the
-number: reading them, by that index."""
+"""Reads of a collection with one document per version, unique by document id and number.
+
+A row is such a stored document.
+"""
 
 from __future__ import annotations
 
@@ -37,8 +39,10 @@ _CHUNK_BYTES = 16 * 1024 * 1024
 
 
 class VersionRows:
-    """Args:
-    own: the names of fields that are the layout's and not the document's.
+    """Rows of one collection, read by their unique index.
+
+    Args:
+        own: Names of the layout's own fields, which documents do not have.
     """
 
     def __init__(
@@ -51,10 +55,10 @@ class VersionRows:
         self._own = frozenset(each.encode() for each in own)
 
     async def prepare(self) -> None:
-        """See to the unique index, which is what compares and swaps.
+        """Create the unique index, on which compare-and-swap rests.
 
         Raises:
-            Unsuitable: it cannot be made.
+            Unsuitable: It cannot be created.
         """
         keys = [(name, 1) for name in self.unique]
         try:
@@ -62,7 +66,7 @@ class VersionRows:
                 self.collection, keys, unique=True, collation={"locale": "simple"}
             )
         except (DatabaseError, DuplicateKey) as exc:
-            # One of another name or direction serves as well.
+            # An index with another name or direction serves as well.
             if not await self._is_unique():
                 raise Unsuitable(
                     f"{self.collection} needs a unique index on {{{', '.join(self.unique)}}}, "
@@ -78,7 +82,7 @@ class VersionRows:
         )
 
     def to_version(self, row: RawBSONDocument) -> StoredVersion:
-        """The version that a document is; of a delta, with what the delta says."""
+        """Return the version of a row; of a delta, with the delta's content."""
         fields = dict(iterate_elements(bytes(row.raw)))
         field = fields.get(self.names.document.encode(), encode_element("", None))
         deleted = row.get(self.names.deleted) is True
@@ -92,10 +96,10 @@ class VersionRows:
         )
 
     def to_row(self, made: StoredVersion, **more: Any) -> RawBSONDocument:
-        """The document that is this version.
+        """Return the row of a version.
 
         Args:
-            more: fields of the layout's own.
+            more: The layout's own fields.
         """
         names = self.names
         fields = [encode_element("_id", ObjectId())]
@@ -112,7 +116,7 @@ class VersionRows:
         return RawBSONDocument(document_from_elements(fields), RAW)
 
     async def find_all(self, key: Any, *, at: Timestamp | None = None) -> list[RawBSONDocument]:
-        """Those of a document, the lowest first."""
+        """Return the rows of a document, the lowest number first."""
         query = {self.names.document: {"$eq": key}, self.names.number: {"$gte": 0}}
         sort = [(self.names.number, 1)]
         return await self.mongo.find(self.collection, query, sort=sort, at=at, raw=True)
@@ -124,7 +128,7 @@ class VersionRows:
         return found[0] if found else None
 
     async def find_exact(self, wanted: Sequence[tuple[Any, int]]) -> list[RawBSONDocument]:
-        """Those with these ids and numbers, in no order."""
+        """Return the rows with these ids and numbers, in no order."""
         numbers: dict[Any, tuple[Any, list[int]]] = {}
         for key, number in wanted:
             numbers.setdefault(identity(key), (key, []))[1].append(number)
@@ -144,12 +148,14 @@ class VersionRows:
         match: Mapping[str, Any] | None = None,
         inclusive: bool = False,
     ) -> list[RawBSONDocument | None]:
-        """n (id, number) -> the highest below these numbers, None where there are none. One round
-        trip.
+        """Return for each (id, number) the row with the next lower number, None where there is
+        none.
+
+        Takes one round trip.
 
         Args:
-            match: what it must match besides.
-            inclusive: or at them.
+            match: Additional condition.
+            inclusive: Also accept the number itself.
         """
         if not wanted:
             return []
@@ -186,15 +192,17 @@ class VersionRows:
         return found
 
     async def before(self, wanted: Sequence[tuple[Any, int]]) -> list[StoredVersion | None]:
-        """What lies below, as versions."""
+        """Return for each (id, number) the previous version."""
         found = await self.find_below(wanted)
         return [None if each is None else self.to_version(each) for each in found]
 
     async def read(
         self, after: tuple[Any] | None, *, size: int, at: Timestamp
     ) -> tuple[list[RawBSONDocument], bool]:
-        """Those behind an id, in the order of id and number: about `size`, and all of each id; and
-        whether no others follow."""
+        """Return rows after an id in the order of id and number, and whether they are the last.
+
+        They are about `size` rows, and all rows of each id.
+        """
         field = self.names.document
         place = None if after is None else encode_element(field, after[0])
         while True:
@@ -204,15 +212,17 @@ class VersionRows:
                 return found, end
             if rows := trim_to_exact_id(found, field):
                 break
-            # None of these is a version.
+            # No row here is a version.
             place = last_id_element(found, field)
         last = self.to_version(rows[-1]).key
         whole = [each for each in rows if identity(self.to_version(each).key) != identity(last)]
         return whole + await self.find_all(last, at=at), False
 
     def in_order(self, place: bytes | None) -> list[Document]:
-        """Stages: those behind an id, in the order of id and number; but for lists, which stand in
-        the index where their items do, and are ids of none."""
+        """Return stages that sort rows after an id by id and number.
+
+        Lists are left out: they are in the index at their items, and are no ids.
+        """
         names = self.names
         of_an_id = {"$expr": {"$not": [{"$isArray": f"${names.document}"}]}}
         return [
@@ -224,7 +234,11 @@ class VersionRows:
     async def read_at(
         self, pipeline: Sequence[Document], *, size: int, at: Timestamp, collection: str = ""
     ) -> tuple[list[RawBSONDocument], bool]:
-        """What a pipeline of `size` and one more finds; and whether that is all there is."""
+        """Return a pipeline's rows at a cluster time, and whether they are the last.
+
+        Args:
+            pipeline: Returns at most `size` + 1 rows.
+        """
         command: Document = {
             "aggregate": collection or self.collection,
             "pipeline": list(pipeline),
@@ -236,7 +250,7 @@ class VersionRows:
 
 
 def trim_to_exact_id(rows: list[RawBSONDocument], field: str) -> list[RawBSONDocument]:
-    """The rows up to the last one whose id a caller can hold, to read on behind it."""
+    """Return the rows up to the last one with an exact id, after which a caller can continue."""
     name = field.encode()
     end = len(rows)
     while end:
@@ -248,19 +262,20 @@ def trim_to_exact_id(rows: list[RawBSONDocument], field: str) -> list[RawBSONDoc
 
 
 def last_id_element(rows: Sequence[RawBSONDocument], field: str) -> bytes:
-    """The element with the last row's id, behind which one reading goes on, exact or not."""
+    """Return the id element of the last row, exact or not, after which a scan continues."""
     return find_element(bytes(rows[-1].raw), field.encode()) or encode_element(field, None)
 
 
 def match_after(field: str, place: bytes | None) -> list[Document]:
-    """A stage that lets through what stands behind a value, whatever the types: in expressions they
-    are in one order, as in an index.
+    """Return a stage that matches values after another one, of any type.
+
+    In expressions all types are in one order, as in an index.
 
     Args:
-        place: an element with the value.
+        place: Element with that value.
     """
     if place is None:
         return []
-    # As the bytes that it is: decoded, it might be another one.
+    # As bytes: decoded, it might be another value.
     value = RawBSONDocument(document_from_elements([rename_element(place, "$literal")]), RAW)
     return [{"$match": {"$expr": {"$gt": [f"${field}", value]}}}]
