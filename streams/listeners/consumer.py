@@ -1,13 +1,12 @@
-"""Hand every version of a collection to somebody who does something with it: in order, each at
-least once, in one process at a time.
+"""Ordered, at-least-once delivery of all versions of a collection to a handler.
 
-It is read from the archive and not from the change stream: what comes next is there however long
-nobody has looked, and has its number. Runs under a lease (`streams.coordination.leased_task`); the
-place is saved when `handle` has returned, and refused where another process has taken over.
+Versions are read from the archive and not from the change stream: they stay available however long
+no process ran, and they have numbers. It runs under a lease (`streams.coordination.leased_task`).
+The position is saved after `handle` has returned, and refused if another process has taken over.
 
-Does not guarantee: that a version comes once. Who was deposed may still be at work while the next
-one repeats what he did, so `handle` must bear repetition, and offer the fencing token, or the
-version's number, to whatever it writes to.
+Does not guarantee: that a version comes once. A process that lost its lease may still run while the
+next one repeats its work, so `handle` must tolerate repetition, and pass the fencing token, or the
+version's number, to the system that it writes to.
 Source: docs/decisions/0018-listeners.md.
 """
 
@@ -46,13 +45,12 @@ log = logging.getLogger(__name__)
 
 
 class Handler(ABC):
-    """What is done with versions.
+    """Receiver of versions.
 
     Attributes:
-        name: of its lease and of its place; the same in all processes, and for ever.
-        collection: whose versions.
-        start: where it begins when it runs for the first time: with all that the archive has, or
-            with what comes.
+        name: Name of its lease and its position; the same in all processes, permanently.
+        collection: Collection of the versions.
+        start: Where the first run begins: with all versions in the archive, or with new ones.
     """
 
     name: str
@@ -60,35 +58,43 @@ class Handler(ABC):
     start: Literal["beginning", "now"] = "now"
 
     async def begin(self, fencing_token: int) -> None:  # noqa: B027 — to be overridden or not
-        """This process has taken over."""
+        """Prepare this process, which has taken over."""
 
     @abstractmethod
     async def handle(self, versions: Sequence[Version], fencing_token: int) -> None:
-        """Versions in the order of the stream, deletions included. Once it returns they are done;
-        where it raises they come again, after a pause."""
+        """Handle versions in stream order, deletions included.
+
+        When it returns they are done; if it raises they come again after a pause.
+        """
 
     async def turn(self, fencing_token: int) -> bool:
-        """Do a part of what was put off, between two calls of `handle`. Returns whether more is
-        left to be done at once."""
+        """Do a part of deferred work between two calls of `handle`. Returns whether more is due at
+        once."""
         return False
 
     async def lost(self, reason: str) -> None:  # noqa: B027 — to be overridden or not
-        """Versions were dropped (`keep`) before they were handed over, or one of them cannot be
-        read; what is left of them comes."""
+        """Note versions that were truncated before delivery (`keep`), or one that cannot be read.
+
+        The remaining versions are delivered.
+        """
 
     async def end(self) -> None:  # noqa: B027 — to be overridden or not
-        """This process works no longer, whatever the reason: close what `begin` has opened. Comes
-        also where `begin` has failed."""
+        """Close what `begin` has opened; called whenever this process stops, also after `begin`
+        failed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerOptions:
-    """Args:
-    page: versions that are handed over at once, at most.
-    look_every_s: how often the archive is looked at where the stream brings nothing: what first
-        readings find comes into the archive alone.
-    idle_save_s: how often the place is saved where there is nothing to do.
-    retry_first_s, retry_most_s: the pause after a failure, which doubles with each.
+    """Options of a consumer.
+
+    Args:
+        page: Maximum number of versions per call.
+        look_every_s: Interval of archive reads without change events: an initial snapshot adds
+            versions
+            to the archive only.
+        idle_save_s: Interval at which the position is saved when there is nothing to do.
+        retry_first_s: Pause after the first failure; it doubles with each.
+        retry_most_s: Maximum pause.
     """
 
     page: int = 200
@@ -99,11 +105,12 @@ class ConsumerOptions:
 
 
 class Consumer:
-    """Of one handler.
+    """Delivery to one handler.
 
     Attributes:
-        trouble: why the handler makes no progress; None where it does.
-        versions, failures: how many were handled, how often the handler raised.
+        trouble: Why the handler makes no progress; None if it does.
+        versions: Number of handled versions.
+        failures: Number of errors that the handler raised.
     """
 
     def __init__(
@@ -136,18 +143,18 @@ class Consumer:
         self._unreadable = LogThrottle(log, "version cannot be read", level=logging.ERROR)
 
     async def run(self, fencing_token: int) -> None:
-        """Hand over what comes behind the stored place, for ever.
+        """Deliver all versions after the stored position, for ever.
 
         Raises:
-            LeaseLost: another process has taken over.
-            Unavailable: MongoDB is away; begin again.
+            LeaseLost: Another process has taken over.
+            Unavailable: MongoDB cannot be reached; start again.
         """
         stored = await self._checkpoints.load(self.name)
         self._checkpoint = stored or await self._first()
-        # Refuses the last holder from here on.
+        # From here on, writes of the last holder are refused.
         await self._save(fencing_token)
         if stored is not None and stored.trouble is not None:
-            # The last holder's.
+            # The last holder's error.
             await self._checkpoints.save_trouble(self.name, None, fencing_token=fencing_token)
         try:
             await self._repeated(fencing_token, self.handler.begin, fencing_token)
@@ -168,11 +175,11 @@ class Consumer:
 
     @property
     def lag_s(self) -> float:
-        """See `ArchiveProgress.lag_after_s`."""
+        """Return the lag in seconds, by the archive's progress."""
         return self._progress.lag_after_s(self.collection, self._checkpoint.token)
 
     async def _take(self, fencing_token: int) -> bool:
-        """Hand over the next page. Returns whether there was one."""
+        """Deliver the next page. Returns whether there was one."""
         position = self._checkpoint.token
         upto = await self._progress.position(self.collection)
         if upto <= position:
@@ -187,16 +194,16 @@ class Consumer:
             await self._repeated(fencing_token, self.handler.handle, versions, fencing_token)
             self.versions += len(versions)
         self._checkpoint = replace(self._checkpoint, token=reached)
-        # Each save is itself an entry of the oplog: saving every look would feed itself.
+        # Each save is itself an entry of the oplog: saving at every look would feed itself.
         idle = time.monotonic() - self._saved_at >= self._options.idle_save_s
-        # But it has come somewhere, which tells how far it is behind.
+        # The first save shows how far behind it is.
         if found or idle or position == resume_tokens.BEGINNING:
             await self._save(fencing_token)
         return bool(found)
 
     async def _read(self, position: str, upto: str) -> tuple[list[Version | str], str]:
-        """The next page, with a reason for each version that cannot be read; and how far it
-        reaches, these included."""
+        """Read the next page, with a reason in place of each unreadable version, and the token it
+        reaches."""
         page = self._options.page
         query = {"_id": {"$gt": position, "$lte": upto}}
         records = await self._archive.find(query, sort=[("_id", 1)], limit=page, fill=False)
@@ -204,7 +211,7 @@ class Consumer:
         return await read_versions(self._archive, records), reached
 
     async def _look_back(self, position: str, fencing_token: int) -> None:
-        """Whether versions behind a place were dropped before they were read; told once."""
+        """Report once that versions after a position were truncated before they were read."""
         horizon = await self._horizons.load(self.collection)
         if position >= horizon or horizon == self._horizon:
             return
@@ -220,8 +227,12 @@ class Consumer:
         await self._repeated(fencing_token, self.handler.lost, reason)
 
     async def _repeated(self, fencing_token: int, step: Any, *arguments: Any) -> Any:
-        """A step, until it succeeds: what is not MongoDB's or the lease's end is
-        nothing that another process could do better."""
+        """Repeat a step until it succeeds.
+
+        Only errors of MongoDB and the end of the lease are raised: another process could not do
+        better with
+        the others.
+        """
         pause_s = self._options.retry_first_s
         while True:
             try:
@@ -233,7 +244,7 @@ class Consumer:
                 reason = reason_from_error(exc)
                 first, self.trouble = self.trouble is None, reason
                 if first:
-                    # What says of itself what is wrong is no fault of the program.
+                    # Our own errors explain themselves and need no traceback.
                     known = isinstance(exc, GatewayError)
                     log.error(
                         "listener failed",
@@ -253,12 +264,13 @@ class Consumer:
             return result
 
     async def _wait(self, subscriber: Subscriber) -> Subscriber:
-        """Return when there may be something new in the archive."""
+        """Return when there may be new versions in the archive."""
         try:
             events = await subscriber.next(self._options.look_every_s)
             reached = events[-1].token if events else ""
         except (SlowConsumer, Unavailable):
-            # Of events it only matters that there are some: those that it missed have been.
+            # The content of events does not matter here, only that some occurred, as the missed
+            # ones did.
             subscriber = self._hub.attach(self.collection)
             reached = self._hub.position
         if reached:
@@ -269,11 +281,11 @@ class Consumer:
         return subscriber
 
     async def _first(self) -> Checkpoint:
-        """Where it begins that has never run."""
+        """Return the position at which the first run begins."""
         if self.handler.start == "now":
             token = resume_tokens.token_from_time(await self._mongo.operation_time())
         else:
-            # What was dropped before is no loss to who never ran.
+            # Versions truncated before the first run are not lost.
             self._horizon = await self._horizons.load(self.collection)
             token = resume_tokens.BEGINNING
         return Checkpoint(token, token, Baseline(done=True))

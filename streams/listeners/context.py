@@ -15,13 +15,13 @@ __all__ = ["ListenerContext"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListenerContext:
-    """Services of one process, given to each listener when it is made.
+    """Services of one process, passed to each listener when it is created.
 
     Attributes:
-        model: the schema model.
-        mongo: reads and writes of the database.
-        archives: the archive of each collection, by the collection's name.
-        progress: how far each archive has come.
+        model: The schema model.
+        mongo: Reads and writes of the database.
+        archives: Archive of each collection, by the collection's name.
+        progress: Progress of each archive.
     """
 
     model: Model

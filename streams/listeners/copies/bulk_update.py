@@ -1,6 +1,6 @@
-"""Set copies in documents, many at once, and say which of them MongoDB has refused.
+"""Bulk updates of copies, with the documents that MongoDB refused.
 
-Guarantees: what is refused for the sake of one document keeps no other from being set.
+Guarantees: a refusal because of one document prevents no other update.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ log = logging.getLogger(__name__)
 
 
 class CopyWriter:
-    """Of one copied field.
+    """Writer of one copied field.
 
     Attributes:
-        written: how often a document was changed.
-        refused: how often one was not because MongoDB has refused it.
+        written: Number of changed documents.
+        refused: Number of documents that MongoDB refused to change.
     """
 
     def __init__(self, copy: CopiedField, mongo: Mongo) -> None:
@@ -37,11 +37,11 @@ class CopyWriter:
         self._refused = LogThrottle(log, "copy refused")
 
     async def set(self, groups: Sequence[tuple[Sequence[SourceState], Sequence[Any]]]) -> None:
-        """The copies of some sources in some documents each, by `_id`."""
+        """Set the copies of some sources in some documents each, by `_id`."""
         refused = await self._change(groups)
         if not refused:
             return
-        # A document that was refused has kept those of its group that come after it from being set.
+        # A refused document has prevented the updates after it in its group.
         single = [(groups[place][0], [key]) for place in refused for key in groups[place][1]]
         for place, reason in (await self._change(single)).items():
             self.refused += 1

@@ -1,14 +1,17 @@
-"""Keep the copies of `@copy` equal to what they are of: two listeners per copied field, one on each
+"""Listeners that keep `@copy` fields equal to their sources: two per copied field, one for each
 side.
 
-The source side follows the collection that is copied from: where the field changes, it sets all
-copies, a chunk at a time, however many. The target side follows the documents that have the copies:
-where one is not what its source is, it sets it. Both read versions from the archives, and both set
-copies by an update that leaves later ones alone (`streams.listeners.copies.update_pipeline`); so
-whichever comes first, the other one, or a deposed one that comes late, undoes nothing.
+The source side reads versions of the collection that is copied from: when the field changes, it
+sets
+all copies, a chunk at a time. The target side reads versions of the documents with the copies:
+where
+one differs from its source, it sets the copy. Both read from the archives, and both set copies by
+an
+update that does not change later ones (`streams.listeners.copies.update_pipeline`); so neither
+undoes the other's work, in any order, and nor does a late process that lost its lease.
 
-Guarantees: once both have handled all versions, each copy is what its source's last version says.
-Does not guarantee: that no copy is behind for a moment; it is made after the write.
+Guarantees: once both have handled all versions, each copy equals its source's last version.
+Does not guarantee: that a copy is equal at every moment; it is set after the write.
 Source: docs/decisions/0020-copies.md.
 """
 
@@ -36,10 +39,10 @@ from revstream.streams.versioning.version import Version
 
 __all__ = ["CopySourceListener", "CopyTargetListener", "create_copy_listeners"]
 
-# Versions of a source among which its field's last change is looked for; one that is further back
+# Number of a source's versions in which its field's last change is searched; an earlier change
 # counts as any number's.
 _LOOK_BACK = 100
-# Sources whose later versions were copied before they were come to.
+# Maximum number of sources whose later versions were copied before they were read.
 _MOST_AHEAD = 100_000
 _LOOK_EVERY_S = 0.5
 
@@ -47,7 +50,7 @@ _LOOK_EVERY_S = 0.5
 def create_copy_listeners(
     model: Model, mongo: Mongo, archives: Mapping[str, Archive], progress: ArchiveProgress
 ) -> list[CopySourceListener | CopyTargetListener]:
-    """Both sides of each copied field of a model."""
+    """Create both listeners of each copied field of a model."""
     return [
         side
         for copy in copied_fields(model)
@@ -59,11 +62,11 @@ def create_copy_listeners(
 
 
 class CopySourceListener(Handler):
-    """Brings what a source has become to all that have a copy of it.
+    """Propagates changes of a source to all its copies.
 
     Attributes:
-        setter: counts the copies that were set, and those that were refused, in this process.
-        left: copies that are yet to be looked at, of sources with more than a chunk of them.
+        setter: Counts copies set and refused in this process.
+        left: Copies still to be checked, of sources with more than a chunk of them.
     """
 
     start = "beginning"
@@ -88,8 +91,8 @@ class CopySourceListener(Handler):
         await self._jobs.resume()
 
     async def handle(self, versions: Sequence[Version], fencing_token: int) -> None:
-        """What has changed is not taken from these versions, but from the last ones: of an old
-        history only the end is copied."""
+        """Propagate the last version of each changed source: of an old history only the end is
+        copied."""
         changed = {
             identity(each.document): each
             for each in versions
@@ -116,14 +119,14 @@ class CopySourceListener(Handler):
 
 
 class CopyTargetListener(Handler):
-    """Sets the copies of documents that were inserted, or written by whomsoever.
+    """Sets the copies in documents that were inserted or written by any program.
 
-    It compares what each version is with what it should be, instead of asking who has written it
-    or what it has changed: so it does not matter what another program does to copies, or to what
-    stands beside them.
+    It compares each version with its expected content, and ignores author and changed fields: so it
+    is
+    irrelevant what another program does to copies, or to values beside them.
 
     Attributes:
-        setter: as of the other side.
+        setter: Counts copies set and refused in this process.
     """
 
     start = "beginning"
@@ -131,9 +134,11 @@ class CopyTargetListener(Handler):
     def __init__(
         self, copy: CopiedField, mongo: Mongo, archive: Archive, progress: ArchiveProgress | None
     ) -> None:
-        """Args:
-        archive: of the source.
-        progress: how far that has come; None: it is not waited for.
+        """Create the listener.
+
+        Args:
+            archive: Archive of the source.
+            progress: Its progress; None does not wait for it.
         """
         self.name = f"copier:{copy.name}:targets"
         self.collection = copy.target
@@ -141,7 +146,7 @@ class CopyTargetListener(Handler):
         self._copy = copy
         self._archive = archive
         self._progress = progress
-        # Whether the archive has had all sources since it was begun.
+        # Whether the archive contained all sources at some time.
         self._whole = progress is None
 
     async def handle(self, versions: Sequence[Version], fencing_token: int) -> None:
@@ -152,7 +157,7 @@ class CopyTargetListener(Handler):
         await self._wait(versions[-1].token)
         wanted = {identity(s): s for each in there for s in self._copy.source_ids(each.full or {})}
         states = await self._states(wanted)
-        # One update for all that have copies of the same sources.
+        # One update for all documents with copies of the same sources.
         groups: dict[frozenset[Any], list[Any]] = {}
         for version in there:
             if not self._copy.is_up_to_date(version, states):
@@ -163,14 +168,15 @@ class CopyTargetListener(Handler):
             await self.setter.set(known)
 
     async def _wait(self, token: str) -> None:
-        """A source that was written before its target is nearly always found at once."""
+        """Wait for the source's archive: a source written before its target is then found at
+        once."""
         if self._progress is not None:
             with contextlib.suppress(ArchiveBehind):
                 await self._progress.wait(self._copy.source, token)
 
     async def _states(self, wanted: Mapping[Any, Any]) -> dict[Any, SourceState]:
         states = await _read_states(self._copy, self._archive, wanted.values())
-        # Before the first reading is done, a source that has no version may well be there.
+        # Before the initial snapshot is complete, a source without a version may exist.
         while not self._whole and any(each.number == 0 for each in states.values()):
             assert self._progress is not None
             checkpoint = await self._progress.checkpoint(self._copy.source)
@@ -184,13 +190,13 @@ class CopyTargetListener(Handler):
 async def _read_states(
     copy: CopiedField, archive: Archive, keys: Iterable[Any]
 ) -> dict[Any, SourceState]:
-    """What each source is, by `identity`: two reads, however many."""
+    """Return the state of each source, by `identity`, in two reads."""
     sources = list(keys)
     if not sources:
         return {}
     shown = dict.fromkeys(("doc", "v", "at", f"full.{copy.of}", *PACKED), 1)
     newest = await archive.newest([{"key": each} for each in sources], limit=1, projection=shown)
-    # As of the same versions: later ones may have another value.
+    # At the same versions: later ones may have another value.
     bounds = [{"key": each["doc"], "at": each["at"]} for each in newest]
     changes = await archive.newest(
         bounds, limit=1, match=_last_change(copy), projection={"since": 1, "earliest": 1}
@@ -214,8 +220,8 @@ async def _read_states(
 
 
 def _last_change(copy: CopiedField) -> list[Document]:
-    """In which of a source's last versions its field may have changed; or, in none of them, which
-    was the earliest."""
+    """Return stages that find in which recent version the field may have changed, and the earliest
+    one."""
     changed = {"$ifNull": ["$changed", []]}
     inside = {
         "$anyElementTrue": [

@@ -1,13 +1,13 @@
-"""Bring what one source has become to all that have a copy of it, a chunk at a time.
+"""Resumable jobs that propagate a source's state to all its copies, a chunk at a time.
 
-What is more than a chunk is a job in `revstream.copies`, one per copied field and source:
-`{_id: {copy, source}, v, since, value, after, done, total, begun}`. `after` is the `_id` of the
-last target that was looked at: whoever comes next goes on there. A later version of the source
-takes the place of an earlier one and begins anew.
+More than one chunk is a job in `revstream.copies`, one per copied field and source: `{_id: {copy,
+source}, v, since, value, after, done, total, begun}`. `after` is the `_id` of the last target that
+was checked; any process continues there. A later version of the source replaces the job of an
+earlier one and starts from the beginning.
 
 Guarantees: a chunk is done before its job says so. One chunk of one job at a time, the jobs in
-turn, and in memory no more than that. Two that do the same chunk do no harm: the update is the
-guard.
+turn, and no more than that in memory. Two processes may do the same chunk: the update itself guards
+against late values.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ _TELL_EVERY_S = 10.0
 
 
 class PropagationJobs:
-    """Of one copied field.
+    """Jobs of one copied field.
 
     Args:
-        chunk: targets that are looked at and written in one go.
+        chunk: Number of targets that are read and written together.
 
     Attributes:
-        left: targets that all jobs together have yet to look at, about.
+        left: Approximate number of targets that all jobs have yet to check.
     """
 
     def __init__(self, copy: CopiedField, mongo: Mongo, setter: CopyWriter, *, chunk: int) -> None:
@@ -50,17 +50,17 @@ class PropagationJobs:
         self._mongo = mongo
         self._setter = setter
         self._chunk = chunk
-        # Of the last job that had its turn.
+        # Source of the job that ran last.
         self._last: Any = MinKey()
         self._idle = True
         self._told_at = 0.0
 
     async def resume(self) -> None:
-        """Others may have left jobs."""
+        """Look for jobs that other processes have left."""
         self._idle = False
 
     async def start(self, state: SourceState) -> None:
-        """Set the first chunk of the copies of a source, and leave the others to `run_chunk`."""
+        """Set the first chunk of a source's copies, and store a job for the others."""
         done, after = await self._set_chunk(state, None)
         if after is None:
             return
@@ -75,7 +75,7 @@ class PropagationJobs:
             "total": await self._count(state.source),
             "begun": datetime.now(UTC),
         }
-        # What is there is of this version already, and further, or of a later one.
+        # A stored job of this version has come further; one of a later version replaces this.
         newer = {"$gte": ["$v", state.number]}
         await self._mongo.find_one_and_update(
             COLLECTION,
@@ -85,7 +85,7 @@ class PropagationJobs:
         )
 
     async def run_chunk(self) -> bool:
-        """Set a chunk of the next job's copies. Returns whether there may be more to do."""
+        """Set one chunk of the next job's copies. Returns whether more may be due."""
         if self._idle:
             return False
         job = await self._next()
@@ -121,8 +121,11 @@ class PropagationJobs:
         return True
 
     async def _set_chunk(self, state: SourceState, after: tuple[Any] | None) -> tuple[int, Any]:
-        """Set a chunk of the copies of a source. Returns how many targets were looked at, and the
-        `_id` of the last one; None for that where there are no others."""
+        """Set a chunk of the copies of a source.
+
+        Returns:
+            Number of targets checked, and the `_id` of the last one; None if no others follow.
+        """
         query: Document = {self._copy.reference_path: {"$eq": state.source}}
         if after is not None:
             # In expressions values of all types are in one order.
@@ -143,7 +146,7 @@ class PropagationJobs:
         return {"copy": self._copy.name, "source": source}
 
     async def _next(self) -> Document | None:
-        """The job behind the one that had the last turn; the first one after the last."""
+        """Return the job after the last one that ran; after the last of all, the first."""
         for start in (self._last, MinKey()):
             bounds = {"$gt": self._job_id(start), "$lt": self._job_id(MaxKey())}
             found = await self._mongo.find(COLLECTION, {"_id": bounds}, sort=[("_id", 1)], limit=1)
@@ -154,7 +157,7 @@ class PropagationJobs:
         return None
 
     async def _count(self, source: Any) -> int | None:
-        # Only to be told.
+        # Only shown in logs.
         with suppress(TimeLimit):
             return await self._mongo.count(
                 self._copy.target, {self._copy.reference_path: {"$eq": source}}

@@ -1,5 +1,6 @@
-"""The update that sets copies: a pipeline that leaves alone what is of a later state of its source,
-whoever brings an earlier one, and whenever.
+"""Update pipeline that sets copies, and never replaces one of a later state of its source.
+
+It is safe in any order and from any process.
 
 Source: docs/decisions/0020-copies.md.
 """
@@ -20,18 +21,19 @@ __all__ = ["copy_pipeline"]
 
 Expression = Any
 
-# Fails, of documents only, with CONVERSION_FAILURE; a constant would fail where the update is read.
+# Fails with CONVERSION_FAILURE, on documents only; a constant would fail when the update is parsed.
 _REFUSAL = {"$toInt": {"$concat": ["a field stands twice in the ", {"$type": "$$ROOT"}]}}
 
 
 def copy_pipeline(copy: CopiedField, known: Sequence[SourceState], secret: str) -> Pipeline:
-    """Set the copies of these sources, each unless the document has one of a later version; unset
-    those whose reference is null. A document that this leaves as it is counts no write.
+    """Return a pipeline that sets the copies of these sources, unless a later version is set.
 
-    Its `_change` names the document that is written, since many have the same id.
+    It unsets copies whose reference is null. An unchanged document counts no write. `_change` names
+    the
+    written document, since many documents have the same id.
 
     Args:
-        secret: that the Copier signs with.
+        secret: Secret with which the Copier signs.
     """
     states = [
         {"of": k.source, "v": k.number, "x": k.value, "since": min(k.since, k.number)}
@@ -47,7 +49,7 @@ def copy_pipeline(copy: CopiedField, known: Sequence[SourceState], secret: str) 
 
 
 def _fresh() -> Expression:
-    """Those that are not older than what is there: the guard of every copy."""
+    """Return the states that are not older than the document's copies: the guard of every copy."""
     later = [
         {"$eq": ["$$entry.of", "$$state.of"]},
         {"$isNumber": "$$entry.v"},
@@ -58,7 +60,7 @@ def _fresh() -> Expression:
 
 
 def _referred(copy: CopiedField) -> Expression:
-    """The ids that the document refers to."""
+    """Return the ids that the document refers to."""
 
     def collect(value: Expression, steps: Sequence[str], depth: int) -> Expression:
         def of(item: Expression) -> Expression:
@@ -73,7 +75,7 @@ def _referred(copy: CopiedField) -> Expression:
 
 
 def _of_each(value: Expression, of: Callable[[Expression], Expression], depth: int) -> Expression:
-    """The lists of all items of a list as one, or that of a value that is none."""
+    """Concatenate the lists of all items of a list; of any other value, return its own list."""
     item = f"item{depth}"
     joined = {
         "$reduce": {
@@ -86,7 +88,7 @@ def _of_each(value: Expression, of: Callable[[Expression], Expression], depth: i
 
 
 def _walk(copy: CopiedField) -> Expression:
-    """The document with its copies set."""
+    """Return the document with its copies set."""
 
     def into(value: Expression, steps: Sequence[str], depth: int) -> Expression:
         if not steps:
@@ -108,7 +110,7 @@ def _walk(copy: CopiedField) -> Expression:
 
 
 def _copied(copy: CopiedField, holder: Expression) -> Expression:
-    """What holds a copy, with the copy set."""
+    """Return the object that holds a copy, with the copy set."""
     of_source = _filter("$$fresh", "state", {"$eq": ["$$state.of", "$$by"]})
     refers = {"$not": [{"$in": [{"$type": "$$by"}, ["missing", "null", "undefined"]]}]}
     value = _set(holder, copy.field, "$$state.x")
@@ -127,12 +129,12 @@ def _copied(copy: CopiedField, holder: Expression) -> Expression:
 
 
 def _noted() -> Expression:
-    """The entries of the copies that the document has now; they stay in their order, so that
-    nothing changes where none does."""
+    """Return the entries of the document's copies, in their order, so that no other value
+    changes."""
     noted = {"of": "$$state.of", "v": "$$state.v"}
     of_entry = {"$first": _filter("$$fresh", "state", {"$eq": ["$$state.of", "$$entry.of"]})}
-    # Between that version and this one the value was the same: a late one undoes nothing, and a
-    # write that changes the number alone would be a version that shows no change.
+    # The value was the same from that version to this one. Setting the number alone would be a
+    # version without a visible change.
     of_this_value = [{"$isNumber": "$$entry.v"}, {"$gte": ["$$entry.v", "$$state.since"]}]
     as_it_was = {"$or": [_has_type("$$state", "missing"), {"$and": of_this_value}]}
     stays = {"$cond": [as_it_was, "$$entry", noted]}
@@ -155,7 +157,7 @@ def _noted() -> Expression:
 
 
 def _with_notes(copy: CopiedField) -> Expression:
-    """The document with its copies and their entries set."""
+    """Return the document with its copies and their entries set."""
     beside_others = _set(_object("$$set", COPIES_FIELD), copy.key, _unless("$$noted", []))
     return _let("copies", beside_others, _set("$$set", COPIES_FIELD, _unless("$$copies", {})))
 
@@ -165,10 +167,11 @@ def _unless(value: Expression, empty: Any) -> Expression:
 
 
 def _counted(copy: CopiedField, secret: str) -> Expression:
-    """`$$after`, as a write of ours; or the document as it was, where that is the same.
+    """Return `$$after` with our attribution and the next count; the old document if it is the same.
 
-    Entries of sources that the document has left go with the next write: a write for these alone
-    would be a version that shows no change.
+    Entries of former sources are removed with the next write: a write for them alone would be a
+    version
+    without a visible change.
     """
     id_ = str(ObjectId())
     said = {"id": id_, "in": copy.target, "by": COPIER, "op": "UPDATE"}
@@ -206,7 +209,7 @@ def _has_type(value: Expression, name: str) -> Expression:
 
 
 def _object(value: Expression, name: str) -> Expression:
-    """The object in a field; an empty one where there is none."""
+    """Return the object in a field; an empty one if there is none."""
     found = _get(value, name)
     return {"$cond": [_has_type(found, "object"), found, {"$literal": {}}]}
 

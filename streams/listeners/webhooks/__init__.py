@@ -1,1 +1,1 @@
-"""Webhooks: signed posts of changes, with retries."""
+"""Webhooks (`@sink`): signed deliveries, retries and parked deliveries."""

@@ -1,9 +1,7 @@
-"""Deliver the versions of one document one after the other, and keep count of what the receiver
-takes.
+"""Ordered delivery of one document's versions, and statistics of the receiver's answers.
 
-Its last success is what a failure is judged by: only if the receiver has taken something else
-since, or nothing could be posted, the failure is the document's own
-(`DeliveryWorker.is_document_fault`).
+A failure is judged by the receiver's last success: only if the receiver has accepted another post
+since, or nothing could be posted, it is the document's fault (`DeliveryWorker.is_document_fault`).
 """
 
 from __future__ import annotations
@@ -28,14 +26,17 @@ __all__ = ["DeliveryWorker", "DocumentQueue", "LostVersions", "MessageRenderer"]
 
 log = logging.getLogger(__name__)
 
-# Before a second and a third attempt, where it may help; each up to half as long again.
+# Pauses before a second and a third attempt, where they may help; each up to half as long again.
 _PAUSES_S = (0.05, 0.3)
 
 
 @dataclass(frozen=True, slots=True)
 class LostVersions:
-    """Versions that can no longer be delivered: of one document, or of the collection (None).
-    `number`: of the version, where it is known which one that is."""
+    """Versions that can no longer be delivered, of one document or of the collection (None).
+
+    Attributes:
+        number: Number of the version, where it is known.
+    """
 
     reason: str
     document: Any = None
@@ -43,23 +44,24 @@ class LostVersions:
 
 
 class MessageRenderer(Protocol):
-    """What a version looks like to the receiver."""
+    """Renderer of versions as messages for a receiver."""
 
     def change(self, version: Version, fencing_token: int) -> Message:
-        """Of a version; the same id each time."""
+        """Return the message of a version; its id is the same each time."""
 
     def lost(self, lost: LostVersions, fencing_token: int) -> Message:
-        """Of versions that are gone; the same id for the same reason."""
+        """Return the message of lost versions; its id is the same for the same reason."""
 
 
 class DocumentQueue:
-    """What is to be delivered of one document, in order.
+    """Queue of one document's versions, in order.
 
     Attributes:
-        at: which of them is next.
-        leave: not to begin another one.
-        answer: what the receiver said to the one at which it ended; None where it took them all.
-        began_at, failed_at: by the monotonic clock, of the last attempt.
+        at: Index of the next one.
+        leave: Whether to stop after the current one.
+        result: The receiver's answer to the one at which delivery stopped; None if all were
+            accepted.
+        began_at, failed_at: Monotonic times of the last attempt.
     """
 
     def __init__(self, document: Any, items: Sequence[Version | LostVersions]) -> None:
@@ -72,23 +74,24 @@ class DocumentQueue:
 
     @property
     def head(self) -> Version | LostVersions | None:
-        """The next one; None where all are delivered."""
+        """Return the next one; None if all are delivered."""
         return self.items[self.at] if self.at < len(self.items) else None
 
     @property
     def delivered(self) -> set[str]:
-        """The tokens of the versions that were taken."""
+        """Return the tokens of the accepted versions."""
         return {each.token for each in self.items[: self.at] if isinstance(each, Version)}
 
 
 class DeliveryWorker:
-    """Between one sink and its receiver.
+    """Deliveries between one sink and its receiver.
 
     Attributes:
-        delivered, failed, seconds: posts that were taken, that were not, and how long both took.
-        taken_at: when the last one was begun that was taken, by the monotonic clock; `taken`: by
-            the calendar.
-        rest_until: before this the receiver has asked not to be asked, by the monotonic clock.
+        delivered, failed: Numbers of accepted and of other posts.
+        seconds: Total duration of all posts.
+        taken_at: Monotonic time at which the last accepted post began.
+        taken: The same as a calendar time.
+        rest_until: Monotonic time before which the receiver has requested no posts.
     """
 
     def __init__(self, receiver: WebhookClient, rendering: MessageRenderer) -> None:
@@ -101,14 +104,14 @@ class DeliveryWorker:
         self._rendering = rendering
 
     async def run(self, queue: DocumentQueue, fencing_token: int) -> None:
-        """Deliver until one is not taken, or all are."""
+        """Deliver until one is not accepted, or all are."""
         while (item := queue.head) is not None and not queue.leave:
             message = None
             try:
                 message = self._message(item, fencing_token)
                 answer = await self._attempts(queue, message)
             except Exception as exc:
-                # One version that cannot be sent is no reason to hold up the others.
+                # One version that cannot be sent must not block the others.
                 if not isinstance(exc, GatewayError):
                     log.exception("event cannot be sent")
                 answer = DeliveryResult(
@@ -122,8 +125,10 @@ class DeliveryWorker:
             queue.at += 1
 
     def is_document_fault(self, queue: DocumentQueue) -> bool:
-        """Return whether the receiver has no part in the failure: nothing was posted, or it has
-        taken something that was sent after this one had failed."""
+        """Return whether the receiver has no part in the failure.
+
+        That is so if nothing was posted, or it has accepted a post sent after this failure.
+        """
         posted = queue.result is None or queue.result.posted
         return not posted or self.taken_at > queue.failed_at
 

@@ -1,9 +1,9 @@
-"""Post a message to a URL, signed after Standard Webhooks, and say what became of it.
+"""HTTP client of webhooks: signs a message by Standard Webhooks, posts it, and returns the result.
 
-Guarantees: a post ends within its time limit; of an answer no more than a few KB are held;
-redirects are not followed, since what is signed for one receiver is not for another; no reason that
-is given tells a secret, be it of the signature or of the URL.
-Does not guarantee: that what was not answered did not arrive.
+Guarantees: a post ends within its time limit; at most a few KB of an answer are held; redirects are
+not followed, since a signature for one receiver is not for another; no reason reveals a secret of
+the signature or the URL.
+Does not guarantee: that an unanswered message did not arrive.
 Source: docs/decisions/0021-sinks.md; https://www.standardwebhooks.com.
 """
 
@@ -22,28 +22,29 @@ from revstream.streams.listeners.webhooks.message import DeliveryOutcome, Delive
 
 __all__ = ["WebhookClient"]
 
-# Of an answer: more of it is not read, and the connection is closed.
+# Maximum bytes of an answer; beyond it, the connection is closed.
 _MOST_BYTES = 8 * 1024
-# How long the rest of an answer is waited for, once its status is known.
+# Maximum wait for the rest of an answer after its status.
 _REST_S = 1.0
 _QUOTED = 200
-# A receiver that asks for more is asked again all the same.
+# Maximum pause that a receiver can request.
 _RETRY_AFTER_MOST_S = 3600.0
-# That the receiver says of its own state, or of the moment, and not of the message.
+# Status codes about the receiver's state or the moment, not about the message.
 _PASSING = frozenset({408, 425, 429})
 
 
 class WebhookClient:
-    """What is behind one URL. Keeps its connections open between posts.
+    """Client of one URL. Keeps its connections open between posts.
 
     Args:
-        secrets: `whsec_…`; each signs, so that the receiver may change its own at any time. None:
-            nothing is signed.
-        connections: at once, at most.
-        timeout_s: of one post, from looking up the name to the answer's status.
+        secrets: `whsec_…`; each signs, so that the receiver can change its own at any time. Empty:
+            not
+            signed.
+        connections: Maximum number of connections.
+        timeout_s: Time limit of one post, from the name lookup to the status.
 
     Raises:
-        ValueError: a secret that is none; says which, and not what it is.
+        ValueError: A malformed secret; the message has its position, not its text.
     """
 
     def __init__(
@@ -69,7 +70,7 @@ class WebhookClient:
                 connector=aiohttp.TCPConnector(limit=self._connections),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 timeout=self._timeout,
-                # What is not unpacked cannot turn out to be large.
+                # An answer that is not decompressed cannot become large.
                 auto_decompress=False,
                 headers={"User-Agent": "revstream", "Accept-Encoding": "identity"},
             )
@@ -80,7 +81,7 @@ class WebhookClient:
             await session.close()
 
     async def post(self, message: Message) -> DeliveryResult:
-        """Between `open` and `close`. Cancellation: safe; it may have arrived."""
+        """Post a message, between `open` and `close`. Cancellation: safe; it may have arrived."""
         assert self._session is not None
         headers = {**message.headers, **self._signature(message)}
         try:
@@ -113,7 +114,7 @@ class WebhookClient:
 
 
 async def _read_excerpt(response: aiohttp.ClientResponse) -> str:
-    """Of what it says, for people; the connection is kept where that was all of it."""
+    """Read the start of an answer's text, for operators; a complete answer keeps the connection."""
     if response.content.at_eof():
         return ""
     said = b""
@@ -127,7 +128,7 @@ async def _read_excerpt(response: aiohttp.ClientResponse) -> str:
             else:
                 response.close()
     except (TimeoutError, aiohttp.ClientError, OSError):
-        # The status has said it all.
+        # The status is enough.
         response.close()
     text = " ".join(said[: 4 * _QUOTED].decode("utf-8", "replace").split())
     printable = "".join(each for each in text if each.isprintable())
@@ -160,7 +161,7 @@ def _result(response: aiohttp.ClientResponse, said: str) -> DeliveryResult:
 
 
 def _retry_after_s(text: str | None) -> float | None:
-    """RFC 9110, 10.2.3: seconds, or a date."""
+    """Parse Retry-After (RFC 9110, 10.2.3): seconds, or a date."""
     if text is None:
         return None
     if text.strip().isdecimal():
@@ -174,7 +175,7 @@ def _retry_after_s(text: str | None) -> float | None:
 
 
 def _cause(exc: BaseException) -> str:
-    """Not the message of the library, which has the URL in it."""
+    """Return the cause without the library's message, which contains the URL."""
     if isinstance(exc, aiohttp.ClientConnectorDNSError):
         return "the host's name is not known"
     if isinstance(exc, aiohttp.ClientConnectorCertificateError):

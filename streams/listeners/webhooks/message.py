@@ -1,7 +1,6 @@
-"""What is posted to a receiver, and what became of it.
+"""Messages that are posted to a receiver, and the results of posts.
 
-Whoever only speaks of posts needs nothing that makes them
-(`streams.listeners.webhooks.http_client`).
+Independent of the HTTP client (`streams.listeners.webhooks.http_client`).
 """
 
 from __future__ import annotations
@@ -15,9 +14,14 @@ __all__ = ["DeliveryOutcome", "DeliveryResult", "Message", "redact_url"]
 
 
 class DeliveryOutcome(Enum):
-    """TAKEN: it is the receiver's now. REFUSED: it was looked at, and is not wanted. FAILED: the
-    receiver was reached, and did not do it, or did not say. AWAY: nobody was reached, so that no
-    message can be at fault."""
+    """Outcome of a post.
+
+    TAKEN: accepted by the receiver. REFUSED: rejected by the receiver after a look at it. FAILED:
+    the
+    receiver was reached, and failed or gave no answer. AWAY: no receiver was reached, so no message
+    can
+    be at fault.
+    """
 
     TAKEN = "taken"
     REFUSED = "refused"
@@ -27,10 +31,17 @@ class DeliveryOutcome(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeliveryResult:
-    """`reason`: for everybody; `said`: the receiver's own words, which may tell what only its owner
-    should know. `posted`: whether there was a message to post: else the receiver has no part in it.
-    `at_once`: it may help to try again without a pause. `retry_after_s`: what the
-    receiver has asked for. `gone`: it says that it will never be there again (410)."""
+    """Result of a post.
+
+    Attributes:
+        reason: For all readers.
+        said: The receiver's own text, which may be confidential.
+        posted: Whether there was a message to post; otherwise the receiver has no part in the
+            failure.
+        at_once: Whether an immediate retry may help.
+        retry_after_s: Pause that the receiver requested.
+        gone: The receiver answered that it is gone for ever (410).
+    """
 
     outcome: DeliveryOutcome
     reason: str = ""
@@ -43,7 +54,12 @@ class DeliveryResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """`id`: the same each time that it is sent. `headers`: beside those of the signature."""
+    """Message of one event.
+
+    Attributes:
+        id: The same at each attempt.
+        headers: In addition to those of the signature.
+    """
 
     id: str
     body: bytes
@@ -51,8 +67,10 @@ class Message:
 
 
 def redact_url(url: str) -> str:
-    """Without what may be a secret: user, password, path and query. Whoever knows the path of many
-    a webhook may post to it."""
+    """Return a URL without possible secrets: user, password, path and query.
+
+    The path of many webhooks is enough to post to them.
+    """
     parts = urlsplit(url)
     host = parts.netloc.rpartition("@")[2]
     return f"{parts.scheme}://{host}/" + ("…" if parts.path.strip("/") or parts.query else "")

@@ -1,11 +1,12 @@
-"""Documents whose changes a sink has set aside: the receiver takes those of others, and not theirs.
+"""Persistent records of documents whose delivery failed while the receiver accepted others.
 
-One record per document in `revstream.deliveries`, however many of its versions wait: these are in
-the archive, from `v` on. `{sink, collection, doc, v, token, since, attempts, tries, triedAt,
-nextAt, reason, parked, drop}`; `token` of the first version that waits, where that is known.
+One record per document in `revstream.deliveries`, whatever number of its versions wait: those are
+in the archive, from `v` on. `{sink, collection, doc, v, token, since, attempts, tries, triedAt,
+nextAt, reason, parked, drop}`; `token` is that of the first waiting version, where known.
 
-Guarantees: what a deposed holder writes is refused. Commands only mark what is wanted (`retry`,
-`drop`), and the holder of the sink's lease does it: nobody else adds or removes a record.
+Guarantees: writes of a process that lost its lease are refused. Commands only store a request
+(`retry`, `drop`), which the holder of the sink's lease executes: no other process adds or removes a
+record.
 Source: docs/decisions/0021-sinks.md.
 """
 
@@ -40,7 +41,7 @@ _DROPS = "revstream.drops"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DropRequest:
-    """Who wants the version of this token to be passed over, why, and since when."""
+    """An operator's request to skip the version with this token: author, reason and time."""
 
     token: str | None
     by: str
@@ -53,9 +54,11 @@ class PendingDelivery:
     """A document whose versions from `number` on wait.
 
     Attributes:
-        attempts: those that count (see `streams.listeners.webhooks.sink`); `tries`: all of the
-        first version. reason: of the last failure, with the receiver's words: for `revstream
-        deliveries` alone. parked: since when nobody tries any more, until somebody says so.
+        attempts: Counted attempts (see `streams.listeners.webhooks.sink`).
+        tries: All attempts of the first waiting version.
+        reason: Reason of the last failure, with the receiver's text: for `revstream deliveries`
+            only.
+        parked: When retries stopped, until an operator requests one.
     """
 
     sink: str
@@ -95,7 +98,7 @@ class PendingDelivery:
 
     @property
     def state(self) -> Document:
-        """What changes from attempt to attempt, as it is stored."""
+        """Return the stored fields that change from attempt to attempt."""
         return {
             "v": self.number,
             "token": self.token,
@@ -109,7 +112,7 @@ class PendingDelivery:
 
 
 class PendingDeliveries:
-    """Of one sink. Everything that writes raises LeaseLost where another process has taken over."""
+    """Pending deliveries of one sink. Writes raise LeaseLost if another process has taken over."""
 
     def __init__(self, mongo: Mongo, checkpoints: Checkpoints, sink: str) -> None:
         self.sink = sink
@@ -121,18 +124,18 @@ class PendingDeliveries:
         await self._mongo.create_index(COLLECTION, [("sink", 1), ("parked", 1), ("nextAt", 1)])
 
     async def position(self) -> str:
-        """How far the sink has come: no version behind it is the queue's."""
+        """Return the sink's position: no version after it is set aside."""
         stored = await self._checkpoints.load(self.sink)
         return "" if stored is None else stored.token
 
     async def count(self) -> tuple[int, int]:
-        """How many documents wait, and how many of them are parked."""
+        """Return the numbers of waiting and of parked documents."""
         waiting = await self._mongo.count(COLLECTION, {"sink": self.sink})
         parked = {"sink": self.sink, "parked": {"$ne": None}}
         return waiting, await self._mongo.count(COLLECTION, parked) if waiting else 0
 
     async def find_waiting(self, documents: Sequence[Any]) -> set[Any]:
-        """Which of them wait, by `identity`."""
+        """Return which of these documents wait, by `identity`."""
         found = await self._mongo.find(
             COLLECTION, {"sink": self.sink, "doc": {"$in": list(documents)}}, projection={"doc": 1}
         )
@@ -141,7 +144,7 @@ class PendingDeliveries:
     async def due(
         self, now: datetime, *, limit: int, besides: Sequence[ObjectId | None]
     ) -> list[PendingDelivery]:
-        """Those whose time has come, the longest overdue first."""
+        """Return due deliveries, the longest overdue first."""
         found = await self._mongo.find(
             COLLECTION,
             {
@@ -160,7 +163,7 @@ class PendingDeliveries:
     async def put(
         self, waiting: Sequence[PendingDelivery], fencing_token: int
     ) -> list[PendingDelivery]:
-        """Set these documents aside, all of them or none. Returns them with their ids."""
+        """Store these deliveries, all or none. Returns them with their ids."""
         rows = [
             {
                 "_id": ObjectId(),
@@ -187,7 +190,7 @@ class PendingDeliveries:
         await self._guarded(change, fencing_token)
 
     async def forget_drop(self, waiting: PendingDelivery, fencing_token: int) -> None:
-        """It was asked for a version that waits no longer."""
+        """Remove a drop request for a version that no longer waits."""
 
         async def change(writing: WriteSession) -> None:
             await writing.change(COLLECTION, {"_id": waiting.id}, {"$unset": {"drop": ""}})
@@ -197,8 +200,10 @@ class PendingDeliveries:
     async def drop(
         self, waiting: PendingDelivery, after: PendingDelivery, fencing_token: int
     ) -> None:
-        """Pass over the first version that waits, as `waiting.drop` says, and keep a record of it:
-        who, why and when, and nothing of the content."""
+        """Skip the first waiting version as `waiting.drop` requests, and store a record of that.
+
+        The record has author, reason and time, and no content.
+        """
         drop = waiting.drop
         assert drop is not None
         line = {
@@ -219,7 +224,7 @@ class PendingDeliveries:
         await self._guarded(change, fencing_token)
 
     async def remove(self, waiting: PendingDelivery, fencing_token: int) -> None:
-        """Nothing of the document waits any more."""
+        """Remove the record of a document without waiting versions."""
 
         async def remove(writing: WriteSession) -> None:
             await writing.remove(COLLECTION, {"_id": waiting.id})
@@ -239,19 +244,20 @@ class PendingDeliveries:
 async def find_deliveries(
     mongo: Mongo, query: Mapping[str, Any] | None = None
 ) -> list[PendingDelivery]:
-    """Of all sinks, or those that match; the longest waiting first."""
+    """Return the matching deliveries of all sinks, the longest waiting first."""
     found = await mongo.find(COLLECTION, query or {}, sort=[("since", 1), ("_id", 1)])
     return [PendingDelivery.from_record(each) for each in found]
 
 
 async def request_retry(mongo: Mongo, query: Mapping[str, Any], now: datetime) -> int:
-    """Have those that match tried at once, and anew, parked ones too. Returns how many."""
+    """Request immediate new attempts of the matching deliveries, parked ones too. Returns how
+    many."""
     anew = {"parked": None, "attempts": 0, "tries": 0, "triedAt": None, "nextAt": now}
     return await mongo.update_all(COLLECTION, query, {"$set": anew})
 
 
 async def request_drop(mongo: Mongo, waiting: PendingDelivery, drop: DropRequest) -> bool:
-    """Have the first version that waits passed over. Returns whether it still is the first."""
+    """Request that the first waiting version is skipped. Returns whether it still is the first."""
     mine = {"_id": waiting.id, "token": drop.token}
     mark = {"$set": {"drop": {"token": drop.token, "by": drop.by, "why": drop.why, "at": drop.at}}}
     return await mongo.update_each(COLLECTION, [(mine, mark)]) == 1

@@ -1,7 +1,7 @@
-"""Try again what one sink has set aside: with growing pauses, in the order of each document, beside
-what it delivers otherwise; and park what is refused again and again.
+"""Retries of documents that a sink has set aside: with backoff, in the order of each document.
 
-An attempt counts only if the receiver has taken something else since the one before: while it takes
+They run beside the sink's other deliveries. A document that fails too often is parked. An attempt
+counts only if the receiver has accepted another post since the previous one: while it accepts
 nothing, nothing is parked.
 Source: docs/decisions/0021-sinks.md.
 """
@@ -38,14 +38,17 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryOptions:
-    """Args:
-    documents: worked on at once, at most.
-    versions: of one document, between two looks at what else is due.
-    first_s, most_s: the pause after a failure, which doubles with each, give or take a quarter.
-    unvouched_most_s: the longest pause while the receiver takes nothing.
-    attempts: after so many that count, a document is parked.
-    refusals: the same where the receiver refuses the version (4xx), rather than fails at it.
-    count_every_s: how often it is counted what waits; commands change it.
+    """Options of retries.
+
+    Args:
+        documents: Maximum number of documents delivered at once.
+        versions: Versions of one document per delivery.
+        first_s: Pause after the first failure; it doubles with each, give or take a quarter.
+        most_s: Maximum pause.
+        unvouched_most_s: Maximum pause while the receiver accepts nothing.
+        attempts: Number of counted attempts after which a document is parked.
+        refusals: The same where the receiver refuses the version (4xx).
+        count_every_s: Interval at which waiting documents are counted; commands change them.
     """
 
     documents: int = 8
@@ -59,11 +62,12 @@ class RetryOptions:
 
 
 class DeliveryRetry:
-    """Of one sink. One task at a time may call it.
+    """Retries of one sink. Only one task at a time may call it.
 
     Attributes:
-        waiting, parked: how many documents wait, and how many of these are parked.
-        working: what is being tried, by the document's `identity`.
+        waiting: Number of waiting documents, parked ones included.
+        parked: Number of parked documents.
+        working: Running deliveries, by the document's `identity`.
     """
 
     def __init__(
@@ -94,14 +98,13 @@ class DeliveryRetry:
         await cancel_and_wait(*(each.task for each in working.values()))
 
     async def find_waiting(self, documents: Sequence[Any]) -> set[Any]:
-        """Which of these wait, by `identity`."""
+        """Return which of these documents wait, by `identity`."""
         return await self._deliveries.find_waiting(documents) if self.waiting else set()
 
     async def put(
         self, queues: Sequence[DocumentQueue], fencing_token: int
     ) -> list[PendingDelivery]:
-        """Set aside documents: from where their queues ended or, of those still under way, from
-        what is being tried."""
+        """Set documents aside, from the version at which their queues stopped or are now."""
         now = datetime.now(UTC)
         fresh = []
         for queue in queues:
@@ -127,20 +130,20 @@ class DeliveryRetry:
     def adopt(
         self, waiting: PendingDelivery, queue: DocumentQueue, task: asyncio.Task[None]
     ) -> None:
-        """Go on with one that was set aside while it is under way."""
+        """Take over the running delivery of a document that was set aside."""
         queue.leave = True
         self.working[identity(queue.document)] = _Work(waiting, queue, task)
 
     @property
     def room(self) -> int:
-        """How many more it can work on."""
+        """Return how many more deliveries can run."""
         return self.options.documents - len(self.working)
 
     async def turn(self, upto: str, fencing_token: int) -> bool:
-        """Note what has ended, begin what is due. Returns whether something has moved.
+        """Store results of ended deliveries and begin due ones. Returns whether anything changed.
 
         Args:
-            upto: versions behind this token are not the queue's.
+            upto: Versions after this token are not set aside.
         """
         moved = await self._note_ended(fencing_token)
         if not self.waiting:
@@ -183,7 +186,7 @@ class DeliveryRetry:
             task = asyncio.create_task(self._worker.run(queue, fencing_token))
             self.working[identity(waiting.document)] = _Work(waiting, queue, task)
         elif len(records) == self.options.versions and records[-1]["_id"] <= upto:
-            # None of these are wanted; others may be.
+            # None of these versions is to be delivered; later ones may be.
             await self._deliveries.save(_reset(waiting, records[-1]["v"] + 1), fencing_token)
         else:
             await self._deliveries.remove(waiting, fencing_token)
@@ -193,7 +196,7 @@ class DeliveryRetry:
         return self._operations is None or operation in self._operations
 
     async def _drop(self, waiting: PendingDelivery, fencing_token: int) -> PendingDelivery:
-        """What somebody has asked for, if that is still what waits."""
+        """Drop the version that an operator chose, if it still is the first that waits."""
         drop = waiting.drop
         assert drop is not None
         passed = drop.token == waiting.token
@@ -211,16 +214,16 @@ class DeliveryRetry:
         for name, work in ended:
             work.task.result()
             await self._deliveries.save(self._after(work), fencing_token)
-            # Only now: what is not noted is still being worked on.
+            # Removed last: a delivery whose result is not stored still counts as running.
             del self.working[name]
         return bool(ended)
 
     def _after(self, work: _Work) -> PendingDelivery:
-        """What waits now."""
+        """Return the pending delivery after a run."""
         waiting, queue, now = work.waiting, work.queue, datetime.now(UTC)
         if queue.at:
             last = queue.items[queue.at - 1]
-            # Of one that was dropped, the next that is there is not known yet.
+            # After a dropped version, the next existing number is unknown.
             number = waiting.number if last.number is None else last.number
             waiting = _reset(waiting, number + 1)
         if queue.result is None:
@@ -273,7 +276,7 @@ class _Work:
 
 
 def _reset(waiting: PendingDelivery, number: int) -> PendingDelivery:
-    """The next version's turn, which nobody has tried."""
+    """Return the pending delivery at the next version, without attempts."""
     return replace(
         waiting,
         number=number,

@@ -1,13 +1,13 @@
-"""Deliver the changes of one collection to one receiver: in order for each document, at least once,
-many documents at a time.
+"""Webhook sink: delivery of a collection's changes to one receiver, in order for each document.
 
-What the receiver does not take of one document, while it takes those of others, is set aside
-(`streams.listeners.webhooks.retry`), and what comes after it of the same document waits behind it.
-Where it takes nothing at all, the sink pauses and its place stays where it is.
+Delivery is at least once, for many documents at a time. If the receiver does not accept one
+document while it accepts others, that document is set aside (`streams.listeners.webhooks.retry`),
+and its later versions wait. If it accepts nothing at all, the sink pauses at its position.
 
-Guarantees: `handle` ends soon, whatever the receiver does, or raises; it holds a page of versions.
-Does not guarantee: that each comes once. A page is delivered again where its process dies before
-the place is saved; the id of each event, and its number, tell.
+Guarantees: `handle` ends soon, whatever the receiver does, or raises; it holds one page of
+versions.
+Does not guarantee: that each version comes once. A page is delivered again if its process dies
+before the position is saved; the id of each event, and its number, identify it.
 Source: docs/decisions/0021-sinks.md.
 """
 
@@ -49,13 +49,14 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkOptions:
-    """Args:
-    documents: that are delivered at once, at most, those that were set aside among them.
-    grace_s: once no other document is left of a page, for so long those are waited for whose
-        receiver takes its time.
-    doubts: how many documents are set aside at most though nothing else was taken since.
-    patience_s: after a pause of so long, one more with each attempt, if somebody answers: perhaps
-        the next document is taken.
+    """Options of a sink.
+
+    Args:
+        documents: Maximum number of documents delivered at once, those set aside included.
+        grace_s: At the end of a page, how long to wait for documents whose delivery is slow.
+        doubts: Maximum number of documents set aside while nothing else is accepted.
+        patience_s: After a pause of this length, one more is set aside per attempt, if the receiver
+            answers: the next document may be accepted.
     """
 
     documents: int = 16
@@ -73,8 +74,10 @@ class SinkOptions:
 
 
 class Sink(Handler):
-    """Args:
-    operations: those that are delivered; None: all.
+    """Delivery of one collection to one receiver.
+
+    Args:
+        operations: Operations to deliver; None for all.
     """
 
     start = "now"
@@ -102,17 +105,18 @@ class Sink(Handler):
             self._worker, deliveries, archive, self._operations, self._options.redelivery
         )
         self._fencing_token = 0
-        # What is delivered of the page in hand; how far the pages before it reached.
+        # Tokens delivered of the current page; token that earlier pages reached.
         self._done: set[str] = set()
         self._upto = ""
-        # Documents set aside on doubt since something was last taken, and when the last one was.
+        # Number of documents set aside on suspicion since the last accepted post, and the time of
+        # the last.
         self._doubts = 0
         self._doubted_at = 0.0
         self._paused_at: float | None = None
         self._gone = LogThrottle(log, "receiver gone", level=logging.ERROR, every_s=3600.0)
 
     def statistics(self) -> dict[str, float]:
-        """Since the process began, and, of what waits, now."""
+        """Return counts since the process began, and the numbers of documents that wait now."""
         return {
             "delivered": self._worker.delivered,
             "failed": self._worker.failed,
@@ -163,13 +167,13 @@ class Sink(Handler):
         raise self._pause(queue.result)
 
     async def _rest(self) -> None:
-        """As long as the receiver has asked for, where it takes nothing."""
+        """Wait as long as the receiver has requested, while it accepts nothing."""
         rest_s = self._worker.rest_until - time.monotonic()
         if self._paused_at is not None and rest_s > 0:
             await asyncio.sleep(rest_s)
 
     async def _queues(self, versions: Sequence[Version]) -> list[DocumentQueue]:
-        """What is left to do of a page, by document."""
+        """Return what is left of a page, by document."""
         found: dict[Any, list[Version]] = {}
         for each in versions:
             if self._operations is not None and each.operation not in self._operations:
@@ -181,17 +185,17 @@ class Sink(Handler):
             DocumentQueue(v[0].document, v) for name, v in found.items() if name not in waiting
         ]
         if self._paused_at is not None:
-            # Those that are never taken shall not be the first each time.
+            # Documents that are never accepted must not come first each time.
             random.shuffle(queues)
         return queues
 
     async def _deliver(
         self, queues: Sequence[DocumentQueue], fencing_token: int
     ) -> list[DocumentQueue]:
-        """Deliver, and set aside what has to be. Returns what was not begun.
+        """Deliver, and set aside failed documents. Returns the queues that were not begun.
 
         Raises:
-            ReceiverAway: it takes nothing.
+            ReceiverAway: The receiver accepts nothing.
         """
         left = deque(queues)
         failed: list[DocumentQueue] = []
@@ -226,7 +230,8 @@ class Sink(Handler):
         return len(running) + len(self._redelivery.working) < self._options.documents
 
     def _hopeless(self, failed: Sequence[DocumentQueue]) -> bool:
-        """Whether so many failed, and nothing was taken since, that it is the receiver."""
+        """Return whether so many failed, with nothing accepted since, that the receiver is the
+        cause."""
         return len(self._doubtful(failed)) > self._options.doubts
 
     def _doubtful(self, failed: Sequence[DocumentQueue]) -> list[DocumentQueue]:
@@ -235,7 +240,7 @@ class Sink(Handler):
     async def _leave_behind(
         self, running: dict[asyncio.Task[None], DocumentQueue], fencing_token: int
     ) -> None:
-        """Set aside what takes long while the receiver takes other things, and go on with it
+        """Set aside slow documents while the receiver accepts others; their deliveries continue
         there."""
         slow = {
             task: queue
@@ -251,10 +256,10 @@ class Sink(Handler):
             self._redelivery.adopt(waiting, queue, task)
 
     async def _judge(self, failed: Sequence[DocumentQueue], fencing_token: int) -> None:
-        """Set aside what is the documents' own fault, or may be.
+        """Set aside documents whose failure is, or may be, their own fault.
 
         Raises:
-            ReceiverAway: it is the receiver.
+            ReceiverAway: The receiver is the cause.
         """
         doubtful = self._doubtful(failed)
         aside = [each for each in failed if each not in doubtful]
@@ -284,7 +289,7 @@ class Sink(Handler):
         if self._paused_at is None or self._worker.taken_at > self._paused_at:
             self._paused_at = now
         if answer.gone:
-            # It asks never to be asked again; only who runs revstream can see to that.
+            # It asks for no further posts; only the operator of revstream can stop them.
             self._gone.note(listener=self.name, url=self.url, reason=answer.reason)
         return ReceiverAway(f"{self.url} takes nothing: {answer.reason}")
 
