@@ -1,7 +1,7 @@
-"""Cluster time of the database, to refuse places in the stream that it has not reached.
+"""Cluster time of the database, to refuse tokens that are ahead of it.
 
-A token of the future is of a history that is no more, as where the database was restored from a
-backup: what it stands behind will never come. One read serves all callers.
+A token of the future belongs to a lost history, for example if the database was restored from a
+backup. One read serves all callers.
 """
 
 from __future__ import annotations
@@ -32,8 +32,10 @@ _CUT_OFF_S = 600
 
 
 class ClusterTime:
-    """Args:
-    progress: tells how far this process's stream has come, for which nothing is read.
+    """Latest known cluster time.
+
+    Args:
+        progress: progress of this process's stream, which needs no read.
     """
 
     def __init__(self, mongo: Mongo, progress: ArchiveProgress) -> None:
@@ -42,8 +44,10 @@ class ClusterTime:
         self._confirmed = _SharedRead(mongo.confirmed_time)
 
     async def check_reached(self, token: str) -> None:
-        """Raises:
-        ResumeTokenInvalid: it stands beyond the database's time.
+        """Check that the database has reached a token.
+
+        Raises:
+            ResumeTokenInvalid: The token is ahead of the database's time.
         """
         if token <= self._progress.known_positions()[0]:
             return
@@ -74,7 +78,7 @@ async def at_one_time(mongo: Mongo, read: Callable[[Timestamp], Awaitable[T]]) -
 
 
 class _SharedRead:
-    """One read for all callers that ask before it begins, and one at a time."""
+    """Read that concurrent callers share, one at a time."""
 
     def __init__(self, read: Callable[[], Awaitable[Timestamp]]) -> None:
         self._read = read

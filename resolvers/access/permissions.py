@@ -1,9 +1,8 @@
-"""What one caller may see and change: the gate that every read and write passes through.
+"""Permissions of one caller: every read and write passes through them.
 
-A service of the resolvers is given a scope (`within`), asks it for the rows of each entity that it
-touches, and can reach nothing else. Fields are refused where their values go out, and where they
-come in as filters, orders or content; comparisons of states are made over a model without them.
-Source: docs/decisions/0026-access.md.
+A resolver service limited to a scope (`within`) asks it for the rows of each entity. Fields are
+checked in output, and in input as filters, orders or content. Comparisons of states use a model
+without hidden fields. Source: docs/decisions/0026-access.md.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ Right = Literal["write", "propose", "publish"]
 
 
 class Scope:
-    """One caller, and a model.
+    """Permissions of one caller on a model.
 
     Args:
         model: None for revstream itself, which may do everything.
@@ -46,7 +45,7 @@ class Scope:
         # Most models say nothing of access: then there is nothing to look up, either.
         self._model = model if model is not None and has_access(model) else None
         self._rows: dict[str, RowFilter] = {}
-        # Of entities that he was found to be allowed to read: his roles stay what they are.
+        # Entities that passed the check before: the roles of a principal do not change.
         self._read_rows: dict[str, RowFilter] = {}
         self._compared: dict[FieldDiff, FieldDiff] = {}
         self._right: Right = "write"
@@ -59,8 +58,10 @@ class Scope:
         return acting
 
     def read_rows(self, entity: Entity) -> RowFilter:
-        """Raises:
-        Forbidden: the caller may not read the entity.
+        """Return the rows of an entity that the caller may read.
+
+        Raises:
+            Forbidden: The caller may not read the entity.
         """
         found = self._read_rows.get(entity.name)
         if found is None:
@@ -71,10 +72,10 @@ class Scope:
         return found
 
     def write_rows(self, entity: Entity) -> RowFilter:
-        """Those that may be written to.
+        """Return the rows of an entity that the caller may write.
 
         Raises:
-            Forbidden: the caller may not write the entity.
+            Forbidden: The caller may not write the entity.
         """
         if self._model is None:
             return ALL_ROWS
@@ -83,16 +84,17 @@ class Scope:
         return self._rows_of(entity)
 
     def rows(self, entity: Entity) -> RowFilter:
-        """Return the rows that are there for the caller, whatever he may do with them: for callers
-        whose right has been checked."""
+        """Return the rows that exist for the caller, for callers whose permission was checked."""
         return ALL_ROWS if self._model is None else self._rows_of(entity)
 
     def may_publish(self, entity: Entity) -> bool:
         return self._model is None or self._has(_demanded(entity, "publish")[0])
 
     def check_comment(self, entity: Entity) -> None:
-        """Raises:
-        Forbidden: the caller may not read the entity, or may not comment on it.
+        """Check that the caller may comment on documents of an entity.
+
+        Raises:
+            Forbidden: The caller may not read the entity, or may not comment on it.
         """
         self.read_rows(entity)
         if self._model is not None:
@@ -100,8 +102,10 @@ class Scope:
             self._check(demands, f"{entity.name} may be commented on by", entity.name)
 
     def check_publisher(self, entity: Entity, proposed_by: str | None, *, own: bool) -> None:
-        """Raises:
-        Forbidden: a draft of the caller's own, where the model wants another's approval.
+        """Check that the caller may publish a draft.
+
+        Raises:
+            Forbidden: The draft is the caller's own, and the model requires another publisher.
         """
         access = entity.access
         if self._model is None or access is None or access.publish_own or not own:
@@ -116,8 +120,10 @@ class Scope:
         return self._model is None or self._has(_of(entity.access, "read"))
 
     def check_shown(self, entity: Entity) -> None:
-        """Raises:
-        Forbidden: the caller may not read the entity.
+        """Check that the caller may read an entity.
+
+        Raises:
+            Forbidden: The caller may not read the entity.
         """
         self.read_rows(entity)
 
@@ -125,16 +131,20 @@ class Scope:
         return self._model is None or self._has(read_by(self._model, kind, member))
 
     def check_read(self, kind: ObjectType, member: Field | Reference | BackReference) -> None:
-        """Raises:
-        Forbidden: the caller may not read that field.
+        """Check that the caller may read a field.
+
+        Raises:
+            Forbidden: The caller may not read that field.
         """
         if self._model is not None:
             name = f"{kind.name}.{member.name}"
             self._check(read_by(self._model, kind, member), f"{name} may be read by", name)
 
     def check_write(self, kind: ObjectType, field: Field) -> None:
-        """Raises:
-        Forbidden: the caller may not write that field.
+        """Check that the caller may write a field.
+
+        Raises:
+            Forbidden: The caller may not write that field.
         """
         if self._model is not None:
             name = f"{kind.name}.{field.name}"
@@ -143,13 +153,13 @@ class Scope:
     def check_content(
         self, kind: ObjectType, given: Mapping[str, Any] | None, *, merges: bool = False
     ) -> None:
-        """Of content by API names.
+        """Check the fields of a document by API names.
 
         Args:
-            merges: what is not given stays; else what is inside of an embedded document goes.
+            merges: missing fields stay; else an embedded document is replaced with all its fields.
 
         Raises:
-            Forbidden: the caller may not write one of the fields.
+            Forbidden: The caller may not write one of the fields.
         """
         if self._model is None:
             return
@@ -169,10 +179,10 @@ class Scope:
                 self.check_whole(inner)
 
     def check_increment(self, entity: Entity, given: Mapping[str, Any] | None) -> None:
-        """Check the fields that are added to: a refusal of an increment tells their values.
+        """Check the fields of an increment, whose refusal reveals their values.
 
         Raises:
-            Forbidden: the caller may not read one of them, or may not write it.
+            Forbidden: The caller may not read one of them, or may not write it.
         """
         if self._model is None or not given:
             return
@@ -183,8 +193,10 @@ class Scope:
                 self.check_read(entity, field)
 
     def check_whole(self, kind: ObjectType, seen: frozenset[str] = frozenset()) -> None:
-        """Raises:
-        Forbidden: there is a field that the caller may not write.
+        """Check that the caller may write all fields of an entity.
+
+        Raises:
+            Forbidden: There is a field that the caller may not write.
         """
         if self._model is None or kind.name in seen:
             return
@@ -194,8 +206,10 @@ class Scope:
                 self.check_whole(self._model.embedded(field.type), seen | {kind.name})
 
     def check_path(self, kind: ObjectType, stored: Sequence[str]) -> None:
-        """Raises:
-        Forbidden: the caller may not write what lies at that path of stored names.
+        """Check a path of stored names.
+
+        Raises:
+            Forbidden: The caller may not write the field at that path.
         """
         if self._model is None or not stored:
             return
@@ -211,8 +225,10 @@ class Scope:
                 self.check_path(inner, stored[1:])
 
     def check_named(self, kind: ObjectType, path: Sequence[str]) -> None:
-        """Raises:
-        Forbidden: the caller may not read all that lies at that path of API names.
+        """Check a path of API names.
+
+        Raises:
+            Forbidden: The caller may not read all fields at that path.
         """
         field = kind.field(path[0]) if path else None
         if self._model is None or field is None:
@@ -282,7 +298,7 @@ OPEN = Scope(None)
 
 
 def has_access(model: Model) -> bool:
-    """Whether a model says anything of access."""
+    """Return whether a model restricts access."""
     for kind in (*model.entities, *model.embeddeds):
         if kind.access is not None or any(each.access for each in members(kind)):
             return True
@@ -292,9 +308,9 @@ def has_access(model: Model) -> bool:
 def read_by(
     model: Model, kind: ObjectType, member: Field | Reference | BackReference
 ) -> Sequence[Roles]:
-    """Role lists, of each of which a reader needs one; that of an entity itself is none of them.
+    """Return lists of roles; a reader needs one of each. The entity's own list is not among them.
 
-    A reference tells the id that it follows, so who may not read that may not follow it.
+    A reference reveals the id that it follows, so it needs the permission to read the id field.
     """
     found = list(_of(member.access, "read"))
     match member:
@@ -332,7 +348,7 @@ def _of(access: Access | None, which: str) -> Sequence[Roles]:
 
 
 def members(kind: ObjectType) -> Iterator[Field | Reference | BackReference]:
-    """All that it has."""
+    """Return the fields and relations of a type."""
     yield from kind.fields
     yield from kind.references
     if isinstance(kind, Entity):

@@ -1,4 +1,4 @@
-"""Who asks: a name, roles, and what else is known of him, for row rules."""
+"""Principal: the authenticated caller, with a name, roles and claims."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ __all__ = ["ANONYMOUS", "Principal"]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Principal:
-    """One sign-in; compared by identity, so that what is made for it can be kept under it.
+    """Authenticated caller; compared by identity, so that it can be a cache key.
 
     Args:
-        name: the author of what is written; None for whoever has not signed in.
-        account: what is kept for this sign-in alone is kept under it; None: under the name.
-        claims: what `rows` may name, as JSON.
-        expires_at: seconds since the epoch; None where it does not end by itself.
-        key: what the sign-in was checked with, and is good for no longer than: the key that a token
-            is signed with, or the hash of an API key; None of callers that have not signed in.
+        name: author of writes; None for an anonymous caller.
+        account: key of data that belongs to this account alone; None: the name.
+        claims: claims that `rows` may name, as JSON.
+        expires_at: seconds since the epoch; None if it does not expire.
+        key: the key that verified the credentials and limits their validity: a token's key, or the
+            hash of an API key; None for anonymous callers.
     """
 
     name: str | None = None
@@ -32,7 +32,7 @@ class Principal:
 
     @property
     def owner(self) -> str | None:
-        """Whose cursors, drafts and idempotency keys are kept apart from others'."""
+        """Owner of cursors, drafts and idempotency keys, which are separate for each owner."""
         return self.account or self.name
 
     @property
@@ -40,7 +40,7 @@ class Principal:
         return self.expires_at is not None and time.time() >= self.expires_at
 
     def claim(self, name: str) -> Any:
-        """What a variable of a row rule stands for; None where nothing is known.
+        """Return the value of a variable of a row rule; None if it is unknown.
 
         `$sub` is the name, `$roles` the roles; `$org__id` is the claim `id` inside of `org`. An API
         key has no `$sub` but one among its claims: its name may be a person's `sub`, too.

@@ -1,9 +1,7 @@
-"""A row rule with one caller's claims in it: which documents, and which states of them, are there
-for him.
+"""Row filter: a row rule with the claims of one caller.
 
-A claim that is missing, or null, is unknown, and what is unknown never lets a row through, under a
-`not` neither. So a rule that names claims of signed-in callers shows anonymous ones nothing, but
-what it says without them.
+A claim that is missing or null is unknown. An unknown value never matches, also inside of `not`. So
+a rule with claims of authenticated callers shows anonymous ones only rows that match without them.
 Source: docs/decisions/0026-access.md.
 """
 
@@ -44,13 +42,13 @@ _MOST_WIDENED = 50
 
 
 class RowFilter:
-    """Documents of one entity that are there for a caller.
+    """Documents of one entity that exist for a caller.
 
     Attributes:
-        limits: whether any are not.
+        limits: whether there are others.
         condition: over stored paths.
-        query: the same as MongoDB is asked.
-        fields: stored paths that have to be read for `allow`.
+        query: the same as a MongoDB query.
+        fields: stored paths that `allow` needs.
     """
 
     __slots__ = ("_allows", "_version", "_widened", "condition", "fields", "limits", "query")
@@ -69,7 +67,7 @@ class RowFilter:
         return not self.limits or (document is not None and self._allows(document))
 
     def allowed(self, documents: Sequence[Document | None]) -> list[Document | None]:
-        """None in place of those that are not there for the caller."""
+        """Replace documents that do not exist for the caller with None."""
         if not self.limits:
             return list(documents)
         return [each if self.allow(each) else None for each in documents]
@@ -88,13 +86,13 @@ class RowFilter:
         return self._allows(state)
 
     def limited(self, query: Mapping[str, Any]) -> dict[str, Any]:
-        """What a query over documents finds of them."""
+        """Restrict a query over documents."""
         if not self.limits:
             return dict(query)
         return {"$and": [query, self.query]} if query else dict(self.query)
 
     def narrowed(self, where: Condition | None) -> Condition | None:
-        """What a filter finds of them."""
+        """Restrict a filter."""
         if not self.limits:
             return where
         return self.condition if where is None else all_of([self.condition, where])
@@ -120,8 +118,10 @@ ALL_ROWS = RowFilter(EVERYTHING)
 
 
 def rows_of(model: Model, entity: Entity, principal: Principal) -> RowFilter:
-    """Raises:
-    Forbidden: a claim is of another kind than the field that it is compared with.
+    """Return the rows of an entity that exist for a caller.
+
+    Raises:
+        Forbidden: A claim is of another type than the field that it is compared with.
     """
     text = None if entity.access is None else entity.access.rows
     if text is None:
@@ -156,9 +156,9 @@ def _variables(node: ValueNode) -> Iterator[str]:
 
 
 def _filter(rule: ObjectValueNode, principal: Principal, positive: bool) -> Document:
-    """As a `where` argument. `positive`: what is unknown is false; under a `not` it is true.
+    """Return the rule as a `where` argument. `positive`: unknown is false; in a `not` it is true.
 
-    A field of which anything is unknown is so as a whole, which never shows more.
+    A field with an unknown part is unknown as a whole, which never shows more.
     """
     made: Document = {}
     for entry in rule.fields:
@@ -182,8 +182,10 @@ def _object(node: ValueNode) -> ObjectValueNode:
 
 
 def _value(node: ValueNode, principal: Principal) -> Any:
-    """Raises:
-    LookupError: a claim that is not known.
+    """Return a constant or the value of a claim.
+
+    Raises:
+        LookupError: The claim is unknown.
     """
     match node:
         case VariableNode():

@@ -1,8 +1,6 @@
-"""What a sink's receiver is told: a version as a CloudEvent 1.0 in structured JSON, with the fields
-that the API shows.
+"""CloudEvent 1.0 of a version, in structured JSON, with the fields that the API shows.
 
-The fencing token is part of the event, so that it is signed; the headers repeat it for receivers
-that look there first.
+The fencing token is part of the event, so that it is signed. The headers repeat it.
 Source: docs/decisions/0021-sinks.md; https://github.com/cloudevents/spec, JSON event format.
 """
 
@@ -31,11 +29,11 @@ _CONTENT_TYPE = "application/cloudevents+json; charset=UTF-8"
 
 
 class Events:
-    """Of one entity's changes, for one sink.
+    """Events of one entity's changes for one sink.
 
     Args:
-        sink: its name, which the fencing tokens belong to.
-        deployment: whose tokens they are.
+        sink: its name, to which the fencing tokens belong.
+        deployment: the deployment tag of the resume tokens.
     """
 
     def __init__(self, model: Model, entity: Entity, *, sink: str, deployment: str) -> None:
@@ -82,7 +80,7 @@ class Events:
         return self._message(event, data, fencing_token, {"Revstream-Resume-Token": token})
 
     def lost(self, lost: LostVersions, fencing_token: int) -> Message:
-        """Of one document, it has the document as its subject."""
+        """Create the event of a loss; with the document as its subject if it concerns one."""
         said = f"{self._sink} {lost.document!r} {lost.reason}"
         event = {
             "id": f"history-lost-{hashlib.sha256(said.encode()).hexdigest()[:32]}",
@@ -129,8 +127,10 @@ class Events:
         }
 
     def _value(self, field: Field, stored: Any, place: ValueLocation, misfits: list[str]) -> Any:
-        """As a snapshot has it: history outlives the model. What does not fit is null, and
-        named."""
+        """Return a value as a snapshot shows it.
+
+        History outlives the model: a value that does not fit is null, and its field is named.
+        """
         try:
             value = converter(field, nullable=True)(stored, place)
         except DocumentMisfit as exc:

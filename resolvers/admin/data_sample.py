@@ -163,8 +163,11 @@ def _of_layout(entity: Entity, documents: list[Any]) -> list[DiagnosisFinding]:
 
 
 def _odd_in_layout(entity: Entity, number: str, documents: list[Any]) -> tuple[list[Any], str, str]:
-    """Documents whose earlier versions are not found, or not exact, where the layout has a list of
-    them: the documents, what they have, and how to mend them."""
+    """Return documents whose earlier versions are missing or inexact, in layouts with a list of
+    them.
+
+    Items: the documents, the fault, and a way to mend it.
+    """
     assert entity.layout is not None
     if entity.history is HistoryKind.EMBEDDED:
         name = entity.layout.previous

@@ -1,7 +1,7 @@
-"""Remove what is kept of one document's past, for good and for legal reasons; what says who did it,
-when and why stays, and nothing of the content.
+"""Purge: permanent removal of one document's past for legal reasons.
 
-Every step may be repeated: a purge that was interrupted is done again.
+The author, the time and the reason of the purge stay, and nothing of the content. Every step can be
+repeated: an interrupted purge is done again.
 Source: docs/decisions/0016-retention.md.
 """
 
@@ -42,8 +42,13 @@ _SAID_OF_THE_PRESENT: Document = {"$unset": {"draft": ""}}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Purged:
-    """What was removed. `version`: the number of the one that stays; `exists`: with the content of
-    the document, which is there; otherwise it says that it was deleted, and nothing else."""
+    """Result of a purge.
+
+    Attributes:
+        version: number of the version that stays.
+        exists: whether the document exists, and its content stays; otherwise the version only says
+            that it was deleted.
+    """
 
     versions: int
     drafts: int
@@ -53,7 +58,7 @@ class Purged:
 
 
 class Purging:
-    """Of one entity's documents."""
+    """Purges of one entity's documents."""
 
     def __init__(
         self, mongo: Mongo, archive: Archive, progress: ArchiveProgress, entity: Entity
@@ -65,13 +70,15 @@ class Purging:
         self._cutting = Truncation(mongo, archive)
 
     async def purge(self, key: Any, *, by: str, why: str, limit_s: float = 30.0) -> Purged:
-        """Args:
-        limit_s: how long to wait for the recorder, which has to come to what there is now.
+        """Purge one document.
+
+        Args:
+            limit_s: maximum wait for the recorder, which has to reach the present.
 
         Raises:
-            ArchiveBehind: it has not, and nothing was removed.
-            BadUserInput: nothing is known of such a document.
-            Unavailable: it is written to all the time.
+            ArchiveBehind: It has not, and nothing was removed.
+            BadUserInput: There is no history of such a document.
+            Unavailable: The document is written to all the time.
         """
         if self._archive.layout.keeps:
             raise BadUserInput(

@@ -1,4 +1,4 @@
-"""Look for purges by any process, and let go of what this one holds of the documents.
+"""Watch for purges by any process, to evict the documents from the caches of this one.
 
 Source: docs/decisions/0016-retention.md.
 """
@@ -50,7 +50,7 @@ class PurgeWatch:
             await asyncio.sleep(self._every_s)
 
     async def look(self) -> None:
-        """Let go of what was purged since the last look; the first one only begins."""
+        """Evict documents that were purged since the last call; the first call only begins."""
         if self._since is None:
             self._since, _ = await self._mongo.clock()
             return

@@ -1,4 +1,4 @@
-"""How the listeners of this deployment are doing, whichever process holds them: `Query.streams`."""
+"""Status of the listeners of a deployment, in any process: `Query.streams`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["FirstReading", "Status", "StreamStatus"]
 
 @dataclass(frozen=True, slots=True)
 class FirstReading:
-    """Of the present: how many documents were read, of about how many; None before it begins."""
+    """Progress of a first reading: documents read, of about how many; None before it begins."""
 
     documents: int
     estimated_total: int | None
@@ -27,14 +27,15 @@ class FirstReading:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamStatus:
-    """`state`: "recording", "reading" (the first reading of what was there before), "working" (of
-    other listeners) or "waiting" (nobody holds it).
+    """Status of one listener.
 
-    `lag_s`: the age of the oldest change that is not yet archived, or handled (see
-    `ArchiveProgress.lag_s`); 0 where there is none; None where it never ran.
-
-    `reading`: None where the first reading is done. `trouble`: why it makes no progress, or, of a
-    recorder, that events were set aside; None where all is well.
+    Attributes:
+        state: "recording", "reading" (a first reading), "working" (of other listeners) or "waiting"
+            (no process has the lease).
+        lag_s: age of the oldest change that is not archived or handled (see
+            `ArchiveProgress.lag_s`); 0 without one; None if it never ran.
+        reading: None after the first reading.
+        trouble: why it makes no progress, or, of a recorder, that events were set aside; else None.
     """
 
     name: str
@@ -84,7 +85,8 @@ class Status:
         return [name for name in names if name not in holders or not holders[name].live]
 
     async def statuses(self) -> list[StreamStatus]:
-        """Four reads, and one per collection whose recorders run elsewhere."""
+        """Read the status of all listeners: four reads, and one per collection that is recorded
+        elsewhere."""
         names = [each.name for each in self._partitions] + [name for name, _ in self._others]
         leases = await self._leases.holders(names)
         checkpoints = await self._checkpoints.load_all(names)

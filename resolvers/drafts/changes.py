@@ -48,12 +48,14 @@ def proposal_topics(model: Model) -> dict[str, str]:
 
 
 class ProposalChanges:
-    """Args:
+    """Subscriptions to drafts and comments.
+
+    Args:
         farewell: ends all of them.
-        quiet_s: the longest that a subscriber waits for a fresher token.
+        quiet_s: maximum wait for a newer token.
 
     Attributes:
-        following: how many subscriptions there are, by topic.
+        following: number of subscriptions, by topic.
     """
 
     def __init__(
@@ -90,7 +92,7 @@ class ProposalChanges:
         return limited
 
     def forget(self) -> None:
-        """Let go of events that are in memory: they may be of records that were purged."""
+        """Evict events from memory, since their records may have been purged."""
         for topic in _TOPICS.values():
             self._hub.drop_events(topic)
 
@@ -105,10 +107,10 @@ class ProposalChanges:
 
         Args:
             farewell: ends it, beside the one of all.
-            begun: given the token behind which it begins.
+            begun: called with the starting token.
 
         Raises:
-            Forbidden: the caller may not read one of the entities.
+            Forbidden: The caller may not read one of the entities.
             ResumeTokenInvalid, HistoryLost, SlowConsumer, Unavailable.
         """
         topic = _TOPICS[request.kind]

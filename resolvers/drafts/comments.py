@@ -1,5 +1,7 @@
-"""What people say about versions and drafts, in threads, in `<collection>.comments`: no version is
-made of it, and it stays when the document is deleted."""
+"""Comments on versions and drafts, in threads, stored in `<collection>.comments`.
+
+Comments have no versions, and they stay when the document is deleted.
+"""
 
 from __future__ import annotations
 
@@ -69,8 +71,10 @@ class Comment:
 
     @classmethod
     def from_record(cls, entity: Entity, record: Mapping[str, Any]) -> Comment:
-        """Raises:
-        InvalidRecord: it is no comment.
+        """Parse a stored record.
+
+        Raises:
+            InvalidRecord: It is not a comment.
         """
         if (record.get("version") is None) == (record.get("draft") is None):
             raise InvalidRecord("version and draft: expected one of them")
@@ -88,13 +92,13 @@ class Comment:
 
 
 class Comments:
-    """Of all entities.
+    """Comments on documents of all entities.
 
     Args:
         archives: by collection.
 
     Attributes:
-        parse: a record -> the comment, None where it is none.
+        parse: a record -> the comment, None for another record.
     """
 
     def __init__(
@@ -119,11 +123,13 @@ class Comments:
         self._scope = OPEN
 
     def within(self, scope: Scope, drafts: Drafts) -> Comments:
-        """The same for one caller: what he cannot see, he cannot comment on. Whoever asks for
-        comments has the version or the draft that they are about.
+        """Return the service limited to one caller.
+
+        A caller can comment on visible versions and drafts only. Reading comments starts from a
+        version or a draft, which is checked there.
 
         Args:
-            drafts: within the same.
+            drafts: limited to the same caller.
         """
         limited = copy.copy(self)
         limited._scope, limited._drafts = scope, drafts
@@ -239,13 +245,15 @@ class Comments:
         draft: int | None = None,
         reply_to: str | None = None,
     ) -> Comment:
-        """Args:
-        version, draft: what it is about; one of them, or none for a reply, which is about the same
-            as what it answers.
+        """Add a comment.
+
+        Args:
+            version, draft: the subject; one of them, or none for a reply, which has that of its
+            parent.
 
         Raises:
-            BadUserInput: there is no such version, draft or comment, or no text.
-            HistoryLost: the version was dropped; or the comment was made before, and is purged.
+            BadUserInput: There is no such version, draft or comment, or no text.
+            HistoryLost: The version was dropped; or the comment exists and is purged.
         """
         self._scope.check_comment(entity)
 
@@ -265,7 +273,7 @@ class Comments:
             }
 
             await self._images.keep(_name(entity))
-            # Each time: somebody may have dropped the database.
+            # Each time, since the database may have been dropped.
             await self._indexes.create(_name(entity))
 
             async def work(writing: WriteSession) -> Comment:
@@ -296,7 +304,7 @@ class Comments:
         draft: int | None,
         reply_to: str | None,
     ) -> Document:
-        """What the record says of what it is about."""
+        """Return the fields of the record that name its subject."""
         if reply_to is not None:
             answered = await self._answered(entity, key, reply_to)
             about = {"version": answered.version, "draft": answered.draft}
@@ -314,8 +322,10 @@ class Comments:
         return {"version": version, "draft": draft, "replyTo": None}
 
     async def _answered(self, entity: Entity, key: Any, reply_to: str) -> Comment:
-        """The comment, if the caller sees what it is about: of others nothing is told, not that
-        they are there either."""
+        """Return the parent comment if the caller may see its subject.
+
+        For others the error does not reveal that the comment exists.
+        """
         problem = BadUserInput(
             f"{entity.name} {json_value(key)} has no comment {reply_to!r}", argument="replyTo"
         )

@@ -1,4 +1,4 @@
-"""One draft, and the statuses that it may have."""
+"""Draft: a proposed change of one document, and its statuses."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PROPOSED, PUBLISHED, REJECTED = "PROPOSED", "PUBLISHED", "REJECTED"
 _STATUSES = frozenset({PROPOSED, PUBLISHED, REJECTED})
 
 _FACTS = ("doc", "number", "status", "basedOn", "basedOnDraft", "by", "owner", "why", "at")
-# Of the contents so much as tells whether they are documents.
+# Of the contents, only enough to check that they are documents.
 WITHOUT_CONTENT = dict.fromkeys(
     (*_FACTS, "moment", "publishedAs", "decided", "base._id", "full._id"), 1
 )
@@ -59,8 +59,10 @@ class Draft:
 
     @classmethod
     def from_record(cls, entity: Entity, record: Mapping[str, Any]) -> Draft:
-        """Raises:
-        InvalidRecord: it is no draft.
+        """Parse a stored record.
+
+        Raises:
+            InvalidRecord: It is not a draft.
         """
         document, number = document_id(entity, record), value_of(record, "number", int)
         status = value_of(record, "status", str)

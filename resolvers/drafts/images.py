@@ -1,5 +1,6 @@
-"""Images of drafts and comments: subscriptions tell from them what a draft was before a decision,
-and what was removed."""
+"""Images of drafts and comments, from which subscriptions read the state before a decision, and
+removed records.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +19,10 @@ log = logging.getLogger(__name__)
 
 
 class ProposalImages:
-    """Args:
-    enabled: whether the server is to keep images.
+    """Setting of MongoDB's images on the collections of drafts and comments.
+
+    Args:
+        enabled: whether the server is to store images.
     """
 
     def __init__(self, mongo: Mongo, *, enabled: bool = True) -> None:
@@ -45,13 +48,15 @@ class ProposalImages:
             await self._keep(collection, uuid)
 
     async def _keep(self, collection: str, uuid: Any) -> None:
-        """Args:
-        uuid: of before; None where it was not there.
+        """Switch images on.
+
+        Args:
+            uuid: of the collection before; None if it did not exist.
         """
         try:
             await enable_collection_images(self._mongo, collection)
         except (DatabaseError, Unsuitable) as exc:
-            # What cannot be told without them is little, and documented.
+            # Little is missing without them, and it is documented.
             self._refusals.note(collection=collection, reason=exc.message)
         else:
             self._kept[collection] = uuid

@@ -17,8 +17,10 @@ log = logging.getLogger(__name__)
 
 
 class RecordIndexes:
-    """Args:
-    indexes: keys and options of each; all of one collection are created together.
+    """Indexes of the records of drafts or comments.
+
+    Args:
+        indexes: keys and options of each; those of one collection are created together.
     """
 
     def __init__(

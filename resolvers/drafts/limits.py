@@ -24,10 +24,10 @@ __all__ = ["DEFAULT_LIMITS", "ProposalLimits"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProposalLimits:
-    """Bounds of the drafts and comments that are stored of each type.
+    """Limits of the stored drafts and comments, for each type.
 
     Args:
-        drafts_per_document: drafts of one document that nobody has decided about.
+        drafts_per_document: undecided drafts of one document.
         drafts_per_caller: the same of one caller; all anonymous callers are one.
         draft_bytes_per_caller: BSON bytes of those drafts, base and content together.
         comments_per_document: comments on one document, its versions and its drafts.
@@ -80,8 +80,11 @@ class ProposalLimits:
     async def check_comment(
         self, mongo: Mongo, entity: Entity, key: Any, text: str, author: Author
     ) -> None:
-        """Raises:
-        LimitExceeded: the text is too long, or the document or the caller has too many comments.
+        """Check the limits of a new comment.
+
+        Raises:
+            LimitExceeded: The text is too long, or the document or the caller has too many
+            comments.
         """
         _check("text: bytes", len(text.encode()), self.text_bytes, "shorten it")
         name = f"{entity.collection}.comments"

@@ -1,8 +1,8 @@
-"""Publish a draft: make what it changes the document's next version.
+"""Publishing of a draft: its changes become the document's next version.
 
-What it changes, and what those drafts change that it goes on from, is applied to the document as it
-is now, in one write that is compared with it. Where others have changed the same fields since, it
-is a conflict. The drafts are marked in the same transaction: a draft is published once.
+The changes of the draft, and of the drafts that it is based on, are applied to the present document
+in one compare-and-swap write. If the same fields have changed since, it is a conflict. The same
+transaction marks the drafts, so that a draft is published once.
 Source: docs/decisions/0014-drafts.md.
 """
 
@@ -56,10 +56,11 @@ class Publishing:
     def within(
         self, scope: Scope, drafts: Drafts, standing: ExpectedVersions, writes: DocumentWrites
     ) -> Publishing:
-        """The same for one caller, who must be allowed to write what the draft changes.
+        """Return the service limited to one caller, which needs permission to write the changed
+        fields.
 
         Args:
-            drafts, standing, writes: within the same.
+            drafts, standing, writes: limited to the same caller.
         """
         limited = copy.copy(self)
         limited._scope, limited._drafts = scope, drafts
@@ -67,14 +68,14 @@ class Publishing:
         return limited
 
     async def publish(self, entity: Entity, key: Any, number: int, author: Author) -> Written:
-        """Make of a draft, and of those that it goes on from, the document's next version.
+        """Publish a draft and the drafts that it is based on, as one version.
 
         Raises:
-            DocumentNotFound: no such document, or draft.
-            VersionConflict: others have changed the same fields since.
-            InvalidDocument: it is decided already, or goes on from a draft that was rejected.
-            AlreadyExists: a value of a unique field.
-            Forbidden: a field that it changes, or the document would leave the caller's rows.
+            DocumentNotFound: No such document, or draft.
+            VersionConflict: The same fields have changed since.
+            InvalidDocument: The draft is decided already, or is based on a rejected one.
+            AlreadyExists: A value of a unique field.
+            Forbidden: A changed field, or the document would leave the caller's rows.
         """
         self._scope.write_rows(entity)
 
@@ -120,7 +121,7 @@ class Publishing:
                         beside=self._marking(entity, chain, author),
                     )
                 except (VersionConflict, _Decided):
-                    # Somebody was faster; perhaps it can be published all the same.
+                    # Another write was faster; the draft may still be publishable.
                     continue
             raise too_many_conflicts(entity, key)
 
@@ -129,11 +130,11 @@ class Publishing:
     def _allowed_changes(
         self, entity: Entity, chain: Sequence[Draft], author: Author
     ) -> list[Difference]:
-        """Return what a chain changes.
+        """Return the changes of a chain of drafts.
 
         Raises:
-            Forbidden: a draft of the caller's own, where the model wants another's approval, or a
-                field that he may not write.
+            Forbidden: The caller's own draft, if the model requires another publisher, or a field
+            that the caller may not write.
         """
         for draft in chain:
             self._scope.check_publisher(entity, draft.by, own=draft.owner == author.owner)
@@ -150,7 +151,7 @@ class Publishing:
         last: LastVersion | None,
         author: Author,
     ) -> Written:
-        """Insert a document that was proposed anew; its count goes on where a deletion left it."""
+        """Insert a document that was proposed as new; its numbers continue after a deletion."""
         self._allowed_changes(entity, chain, author)
         number = 1 if last is None else last.number + 1
         change = attribution(author, entity, key, draft=chain[-1].number)
@@ -206,8 +207,7 @@ class Publishing:
         return await self._writes.once(entity, author, restoring)
 
     async def _chain(self, entity: Entity, key: Any, number: int) -> list[Draft]:
-        """The draft, last, and before it those that it goes on from and that are published with
-        it."""
+        """Return the draft, last, after the unpublished drafts that it is based on."""
         chain = [await self._drafts.one(entity, key, number)]
         if chain[0].status != PROPOSED:
             raise decided(chain[0])
@@ -225,7 +225,7 @@ class Publishing:
         return chain
 
     async def _joint(self, entity: Entity, key: Any, first: Draft) -> tuple[int, Mapping[str, Any]]:
-        """The version that a chain goes on from, and its content."""
+        """Return the version on which a chain of drafts is based, and its content."""
         number = first.based_on
         if first.based_on_draft is not None:
             earlier = await self._drafts.one(entity, key, first.based_on_draft)
@@ -254,7 +254,7 @@ def _changes(
 
 
 def _overlap(one: Sequence[Difference], other: Sequence[Difference]) -> bool:
-    """Whether a field changed on both sides: the same, or one around or inside of it."""
+    """Return whether both sides changed the same field, or one around or inside of it."""
     return any(
         a.path[: len(b.path)] == b.path or b.path[: len(a.path)] == a.path
         for a in one

@@ -1,8 +1,6 @@
-"""Changes that are proposed, and published once somebody approves: kept beside the collection, in
-`<collection>.drafts`.
+"""Store of drafts: proposed changes, kept in `<collection>.drafts` until they are decided.
 
-A draft says what it changes and what it is based on: a version, another draft, or nothing, where it
-proposes a new document.
+A draft has its changes and its base: a version, another draft, or nothing for a new document.
 Source: docs/decisions/0014-drafts.md.
 """
 
@@ -68,13 +66,13 @@ _COUNTED: Mapping[str, Any] = {
 
 
 class Drafts:
-    """Of all entities.
+    """Drafts of all entities.
 
     Args:
         archives: by collection.
 
     Attributes:
-        parse: a record -> the draft, None where it is none.
+        parse: a record -> the draft, None for another record.
     """
 
     def __init__(
@@ -97,8 +95,10 @@ class Drafts:
         self._scope = OPEN
 
     def within(self, scope: Scope, standing: ExpectedVersions) -> Drafts:
-        """The same for one caller: drafts of which both what they are based on and what they make
-        of it are among the rows that are there for him."""
+        """Return the service limited to one caller.
+
+        A draft is visible if both its base and its content are in the caller's rows.
+        """
         limited = copy.copy(self)
         limited._scope, limited._standing = scope, standing
         return limited
@@ -146,7 +146,8 @@ class Drafts:
     async def numbered(
         self, entity: Entity, wanted: Sequence[tuple[Any, int]]
     ) -> list[Draft | None]:
-        """n (id, number) -> n drafts in the order asked, None where there is none. One read."""
+        """Read drafts: n (id, number) -> n drafts in the order requested, None for a missing one.
+        One read."""
         return await self._read(entity, self._scope.read_rows(entity), wanted)
 
     async def _read(
@@ -171,16 +172,18 @@ class Drafts:
         based_on: int | None = None,
         based_on_draft: int | None = None,
     ) -> Draft:
-        """Args:
-        based_on, based_on_draft: one of them, or none: the version that is there now.
+        """Store a new draft.
+
+        Args:
+            based_on, based_on_draft: one of them, or none: the present version.
 
         Raises:
-            DocumentNotFound: no such document, or draft to go on from.
-            VersionConflict: no such version to go on from.
-            HistoryLost: it was dropped.
-            InvalidDocument: it would not fit, or goes on from a draft that was rejected.
-            Unsuitable: no numbers can be given, for what other programs have stored.
-            Forbidden: it would take the document out of the caller's rows.
+            DocumentNotFound: No such document, or draft to be based on.
+            VersionConflict: No such version to be based on.
+            HistoryLost: That version was dropped.
+            InvalidDocument: It does not fit the model, or is based on a rejected draft.
+            Unsuitable: Records of other programs prevent a number.
+            Forbidden: It would take the document out of the caller's rows.
         """
         rows = self._scope.write_rows(entity)
 
@@ -238,12 +241,12 @@ class Drafts:
         return await self._once(entity, author, proposing)
 
     async def reject(self, entity: Entity, key: Any, number: int, author: Author) -> Draft:
-        """Decide against a draft: for those who may publish it, and for the one who proposed it.
+        """Reject a draft, as its author or as a caller that may publish it.
 
         Raises:
-            DocumentNotFound: no such draft.
-            InvalidDocument: it is decided already.
-            Forbidden: it is another's, and the caller may not publish it.
+            DocumentNotFound: No such draft.
+            InvalidDocument: It is decided already.
+            Forbidden: It is another caller's, and this one may not publish it.
         """
         may_publish = self._scope.may_publish(entity)
         if not may_publish:
@@ -275,7 +278,7 @@ class Drafts:
     async def _foundation(
         self, entity: Entity, key: Any, version: int | None, draft: int | None
     ) -> tuple[int, Mapping[str, Any]]:
-        """What a new draft is based on: the number of a version, and the content."""
+        """Return the base of a new draft: the number of a version, and the content."""
         last = await self._standing.now(entity, key)
         exists = last is not None and last.full is not None
         if draft is not None:
@@ -307,8 +310,8 @@ class Drafts:
             "bytes": await self._limits.check_draft(self._mongo, entity, content, author),
         }
         await self._images.keep(_name(entity))
-        # Each time: one that is not unique gives two drafts the same number, and somebody may have
-        # dropped the database.
+        # Each time, since the database may have been dropped: without a unique index two drafts
+        # could get the same number.
         if not await self._indexes.create(_name(entity)):
             raise Unsuitable(
                 f"{_name(entity)}: records of another program do not let its indexes be made, so "
@@ -323,7 +326,7 @@ class Drafts:
                 limit=1,
                 projection={"number": 1},
             )
-            # Above the one before: what has taken it may be no draft, whose number does not count.
+            # Above the number that was tried: a record that is no draft may have it.
             number = max(newest[0]["number"] if newest else 0, number) + 1
             numbered = {"_id": ObjectId(), **record, "number": number}
 
@@ -338,8 +341,10 @@ class Drafts:
         raise too_many_conflicts(entity, key)
 
     async def one(self, entity: Entity, key: Any, number: int) -> Draft:
-        """Raises:
-        DocumentNotFound: there is none.
+        """Read one draft.
+
+        Raises:
+            DocumentNotFound: There is none.
         """
         (found,) = await self._read(entity, self._scope.rows(entity), [(key, number)])
         if found is None:

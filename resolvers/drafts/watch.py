@@ -1,7 +1,8 @@
-"""One subscription's view of drafts or comments: which events concern it, and what they mean to it.
+"""Filter of one subscription to drafts or comments: the events that concern it, and their
+transitions.
 
-A record is there for a caller under the same rules as on a page. `transition` is relative to the
-filter and to those rules: a published draft leaves the queue of the proposed ones.
+The rules for a caller are those of pages. `transition` is relative to the filter and to those
+rules: a published draft leaves the queue of the proposed ones.
 """
 
 from __future__ import annotations
@@ -40,14 +41,14 @@ _PORTION = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProposalRequest:
-    """A subscription to drafts or comments.
+    """Arguments of a subscription to drafts or comments.
 
     Args:
         entities: those that the caller may read.
-        documents: the `_id`s that the asked document may have; empty: all documents.
+        documents: the possible `_id`s of the requested document; empty: all documents.
         where: over records.
         after: a token without its deployment tag; None: from now on.
-        caller: takes turns with others.
+        caller: shares the processor fairly with others.
     """
 
     kind: ProposalKind
@@ -62,14 +63,14 @@ class ProposalRequest:
         return {f"{each.collection}.{self.kind}": each for each in self.entities}
 
     def predicate(self) -> Callable[[Mapping[str, Any]], bool] | None:
-        """Return a function of a record; None where all are asked for."""
+        """Return a predicate over records; None if every record matches."""
         matches = None if self.where is None else compile_predicate(self.where)
         if not self.documents:
             return matches
         return lambda record: self.concerns(record) and (matches is None or matches(record))
 
     def concerns(self, record: Mapping[str, Any]) -> bool:
-        """Return whether a record is of a document that is asked for."""
+        """Return whether a record belongs to a requested document."""
         wanted = {identity(each) for each in self.documents}
         return not wanted or identity(record.get("doc")) in wanted
 
@@ -78,10 +79,13 @@ class ProposalRequest:
 class ProposalChange:
     """One event of a subscription.
 
-    `kind`: CHANGE or CHECKPOINT. `document`: the `_id` of the document; None where it is not known.
-    `key`: the draft's number or the comment's id. `record`: None where it is not there any more.
-    `operation`: None where the caller does not see the record any more. `replayed`: read again; of
-    a CHECKPOINT, more that was missed follows.
+    Attributes:
+        kind: CHANGE or CHECKPOINT.
+        document: the `_id` of the document; None if it is unknown.
+        key: the draft's number or the comment's id.
+        record: None if it was removed.
+        operation: None if the caller does not see the record any more.
+        replayed: read again; of a CHECKPOINT, more missed events follow.
     """
 
     kind: str
@@ -120,13 +124,15 @@ class _State:
 
 
 class ProposalWatch:
-    """Args:
-        visible: of the caller.
-        limited: names of entities of which some records may not be there for the caller.
-        quiet_s: the longest that it waits for a fresher token.
+    """Filter and transitions of one subscription.
+
+    Args:
+        visible: predicate of the caller's rows.
+        limited: names of entities of which the caller may not see all records.
+        quiet_s: maximum wait for a newer token.
 
     Attributes:
-        lost: why no event can follow, once that is so.
+        lost: the reason why no event can follow; None before that.
     """
 
     def __init__(
@@ -266,7 +272,7 @@ class ProposalWatch:
             kind="CHANGE",
             token=event.token,
             entity=state.entity,
-            # To a caller with a row rule, what left his rows is like what was removed.
+            # For a caller with a row rule, a record that left the rows is like a removed one.
             operation=None if shown is None and limited else archived_operation(event),
             transition=transition,
             document=None if item is None else item.document,

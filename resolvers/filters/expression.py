@@ -35,7 +35,7 @@ __all__ = [
 
 
 class Comparison(Enum):
-    """The value is MongoDB's operator."""
+    """Comparison; the value is MongoDB's operator."""
 
     EQ = "$eq"
     LT = "$lt"
@@ -46,14 +46,14 @@ class Comparison(Enum):
 
 @dataclass(frozen=True, slots=True)
 class All:
-    """Each of them; of none: everything."""
+    """Conjunction; of no conditions: everything matches."""
 
     conditions: tuple[Condition, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class AnyOf:
-    """At least one of them; of none: nothing."""
+    """Disjunction; of no conditions: nothing matches."""
 
     conditions: tuple[Condition, ...]
 
@@ -108,7 +108,7 @@ class Empty:
 
 @dataclass(frozen=True, slots=True)
 class Some:
-    """The value is a list with a document in it that meets `condition`, whose paths begin there."""
+    """A list with a document that meets `condition`, whose paths begin there."""
 
     path: str
     condition: Condition
@@ -121,7 +121,7 @@ NOTHING: Final = AnyOf(())
 
 
 def all_of(conditions: Sequence[Condition]) -> Condition:
-    """Their conjunction, as flat as it can be."""
+    """Return the conjunction, flattened."""
     flat: list[Condition] = []
     for each in conditions:
         if each == NOTHING:
@@ -131,7 +131,7 @@ def all_of(conditions: Sequence[Condition]) -> Condition:
 
 
 def any_of(conditions: Sequence[Condition]) -> Condition:
-    """Their disjunction, as flat as it can be."""
+    """Return the disjunction, flattened."""
     flat: list[Condition] = []
     for each in conditions:
         if each == EVERYTHING:

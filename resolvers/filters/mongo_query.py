@@ -96,7 +96,7 @@ def _negated(condition: Condition, prefix: str) -> dict[str, Any]:
 
 
 def _merged(queries: list[dict[str, Any]]) -> dict[str, Any]:
-    """One document that means all of them: `{price: {$gte: 1, $lt: 2}, stock: {$gt: 0}}`."""
+    """Merge into one query document: `{price: {$gte: 1, $lt: 2}, stock: {$gt: 0}}`."""
     merged: dict[str, Any] = {}
     apart: list[dict[str, Any]] = []
     for query in queries:
@@ -113,7 +113,7 @@ def _merged(queries: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def regular_expression(text: str, at_start: bool) -> str:
-    """One that finds exactly that text: case, scripts, newlines and NUL included."""
+    """Return an expression for exactly that text: case, scripts, newlines and NUL included."""
     return ("^" if at_start else "") + text.translate(SPECIAL)
 
 

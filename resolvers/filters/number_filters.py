@@ -26,8 +26,10 @@ def asks_for_number(entity: Entity, where: Condition | None, order: Order | None
 
 
 def numbered_layout(mongo: Mongo, archive: Archive, entity: Entity) -> Layout:
-    """Return the layout whose documents have the number that is shown; one that keeps versions
-    itself has it already."""
+    """Return the layout whose documents have the shown version number.
+
+    A layout that keeps versions itself stores the number already.
+    """
     if entity.version is None or archive.layout.keeps:
         return archive.layout
     return NumberedReads(mongo, archive.collection, archive.name, entity.version)

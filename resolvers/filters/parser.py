@@ -61,15 +61,15 @@ Operation = Callable[[Field, str, str, object], Condition]
 def parse_where(
     model: Model, entity: Entity, where: Mapping[str, Any] | None, check: Check | None = None
 ) -> Condition:
-    """What a `where` argument says, by API names; None says everything.
+    """Parse a `where` argument with API names; None matches everything.
 
     Scalars may come as JSON has them or as `resolvers.values.input` made them, enum values as text.
 
     Args:
-        check: given each field that is named; raises where the caller may not read it.
+        check: called with each field; raises if the caller may not read it.
 
     Raises:
-        BadUserInput: A field, operator or value that is none; names it.
+        BadUserInput: An unknown field or operator, or a wrong value; the message names it.
     """
     if where is None:
         return EVERYTHING

@@ -105,7 +105,8 @@ def _any(predicates: list[Predicate]) -> Predicate:
 
 
 def _at(path: str, test: Test, *, missing: bool = False) -> Predicate:
-    """Whether a value at the path, or an item of it, passes; `missing`: whether nothing does."""
+    """Return a test of the value at the path, or of an item of it; `missing`: its result without
+    one."""
 
     def passes(value: Any) -> bool:
         if value.__class__ is list:
@@ -126,7 +127,7 @@ def _at(path: str, test: Test, *, missing: bool = False) -> Predicate:
 
 
 def _of_list(path: str, test: Callable[[list[Any]], bool]) -> Predicate:
-    """Whether a list at the path, taken as a whole, passes."""
+    """Return a test of a list at the path, taken as a whole."""
     parts = path.split(".")
     return lambda document: any(
         test(value) for value in reached(document, parts) if value.__class__ is list
@@ -134,7 +135,7 @@ def _of_list(path: str, test: Callable[[list[Any]], bool]) -> Predicate:
 
 
 def reached(document: Mapping[str, Any], parts: Sequence[str]) -> Iterator[Any]:
-    """What lies at the end of a path: one value or MISSING, but any number through a list."""
+    """Return the values at a path: one value or MISSING, but any number through a list."""
     value: Any = document
     for index, part in enumerate(parts):
         within = _document(value)
@@ -176,7 +177,7 @@ def _some(predicate: Predicate) -> Callable[[list[Any]], bool]:
 
 
 def _equal_to(values: Sequence[Any]) -> Test:
-    """Whether a value equals one of `values`."""
+    """Return a test for equality with one of `values`."""
     kind = kind_of(values)
     # NAN is in it by identity, which is enough: there is one. None never is.
     wanted = frozenset(kind(each) for each in values)

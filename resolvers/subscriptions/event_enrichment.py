@@ -1,9 +1,9 @@
-"""From what the stream and the archive bring to what a subscriber is told.
+"""Enrichment of events with version numbers and images that the stream lacks.
 
-The live stream carries the images before and after where the server keeps them. Version numbers are
-the archive's, never a guess (a writer may not have counted): where one is asked for and not known
-ahead (`streams.live.pending_versions`), or an image is missing, one lookup by token completes a
-whole batch, waiting for the recorder within a bound.
+The live stream carries the images before and after if the server stores them. Version numbers are
+those of the archive, since a writer may not count. A number that is requested and not announced
+(`streams.live.pending_versions`), or a missing image, is read from the archive: one lookup by token
+for a whole batch, which waits for the recorder within a bound.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _PARTS = 4
 
 @dataclass(frozen=True, slots=True)
 class EventNeeds:
-    """What a subscription wants beyond what the live stream carries."""
+    """Parts of an event that a subscription needs beyond the live stream."""
 
     version: bool = False
     before: bool = False
@@ -46,11 +46,12 @@ class EventNeeds:
 
 @dataclass(frozen=True, kw_only=True)
 class Change:
-    """One thing that a subscriber is told; documents have stored names, `token` has no deployment
-    tag.
+    """Item of a subscription. Documents have stored names, `token` has no deployment tag.
 
-    `kind`: SNAPSHOT, CHANGE or CHECKPOINT. `transition` is set by whoever knows the filter: ENTER,
-    STAY or LEAVE. `cut`: the version before was dropped, so that `before` is not known.
+    Attributes:
+        kind: SNAPSHOT, CHANGE or CHECKPOINT.
+        transition: ENTER, STAY or LEAVE; set by the filter.
+        cut: the version before was dropped, so that `before` is unknown.
     """
 
     entity: Entity
@@ -73,7 +74,7 @@ class Change:
 
     @cached_property
     def changed(self) -> tuple[str, ...] | None:
-        """Stored dotted paths; computed when somebody looks."""
+        """Stored dotted paths that changed; computed on first access."""
         if self.changed_paths is not None or self.kind == "CHECKPOINT":
             return self.changed_paths
         hidden = hidden_fields(self.entity)
@@ -85,7 +86,7 @@ class Change:
         return tuple(each.dotted for each in found if each.path[0] not in hidden)
 
     def moved(self, transition: str) -> Change:
-        """With that transition: the same one for all subscribers who are told it."""
+        """Return this change with a transition, the same object for all subscribers."""
         made = self._moved.get(transition)
         if made is None:
             made = self._moved[transition] = replace(self, transition=transition)
@@ -97,7 +98,7 @@ class Change:
 
 
 class EventEnrichment:
-    """Of one entity's changes, for all its subscribers: what one has looked up, the others get."""
+    """Enrichment of the events of one entity, with lookups that its subscribers share."""
 
     def __init__(
         self,
@@ -264,7 +265,7 @@ class EventEnrichment:
 
 
 class _Records:
-    """Records by token, each read once for all who ask at about the same time."""
+    """Cache of archive records by token; concurrent requests share one read."""
 
     def __init__(self, archive: Archive, *, capacity: int = 1000) -> None:
         self._archive = archive
@@ -272,7 +273,7 @@ class _Records:
         self._known: OrderedDict[tuple[str, bool], asyncio.Future[Document | None]] = OrderedDict()
 
     def known(self, token: str) -> bool:
-        """Whether it is here already, without what its document was."""
+        """Return whether a record is cached, without the document before."""
         return (token, False) in self._known
 
     async def of(self, wanted: Sequence[str], *, full: bool) -> dict[str, Document | None]:
@@ -286,7 +287,7 @@ class _Records:
                 answer = self._known[token, full] = asked[token] = loop.create_future()
             answers[token] = answer
         reading = asyncio.ensure_future(self._read(asked, full)) if asked else None
-        # Shielded: whoever is cancelled must not cancel what the others wait for.
+        # Shielded: a cancelled caller must not cancel the read of the others.
         found = {token: await asyncio.shield(answer) for token, answer in answers.items()}
         if reading is not None:
             await reading
@@ -300,7 +301,7 @@ class _Records:
                 list(asked), projection=None if full else {"full": 0}
             )
         except Exception as exc:
-            # Any: whoever waits would wait for ever.
+            # Any exception: else the other callers would wait for ever.
             for token, answer in asked.items():
                 self._known.pop((token, full), None)
                 answer.set_exception(exc)
@@ -315,7 +316,7 @@ def _any(needs: EventNeeds) -> bool:
 
 
 def _incomplete(event: ChangeEvent, needs: EventNeeds, numbered: NumberedEvent | None) -> bool:
-    # Of a document that is gone only the archive knows who deleted it.
+    # Only the archive has the author of a deletion.
     anonymous = needs.author and event.operation == "delete" and event.in_transaction
     # So of any other: what the document says of it may be another write's.
     unknown = numbered is None and (needs.version or (needs.author and _claims(event)))
@@ -323,7 +324,7 @@ def _incomplete(event: ChangeEvent, needs: EventNeeds, numbered: NumberedEvent |
 
 
 def _claims(event: ChangeEvent) -> bool:
-    """Whether a document says anything of who has written it."""
+    """Return whether a document names its author."""
     return event.deletion is not None or CHANGE_FIELD in (event.document or ())
 
 

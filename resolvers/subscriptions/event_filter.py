@@ -1,10 +1,9 @@
-"""One subscription's view of the stream: which changes concern it, and what they mean to it.
+"""Filter of one subscription: which changes concern it, and their transitions.
 
-`where` means the same to a query and to a change: the same filter, as a predicate. `transition`
-tells what a change means to it: ENTER, STAY or LEAVE; what touches no matching document, before or
-after, is not sent. To a caller with a row rule a document that is not among his rows is one that is
-not there: one that leaves them, or is deleted, is a LEAVE of which nothing is told but the id and
-the time.
+`where` means the same as in a query, here as a predicate. A transition is ENTER, STAY or LEAVE. A
+change without a matching document, before or after, is not sent. For a caller with a row rule, a
+document outside of its rows does not exist: if it leaves the rows, or is deleted, the caller
+receives a LEAVE with its id and time alone.
 """
 
 from __future__ import annotations
@@ -30,8 +29,7 @@ Predicate = Callable[[Mapping[str, Any]], bool]
 
 
 class EventFilter:
-    """One subscription's view of what replay brings: filter, transition, and the token it could
-    hold."""
+    """Filter, transitions and token refresh of one subscription."""
 
     def __init__(
         self,
@@ -98,14 +96,14 @@ class EventFilter:
         shown = self._shown(change) if self._rows.limits else change
         if shown is None:
             return None
-        # What is not told is no operation that could be left out.
+        # A change that is not sent has no operation to be filtered by.
         told = shown.operation is not None
         if operations is not None and told and change.operation not in operations:
             return None
         transition = self._transition(shown)
         if transition is None:
             return None
-        # Of what a document was before it left, nothing is told either.
+        # The state before a LEAVE is not sent either.
         return (shown if told else replace(shown, before=None)).moved(transition)
 
     def _with_numbers(self, change: Change) -> Change:
@@ -156,5 +154,5 @@ class EventFilter:
         after = change.document is not None and self._matches(change.document)
         if after:
             return "STAY" if before else "ENTER"
-        # Where what it was is not known, it may have matched: who holds it must let it go.
+        # With an unknown state before, the document may have matched: clients must evict it.
         return "LEAVE" if before or change.cut else None

@@ -1,8 +1,8 @@
-"""What a subscription wants to be told of, as far as an event tells by itself.
+"""Routing key of a subscription: its filter, as far as an index can find it by an event.
 
-Of a filter that is an equality, or that is one and more, only events can concern it whose document
-had or has such a value; of others each event is judged before anybody wakes for it. What is found
-is still judged by the filter, and by the caller's rows, for what it means to him.
+A filter that is an equality, or a conjunction with one, concerns only events whose document has or
+had such a value. Other filters are evaluated for each event before a task wakes up. The full filter
+and the caller's rows are evaluated in any case.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["interest_in", "routing_key"]
 
 @dataclass(frozen=True, slots=True)
 class _Values:
-    """What a comparison with values of one kind looks at: the value at a path, or its items."""
+    """Values that a comparison looks at: the value at a path, or the items of a list there."""
 
     path: str
     kind: Callable[[Any], Any]
@@ -39,7 +39,7 @@ class _Values:
 
 
 def routing_key(entity: Entity, request: ChangeRequest, rows: RowFilter) -> Interest:
-    """Of a subscription by a caller with these rows."""
+    """Return the routing key of a subscription with a caller's rows."""
     if request.ids:
         return Interest(keys=request.ids)
     condition = rows.narrowed(request.where)
@@ -51,7 +51,7 @@ def routing_key(entity: Entity, request: ChangeRequest, rows: RowFilter) -> Inte
 
 
 def interest_in(condition: Condition) -> Interest:
-    """In documents that meet it, before or after."""
+    """Return the interest in documents that meet a condition, before or after a change."""
     match condition:
         case All(conditions):
             found = map(interest_in, conditions)

@@ -1,9 +1,7 @@
-"""The end of all subscriptions of a process, or of a connection: each is told to resume elsewhere,
-wherever it stands.
+"""Shutdown of the subscriptions of a process, or of a connection: they end with a resume token.
 
-Whoever waits, for the stream, the archive or MongoDB, is interrupted; whoever is being sent
-something is told before its next event. Nothing is lost by it: what was not sent comes after the
-last token.
+A subscription that waits for the stream, the archive or MongoDB is interrupted; one that is sending
+ends before its next event. Nothing is lost: events that were not sent follow after the last token.
 """
 
 from __future__ import annotations
@@ -20,7 +18,7 @@ T = TypeVar("T")
 
 
 class SubscriptionShutdown:
-    """Of one process or one connection; `said` once, and for good."""
+    """Shutdown flag of one process or one connection; cannot be reset."""
 
     __slots__ = ("_kind", "_message", "_waits")
 
@@ -34,10 +32,10 @@ class SubscriptionShutdown:
         return self._message is not None
 
     def say(self, message: str, kind: type[GatewayError] = Unavailable) -> None:
-        """End those who follow now, and whoever comes later. Repeatable.
+        """End present and later subscriptions. Repeatable.
 
         Args:
-            kind: of the error.
+            kind: Class of the error.
         """
         if self._message is None:
             self._message, self._kind = message, kind
@@ -45,11 +43,13 @@ class SubscriptionShutdown:
                 each.reschedule(0)
 
     def check(self) -> None:
-        """Raises:
-        Unavailable, or what it was said with: it was said.
+        """Raise if the subscriptions have ended.
+
+        Raises:
+            Unavailable: Or the error that `say` was given.
         """
         if self._message is not None:
-            # One for each: who raises it adds what only concerns that subscriber.
+            # A copy for each, since facts of one subscriber are added to it.
             raise self._kind(self._message)
 
     async def next(self, items: AsyncGenerator[T], other: SubscriptionShutdown | None = None) -> T:

@@ -1,8 +1,7 @@
-"""What many ask for at about the same time, made once.
+"""Single flight: concurrent computations with one key are done once.
 
-Guarantees: whoever asks gets what was made for the same key, or an error of his own; whoever is
-cancelled takes it from nobody. What was made is kept for a few keys, for those who come a little
-later.
+Guarantees: every caller gets the result for its key, or an error of its own; a cancelled caller
+cancels no other. Results are cached for a few keys.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ __all__ = ["SingleFlight"]
 K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
 
-# Whoever made it was interrupted.
+# The computing task was cancelled.
 _AGAIN: Any = object()
 
 
@@ -31,10 +30,10 @@ class SingleFlight(Generic[K, T]):
         self._made: OrderedDict[K, asyncio.Future[T]] = OrderedDict()
 
     async def of(self, key: K, make: Callable[[], Awaitable[T]]) -> T:
-        """What `make` gives to the first who asks."""
+        """Return the result of `make`, which the first caller runs."""
         while (found := self._made.get(key)) is not None:
             try:
-                # Shielded: whoever is cancelled must not cancel what the others wait for.
+                # Shielded: a cancelled caller must not cancel the computation of the others.
                 made = found.result() if found.done() else await asyncio.shield(found)
             except GatewayError as exc:
                 raise exc.copy() from None

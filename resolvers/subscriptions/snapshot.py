@@ -104,7 +104,7 @@ class Snapshot:
                 yield documents
 
     async def _standing(self, last: tuple[Any] | None) -> AsyncGenerator[list[Version]]:
-        """The versions that stood, of the documents behind an `_id`."""
+        """Return the versions that were current, of the documents after an `_id`."""
         reading = CollectionAsOf(
             self._mongo,
             self._archive,

@@ -1,5 +1,4 @@
-"""What a client subscribes to, and where that begins: behind a token, at a moment, behind a saved
-cursor, or now."""
+"""Request of a subscription, and its start: after a token, a moment, a saved cursor, or now."""
 
 from __future__ import annotations
 
@@ -29,14 +28,14 @@ _AHEAD_MOST_S = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeRequest:
-    """What a client subscribes to.
+    """Arguments of a subscription.
 
     Args:
-        ids: the document's `_id`, as it may be stored; none: all documents.
+        ids: the document's `_id`, in each stored form; none: all documents.
         operations: as the archive names them; None: all.
         after: a token without its deployment tag. One of `after`, `since`, `cursor`, or `snapshot`,
             or none: from now on (`without_received_snapshot`).
-        owner: whose cursors `cursor` names.
+        owner: owner of the cursor that `cursor` names.
     """
 
     ids: tuple[Any, ...] = ()
@@ -53,7 +52,7 @@ class ChangeRequest:
 
 
 class SubscriptionStarts:
-    """Of subscriptions to any entity."""
+    """Starting tokens of subscriptions."""
 
     def __init__(self, mongo: Mongo, progress: ArchiveProgress) -> None:
         self._mongo = mongo
@@ -103,8 +102,9 @@ class SubscriptionStarts:
 
 
 def without_received_snapshot(request: ChangeRequest) -> ChangeRequest:
-    """Settle where a client goes on that asks for a snapshot, and gives its last token beside it as
-    it subscribes again: behind the token, or with a new snapshot where that one was not finished.
+    """Resolve `snapshot` together with `after`, as clients send them when they subscribe again.
+
+    The start is after the token, or a new snapshot if the first one was not complete.
     """
     if not request.snapshot or request.after is None:
         return request

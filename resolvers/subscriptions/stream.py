@@ -30,22 +30,24 @@ __all__ = ["Changes", "SharedStream"]
 
 
 class SharedStream(Protocol):
-    """Those who are told the same."""
+    """Group of subscriptions that receive the same messages."""
 
     @property
     def others(self) -> bool:
-        """Whether there are any."""
+        """Whether the group has members."""
         ...
 
     async def join(self, position: str, *, caught_up: bool) -> str | None:
-        """Be told with them what comes behind a position; returns the token behind which to go on
-        alone, or None: nobody has been joined."""
+        """Join the group for events after a position.
+
+        Returns: the token after which to go on alone; None if there is no group to join.
+        """
         ...
 
 
 DeliveredFrom = Literal["snapshot", "replay", "live"]
 
-# Documents or versions that all subscriptions that are behind hold together, about; each at least.
+# Documents or versions that all replaying subscriptions hold in memory, about; and each at least.
 _READ_MOST = 20_000
 _LEAST_PAGE = 20
 
@@ -92,7 +94,7 @@ class Changes:
         self.delivered: Counter[tuple[str, DeliveredFrom]] = Counter()
 
     def within(self, scope: Scope) -> Changes:
-        """The same for one caller: states that are among the rows that are there for him."""
+        """Return the service limited to the rows of one caller."""
         limited = copy.copy(self)
         limited._scope = scope
         return limited
@@ -199,7 +201,7 @@ class Changes:
             if company is not None and here >= self._hub.ring(entity.collection).floor:
                 self._behind.discard(behind)
                 left = await self._joined(entity, company, here, caught_up=False)
-            # Only now: nearly all of the thousands who come back at once need nothing of it.
+            # Created late: nearly all of thousands of reconnecting subscriptions need none.
             followed = self._followed(entity, request, page, company, after, left)
             async with aclosing(followed) as parts:
                 async for part in parts:
@@ -234,7 +236,7 @@ class Changes:
         interest = routing_key(entity, request, rows)
         told = alone = False
         if company is not None:
-            # Those who were told there skip the token that they have come to.
+            # Members of the group skip the token that they have reached.
             told = True
             if left is None:
                 async with aclosing(replay.follow(after, interest=interest)) as parts:
@@ -267,7 +269,7 @@ class Changes:
                         and company is not None
                         and company.others
                     ):
-                        # Only now: whoever is joined is told the rest of it.
+                        # Only now: the group sends the rest of the batch.
                         after = part.events[-1].token
                         break
                 else:
@@ -286,11 +288,11 @@ class Changes:
             self.joined[entity.collection] -= 1
 
     def forget(self, collection: str) -> None:
-        """Let go of versions that were looked up for subscribers."""
+        """Evict versions that were read for subscribers."""
         self._completions.pop(collection, None)
 
     def _completion(self, entity: Entity) -> EventEnrichment:
-        """One per entity, so that subscribers share what they look up."""
+        """Return the enrichment of an entity, which its subscribers share."""
         found = self._completions.get(entity.collection)
         if found is None:
             archive = self._archives[entity.collection]

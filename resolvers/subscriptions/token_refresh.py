@@ -1,4 +1,4 @@
-"""Resume tokens of subscriptions to which nothing is sent, though the stream goes on."""
+"""Refresh of resume tokens for subscriptions without events."""
 
 from __future__ import annotations
 
