@@ -1,1 +1,1 @@
-"""Live stream: fan-out of events to subscribers, and replay."""
+"""Live events: fan-out to subscribers, replay, and progress of the archives."""

@@ -1,9 +1,9 @@
-"""How far each archive has come, and waiting for it: what makes a read of history complete.
+"""Progress of each archive, and waiting for it: what makes a read of history complete.
 
-Where a partition's recorder runs in this process it says so itself; where it runs elsewhere, its
-checkpoint does, together with this process's own stream: if that has passed the moment and its last
-event of the partition is archived, then so is everything up to the moment. A collection has come as
-far as the one of its partitions that is furthest behind.
+A recorder in this process reports its progress directly. For a recorder elsewhere, its checkpoint
+counts together with this process's own stream: if the stream has passed a time, and its last event
+of the partition is archived, then everything up to that time is archived. A collection's progress
+is that of its slowest partition.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ __all__ = ["ArchiveProgress"]
 
 Stored = Mapping[Partition, Checkpoint]
 
-# A stream speaks ten times a second.
+# A stream reports its position ten times a second.
 _SILENT_S = 3.0
 _READING_POLL_S = 0.1
 
@@ -43,9 +43,9 @@ class ArchiveProgress:
     """Positions of the recorders of all collections, as this process knows them.
 
     Args:
-        limit_s: how long a read waits.
-        takeover_s: how long a subscription waits, at least: until another process has taken over
-            from a recorder that died.
+        limit_s: Maximum wait of a read.
+        takeover_s: Minimum wait of a subscription: until another process has taken over from a
+            recorder that died.
     """
 
     def __init__(
@@ -62,24 +62,24 @@ class ArchiveProgress:
         self._limit_s = limit_s
         self.takeover_s = max(limit_s, takeover_s)
         self._poll_s = poll_s
-        # Up to here, all of a collection is archived.
+        # Token up to which all of a collection is archived.
         self._known: Mapping[str, str] = {}
-        # Up to here, each partition is; those whose recorders run here say so themselves.
+        # Token up to which each partition is archived; recorders in this process report theirs.
         self._reached: dict[str, dict[Partition, str]] = {}
         self._here: dict[str, dict[Partition, str]] = {}
-        # Of those that somebody has asked for.
+        # For collections with a reader of pending versions.
         self._numbers: dict[str, PendingVersions] = {}
         self._moved: dict[str, asyncio.Event] = {}
         self._requests: dict[str, asyncio.Future[dict[Partition, Checkpoint]]] = {}
-        # Of partitions whose recorders run here, how far they have read what was there before.
+        # Progress of the initial snapshot, for partitions with a recorder in this process.
         self._baselines: dict[Partition, Baseline] = {}
-        # Collections of which all recorders have read what was there before them; and of which they
-        # have, or read it again.
+        # Collections whose initial snapshot is complete in all partitions; and those where it was
+        # complete once, even if it is being repeated after a loss of history.
         self._complete: set[str] = set()
         self._begun: set[str] = set()
 
     def advance(self, partition: Partition, token: str) -> None:
-        """The recorder in this process has archived everything up to a token."""
+        """Note that the recorder in this process has archived everything up to a token."""
         here = self._here.setdefault(partition.collection, {})
         here[partition] = max(token, here.get(partition, ""))
         if self._all_here(partition.collection):
@@ -87,7 +87,7 @@ class ArchiveProgress:
             self._wake(partition.collection)
 
     def note_baseline(self, partition: Partition, baseline: Baseline) -> None:
-        """Take from the recorder in this process how far it has read what was there before it."""
+        """Note the progress of the initial snapshot of a recorder in this process."""
         self._baselines[partition] = baseline
         alike = {
             each: reading
@@ -98,36 +98,36 @@ class ArchiveProgress:
             self._note_baselines(partition.collection, alike.values())
 
     def remove_recorder(self, partition: Partition) -> None:
-        """The recorder in this process has stopped: from now on another one's checkpoint tells."""
+        """Note that the recorder in this process has stopped; checkpoints count from now on."""
         self.interrupt(partition)
         self._baselines.pop(partition, None)
         self._here.get(partition.collection, {}).pop(partition, None)
         self._wake(partition.collection)
 
     def interrupt(self, partition: Partition) -> None:
-        """The recorder in this process has not seen all that happened."""
+        """Note that the recorder in this process has missed events."""
         if (numbers := self._numbers.get(partition.collection)) is not None:
             numbers.remove_partition(partition)
 
     def note_drafted(
         self, partition: Partition, token: str, numbered: Mapping[str, NumberedEvent]
     ) -> None:
-        """Note that the recorder in this process has drafted everything up to a token."""
+        """Note that the recorder in this process has built all versions up to a token."""
         if (numbers := self._numbers.get(partition.collection)) is not None:
             numbers.add(partition, token, numbered)
 
     def numbers(self, collection: str) -> PendingVersions:
-        """Those that recorders in this process tell, from now on."""
+        """Return the pending versions that recorders in this process report from now on."""
         return self._numbers.setdefault(collection, PendingVersions())
 
     def known_position(self, collection: str) -> str:
-        """Everything of this collection up to here is known to be archived; asks nobody."""
+        """Return a token up to which the collection is known to be archived; without a read."""
         return self._known.get(collection, "")
 
     async def position(self, collection: str) -> str:
-        """Everything of this collection at or before this token is archived; "" where nothing was.
+        """Return the token up to which the collection is archived; "" where nothing is.
 
-        Those who ask while the answer is on its way share it.
+        Concurrent callers share one read.
         """
         if not self._all_here(collection):
             asking = self._requests.get(collection)
@@ -135,19 +135,21 @@ class ArchiveProgress:
                 asking = asyncio.ensure_future(self._checkpoints.load_collection(collection))
                 asking.add_done_callback(lambda _: self._requests.pop(collection, None))
                 self._requests[collection] = asking
-            # Shielded, since it is not only ours to cancel.
+            # Shielded: other callers share it.
             self._take_checkpoints(collection, await asyncio.shield(asking))
         return self._known.get(collection, "")
 
     async def checkpoint(self, collection: str) -> Checkpoint | None:
-        """Of the collection as a whole; None where no recorder has ever run for all of it."""
+        """Return the checkpoint of the whole collection; None where no recorder has run for all of
+        it.
+        """
         return furthest_checkpoint(await self._checkpoints.load_collection(collection))
 
     async def wait(self, collection: str, token: str, *, limit_s: float | None = None) -> None:
         """Return once everything up to a token is archived.
 
         Raises:
-            ArchiveBehind: not within the bound; carries the lag in seconds.
+            ArchiveBehind: Not within the limit; contains the lag in seconds.
         """
         if self.known_position(collection) >= token:
             return
@@ -155,11 +157,13 @@ class ArchiveProgress:
             await self._wait(collection, token, self._limit_s if limit_s is None else limit_s)
 
     async def wait_deletions(self, collection: str, token: str, keys: Collection[Any]) -> None:
-        """Return once deletions up to a token of documents with these `_id`s are archived, or this
-        process's stream shows that there were none; at once where nobody has ever recorded.
+        """Return once deletions of these documents up to a token are archived, or known not to
+        exist.
+
+        Returns at once where no recorder has ever run.
 
         Raises:
-            ArchiveBehind: not within the bound.
+            ArchiveBehind: Not within the limit.
         """
         if self.known_position(collection) >= token or not await self.position(collection):
             return
@@ -176,11 +180,11 @@ class ArchiveProgress:
                 await asyncio.wait((archived, streamed))
 
     def _may_be_deleted(self, collection: str, token: str, keys: Collection[Any]) -> bool:
-        """Return whether one of them may have been deleted behind what is archived."""
+        """Return whether a document may have been deleted after the archived position."""
         later = self._hub.deletions(collection).items_after(self.known_position(collection))
         if self._hub.position < token or later is None:
             return True
-        # Another document with the same hash costs a wait.
+        # Another document with the same hash only costs a wait.
         wanted = set(map(key_hash, keys))
         return any(each.all or each.key_hash in wanted for each in later)
 
@@ -189,7 +193,7 @@ class ArchiveProgress:
         while self.known_position(collection) < token:
             remaining = deadline - time.monotonic()
             if remaining <= 0:
-                # Asked once more: the last answer may have been long on its way.
+                # Read once more: the last reply may have been slow.
                 known = await self.position(collection)
                 if known >= token:
                     break
@@ -209,22 +213,22 @@ class ArchiveProgress:
             await asyncio.sleep(min(self._poll_s, remaining))
 
     def is_complete(self, collection: str) -> bool:
-        """Return whether all that was there before the recorders is known to be read; asks
-        nobody."""
+        """Return whether the initial snapshot is known to be complete; without a read."""
         return collection in self._complete
 
     def has_begun(self, collection: str) -> bool:
-        """Return whether that is known to be read once, whether or not it is read again after a
-        loss of history; asks nobody."""
+        """Return whether the initial snapshot was complete once; a repetition after a loss does not
+        matter.
+        """
         return collection in self._begun
 
     async def wait_complete(
         self, collection: str, token: str, *, limit_s: float | None = None
     ) -> None:
-        """Return once everything up to a token is archived, and all that was there before.
+        """Return once everything up to a token and the initial snapshot are archived.
 
         Raises:
-            ArchiveBehind: not within the bound.
+            ArchiveBehind: Not within the limit.
         """
         limit_s = self._limit_s if limit_s is None else limit_s
         deadline = time.monotonic() + limit_s
@@ -232,7 +236,7 @@ class ArchiveProgress:
         if self.is_complete(collection):
             return
         async with execution_suspended():
-            # Where another process records, its checkpoint says so.
+            # If another process records, its checkpoint shows the snapshot's progress.
             await self.position(collection)
             while not self.is_complete(collection):
                 remaining = deadline - time.monotonic()
@@ -242,33 +246,35 @@ class ArchiveProgress:
                 await self.position(collection)
 
     def known_positions(self) -> tuple[str, Mapping[str, str]]:
-        """Places that collections are known to have come to now, without asking: all to the one,
-        and each to what is known to be archived of it."""
+        """Return the stream's position and the known archived position of each collection; without
+        a read.
+        """
         return self._hub.position, self._known
 
     def partition_position(self, partition: Partition) -> str:
-        """Everything of this partition up to here is known to be archived; asks nobody."""
+        """Return a token up to which a partition is known to be archived; without a read."""
         reached = self._partition_positions(partition.collection).get(partition, "")
         return max(reached, self._known.get(partition.collection, ""))
 
     def lag_s(self, partition: Partition) -> float:
-        """The age of the oldest change that is not known to be archived; 0 where there is none.
+        """Return the age of the oldest change that is not known to be archived; 0 where all are.
 
-        Where the archive stands before all that this process's ring holds, as while it catches up
-        after an outage, what lies between is not seen: then it is the age of the place itself,
-        which no change that waits can exceed. The same while the live stream is silent.
+        If the archive's position is before the ring buffer, as after an outage, or if the live
+        stream is silent, the age of the position itself is returned: no pending change is older.
         """
         _, oldest = self._pending(partition)
         return self._lag_s(partition.collection, self.partition_position(partition), oldest)
 
     def lag_events(self, partition: Partition) -> int:
-        """How many changes, seen by this process, are not known to be archived; no more than the
-        ring holds."""
+        """Return the number of changes in the ring buffer that are not known to be archived."""
         return self._pending(partition)[0]
 
     def lag_after_s(self, collection: str, token: str) -> float:
-        """The age of the oldest change behind a token, as of `lag_s`; of who has yet to begin at
-        the very beginning, the oldest that the ring holds."""
+        """Return the age of the oldest change after a token, like `lag_s`.
+
+        For a listener that starts at the very beginning, the oldest change in the ring buffer
+        counts.
+        """
         _, oldest = self._hub.ring(collection).pending_after(token)
         return self._lag_s(collection, token, oldest)
 
@@ -283,14 +289,14 @@ class ArchiveProgress:
         return min(silent_s, _age_s(resume_tokens.cluster_time(token).as_datetime()))
 
     def _pending(self, partition: Partition) -> tuple[int, ChangeEvent | None]:
-        """How many, and the oldest of them."""
+        """Return the number of pending events, and the oldest."""
         ring, reached = self._hub.ring(partition.collection), self.partition_position(partition)
         if partition.count == 1:
             return ring.pending_after(reached)
         events = ring.items_after(reached)
         if events is None:
-            # More may be waiting than the ring holds: its oldest is younger than the oldest of
-            # them.
+            # More may be pending than the ring buffer has; its oldest event is younger than the
+            # oldest of them.
             waiting = ring.items_after(ring.floor) or []
         else:
             waiting = [each for each in events if partition.concerns(each)]
@@ -306,7 +312,7 @@ class ArchiveProgress:
         return self._reached.get(collection, {})
 
     def _take_checkpoints(self, collection: str, stored: Stored) -> None:
-        """What the checkpoints say; a recorder that runs here is further than its own."""
+        """Merge stored checkpoints; a recorder in this process is ahead of its own."""
         here = self._here.get(collection, {})
         fresh = {
             partition: replace(each, token=max(each.token, here.get(partition, "")))
@@ -326,7 +332,7 @@ class ArchiveProgress:
 
     def _raise_known(self, collection: str, token: str) -> None:
         known = max(token, self._known.get(collection, ""))
-        # Whoever has `seen` it keeps it as it was.
+        # A copy, so that `known_positions` returned before stays unchanged.
         self._known = {**self._known, collection: known}
 
     def _note_baselines(self, collection: str, readings: Collection[Baseline]) -> None:
@@ -345,11 +351,10 @@ class ArchiveProgress:
             moved.set()
 
     def _stream_shows_archived(self, collection: str, known: str, token: str) -> bool:
-        """Whether this process's stream shows that nothing lies between what is archived and the
-        token.
+        """Return whether this process's stream shows that all events up to a token are archived.
 
-        Of what lies between, each partition may have archived its own: so far as all have, it is
-        known from then on, and not looked at again.
+        Each partition may have archived its own events in between: as far as all have, the position
+        is raised, and these events are not examined again.
         """
         later = self._hub.ring(collection).items_after(known)
         if self._hub.position < token or later is None:

@@ -1,8 +1,8 @@
-"""Availability of MongoDB: known by the live stream, and by a ping where the stream says nothing.
+"""Availability of MongoDB: from the live stream, and from a ping while the stream is silent.
 
-Guarantees: an outage is known within some three seconds, and its end as soon as the stream is open
-again or a ping is answered. A stream that is interrupted for reasons of its own is no outage. One
-ping at a time is under way: a driver in threads holds one for each.
+Guarantees: an outage is known within about three seconds, and its end as soon as the stream is open
+again or a ping is answered. An interruption of the stream for other reasons is no outage. One ping
+at a time: a driver with threads uses a thread for each.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from revstream.streams.mongo.database import Mongo
 __all__ = ["Availability"]
 
 _LOOK_S = 0.25
-# The stream says where it stands ten times a second.
+# The stream reports its position ten times a second.
 _SILENT_S = 1.0
-# As long as a ping may take before MongoDB is taken to be away; many elections end sooner.
+# Time limit of a ping; many elections end sooner.
 _PING_S = 1.5
 
 
@@ -31,8 +31,8 @@ class Availability:
     """Availability of one process's MongoDB.
 
     Attributes:
-        trouble: why it does not answer; None where it does.
-        changed: called with `trouble` where it becomes another.
+        trouble: Reason why it does not answer; None where it does.
+        changed: Called with `trouble` when it changes.
     """
 
     def __init__(self, mongo: Mongo, source: Source, hub: Hub) -> None:
@@ -43,7 +43,7 @@ class Availability:
         self._hub = hub
 
     async def watch(self) -> None:
-        """Look again and again; never ends."""
+        """Check regularly; never ends."""
         while True:
             await asyncio.sleep(_LOOK_S)
             if self._stream_is_well:
@@ -83,6 +83,6 @@ def _trouble_of(ping: asyncio.Future[Any]) -> str | None:
     except (Unavailable, TimeLimit) as exc:
         return exc.message
     except GatewayError:
-        # It answers, and something else is wrong, which whoever asks is told.
+        # It answers; another error is reported to the operation that meets it.
         return None
     return None

@@ -1,8 +1,8 @@
-"""The fan-out point: what one change stream brings goes to every subscriber of this process.
+"""Hub: passes the events of one change stream on to the subscribers of this process.
 
-Guarantees: `publish` never waits, and costs what its receivers cost: a subscriber of one document,
-or of those with certain values, is found by hash. A subscriber whose backlog is full is ended with
-SLOW_CONSUMER and forgotten; it resumes from its last token and lost nothing.
+Guarantees: `publish` never waits, and its cost depends on the receivers of the event: a subscriber
+of one document, or of documents with certain values, is found by hash. A subscriber whose backlog
+is full is ended with SLOW_CONSUMER and removed; it resumes after its last token and loses nothing.
 """
 
 from __future__ import annotations
@@ -34,19 +34,23 @@ __all__ = ["EVENTS_PER_READ", "Hub", "HubOptions", "Subscriber", "publish_source
 
 log = logging.getLogger(__name__)
 
-# Events that a subscriber takes at once: what is made of them is its own, and stays with it for as
-# long as its client does not read.
+# Maximum number of events per read: a subscriber keeps what it builds from them for as long as its
+# client does not read.
 EVENTS_PER_READ = 200
-# How soon what could not be read is read again.
+# Seconds until events that could not be read are read again.
 _RETRY_S = 0.25
-# Deletions that are remembered per collection, some 300 bytes each.
+# Deletions kept per collection, about 300 bytes each.
 _DELETIONS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class Deletion:
-    """A deletion that the stream brought. `key_hash`: of the document's `_id`, which may be of any
-    length; `all`: it befell the whole collection."""
+    """A deletion in the stream.
+
+    Attributes:
+        key_hash: Hash of the document's `_id`, which may be of any length.
+        all: The event concerns the whole collection.
+    """
 
     token: str
     key_hash: int
@@ -56,11 +60,13 @@ class Deletion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HubOptions:
-    """Args:
-    ring_events, ring_bytes: what is kept in memory per collection for those who reconnect.
-    backlog_events, backlog_bytes: what one subscriber may have waiting before it is ended; several
-        batches of the stream, since a burst hands out one of them at once. Not more than the ring
-        has: the events are the same ones, and take memory once.
+    """Options of the hub.
+
+    Attributes:
+        ring_events, ring_bytes: Size of a collection's ring buffer, for clients that reconnect.
+        backlog_events, backlog_bytes: Size of a subscriber's backlog; several batches, since a
+            burst
+            sends a batch at once. Not more than the ring buffer, which shares the events' memory.
     """
 
     ring_events: int = 10_000
@@ -70,7 +76,7 @@ class HubOptions:
 
 
 class Subscriber:
-    """One receiver's bounded backlog. Made by `Hub.attach`, ended by `close`."""
+    """Bounded backlog of one receiver. Created by `Hub.attach`, ended by `close`."""
 
     def __init__(
         self,
@@ -95,8 +101,8 @@ class Subscriber:
         """Wait for events and return at most `EVENTS_PER_READ`; none after `timeout_s`.
 
         Raises:
-            SlowConsumer: the backlog was full; raised once what lies in it has been taken.
-            Unavailable: the stream behind the hub was broken; resume.
+            SlowConsumer: The backlog was full; raised after its events were returned.
+            Unavailable: The stream of the hub was interrupted; resume.
 
         Cancellation: safe; events stay in the backlog until they are returned.
         """
@@ -114,7 +120,7 @@ class Subscriber:
     async def _wait_for_event(self, timeout_s: float | None) -> None:
         loop = asyncio.get_running_loop()
         self._wake = loop.create_future()
-        # Waited for anew behind each event: `asyncio.timeout` takes four times as long.
+        # Once per event: `asyncio.timeout` takes four times as long.
         timer = None if timeout_s is None else loop.call_later(timeout_s, self._notify)
         try:
             await self._wake
@@ -140,7 +146,7 @@ class Subscriber:
         return False
 
     def end(self, error: GatewayError) -> None:
-        """Let the receiver take what is waiting, then raise."""
+        """Raise the error once the pending events were returned."""
         self._end = error
         self._notify()
 
@@ -150,12 +156,13 @@ class Subscriber:
 
 
 class Hub:
-    """Rings and subscribers by collection. One event loop's property: no locks.
+    """Ring buffers and subscribers by collection. Used by one event loop only: no locks.
 
     Args:
-        topics: collections whose events have one ring together, each with the name of that ring.
+        topics: Collections whose events share a ring buffer, with the name of that buffer.
+
     Attributes:
-        moved_at: when the stream was last heard of, on `time.monotonic`.
+        moved_at: Time of the stream's last report, on `time.monotonic`.
     """
 
     def __init__(
@@ -179,8 +186,7 @@ class Hub:
         self.restart(position)
 
     def restart(self, position: str) -> None:
-        """Begin anew at a position that does not join the last one: whoever is attached must
-        resume."""
+        """Continue at a position that does not follow the last one; all subscribers must resume."""
         self._rings = {name: self._new_ring(position) for name in self._collections}
         self._deletions = {
             name: Ring[Deletion](position, capacity_events=_DELETIONS, capacity_bytes=1)
@@ -189,7 +195,7 @@ class Hub:
         self._move(position)
         self._interrupt()
         for each in self._subscribers(self._collections):
-            # One for each: who raises it adds what only concerns that subscriber.
+            # One error per subscriber: facts about that subscriber are added to it.
             each.end(
                 Unavailable("the stream was interrupted; subscribe again after the last token")
             )
@@ -197,12 +203,13 @@ class Hub:
 
     @property
     def topics(self) -> Sequence[str]:
-        """Names of rings of several collections."""
+        """Names of the shared ring buffers."""
         return tuple(dict.fromkeys(self._topics.values()))
 
     def drop_events(self, collection: str) -> None:
-        """Let go of a collection's events: whoever resumes is served from the archive. Those who
-        are attached go on."""
+        """Drop a collection's events, so that the archive serves new subscribers; current ones
+        continue.
+        """
         self._rings[collection] = self._new_ring(self.position)
 
     def _new_ring(self, position: str) -> Ring[ChangeEvent]:
@@ -216,12 +223,11 @@ class Hub:
         return self._rings[collection]
 
     def deletions(self, collection: str) -> Ring[Deletion]:
-        """Return the last deletions; they reach further back than the ring where others came
-        between them."""
+        """Return the last deletions; they may reach further back than the ring buffer."""
         return self._deletions[collection]
 
     def attach(self, collection: str, interest: Interest = EVERYTHING) -> Subscriber:
-        """From now on, every event of a collection that concerns an interest."""
+        """Subscribe to every event of a collection, from now on, that matches an interest."""
         subscriber = Subscriber(
             collection, interest, self._options, lambda: self._detach(subscriber)
         )
@@ -231,15 +237,18 @@ class Hub:
     def add_observer(
         self, collection: str, take: Callable[[ChangeEvent], None], interrupted: Callable[[], None]
     ) -> None:
-        """For as long as this hub lives: be given each event before its receivers are, and told
-        where events are missing in between, or befall the whole database."""
+        """Call `take` for each event before its receivers, and `interrupted` where events are
+        missing.
+
+        The observer stays for the life of the hub. `interrupted` is also called for an event of the
+        whole database.
+        """
         self._observers[collection].append((take, interrupted))
 
     def publish(self, batch: EventBatch) -> None:
-        """Hand a batch to all it concerns. An ordinary function: it cannot be slowed by a
-        receiver."""
+        """Send a batch to all matching subscribers. Not a coroutine: no receiver can slow it."""
         for event in batch.events:
-            # A rename befalls two collections.
+            # A rename concerns two collections.
             for named in {event.collection, event.renamed_to}:
                 name = self._topics.get(named or "", named)
                 if name in self._rings:
@@ -274,11 +283,11 @@ class Hub:
 
     @property
     def silent_s(self) -> float:
-        """Seconds since the stream was last heard of; 0 where nothing publishes it."""
+        """Seconds since the stream's last report; 0 where no stream is published."""
         return time.monotonic() - self.moved_at if self._followed else 0.0
 
     def start_following(self) -> None:
-        """From now on a stream is published: silence means trouble."""
+        """Note that a stream is published from now on: silence means trouble."""
         self._followed, self.moved_at = True, time.monotonic()
 
     async def wait_until(self, token: str) -> None:
@@ -287,8 +296,11 @@ class Hub:
             await self._moved.wait()
 
     def statistics(self, collection: str | None = None) -> dict[str, int]:
-        """Of one collection, or of all. Walks the subscribers for the deepest backlog: 10,000 take
-        2 ms per scrape; to keep it would cost something with each event and subscriber."""
+        """Return counts of one collection, or of all.
+
+        Walks the subscribers for the deepest backlog: 2 ms per scrape for 10,000; to maintain it
+        would cost time with each event and subscriber.
+        """
         names = self._collections if collection is None else (collection,)
         subscribers = self._subscribers(names)
         rings = [self._rings[name] for name in names]
@@ -314,8 +326,8 @@ async def publish_source(
     """Publish a source's events from the hub's position on. Never ends.
 
     Args:
-        layouts: of the collections that keep versions themselves, by name: of their events, the
-            writes of documents that they mean.
+        layouts: Layouts of the collections that keep versions themselves, by name; they translate
+            events into writes of documents.
     """
     layouts = layouts or {}
     left_out = LogThrottle(log, "event cannot be told to subscribers", level=logging.ERROR)
@@ -324,7 +336,7 @@ async def publish_source(
         if batch.passed_over or any(
             each.bare and each.collection in layouts for each in batch.events
         ):
-            # The archive reads the present again; subscribers resume from there.
+            # The archive reads the current documents again; subscribers resume from there.
             hub.restart(batch.position)
         else:
             hub.publish(await _translate_batch(batch, layouts, left_out) if layouts else batch)
@@ -333,7 +345,7 @@ async def publish_source(
 async def _translate_batch(
     batch: EventBatch, layouts: Mapping[str, Layout], left_out: LogThrottle
 ) -> EventBatch:
-    """The writes of documents that a batch means."""
+    """Translate the events of a batch into writes of documents."""
     events: list[ChangeEvent] = []
     for name, group in itertools.groupby(batch.events, key=lambda each: each.collection):
         layout = layouts.get(name)
@@ -352,7 +364,7 @@ async def _translate_events(
         try:
             found, untranslated = await translate_events(layout, events, before=True)
         except (Unavailable, TimeLimit) as exc:
-            # As long as an outage lasts; the stream itself waits as well.
+            # Repeated while MongoDB is unavailable; the stream itself waits as well.
             if not told:
                 facts = {"collection": layout.collection, "reason": exc.message}
                 log.warning("events cannot be told yet", extra=facts)
@@ -360,7 +372,7 @@ async def _translate_events(
             await asyncio.sleep(_RETRY_S)
             continue
         for event, fault in untranslated:
-            # Its recorder sets it aside.
+            # The recorder sets the event aside.
             facts = {"collection": layout.collection, "key": str(event.key)}
             left_out.note(**facts, reason=reason_from_error(fault))
         return found

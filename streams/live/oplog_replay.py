@@ -1,14 +1,15 @@
-"""Subscriptions to collections that have no archive: what a client has missed is read from the
-oplog by a change stream of its own, up to where the ring of the live stream begins.
+"""Replay from the oplog, for subscriptions to collections without an archive.
+
+A change stream of its own reads the missed events, up to the start of the live stream's ring
+buffer.
 
 Guarantees: every event after a token once, in order, as far back as the oplog reaches. A few
-streams run at once, each for a second and one reply of the server, so that callers take turns;
-behind each there is a token to go on from. No stream is open while a client reads what it brought.
+streams run at the same time, each for a second and one reply of the server, so that callers take
+turns; each returns a token to continue from. No stream is open while a client reads its events.
 
-For one reply the server looks through a stretch of the oplog that is made to take about half a
-second. Does not guarantee that where fewer than 50 writes to this database follow, and many to
-others: it then looks through all that is left, once.
-Source: docs/decisions/0043-proposal-subscriptions.md.
+For one reply the server scans a stretch of the oplog sized to take about half a second. Does not
+guarantee that where fewer than 50 writes to this database follow, and many to others: it then scans
+the whole rest, once. Source: docs/decisions/0043-proposal-subscriptions.md.
 """
 
 from __future__ import annotations
@@ -33,14 +34,14 @@ from revstream.streams.mongo.database import Mongo
 
 __all__ = ["OplogEvents", "OplogReplay"]
 
-# Streams in all, and of one caller: each looks through the oplog, as a scan does.
+# Maximum number of streams, in total and per caller: each scans the oplog.
 _SLOTS = (4, 2)
-# Events of one stream, their bytes, and its time, before others have their turn.
+# Events, bytes and time of one stream before another caller gets a turn.
 _PAGE = 500
 _PAGE_BYTES = 1024 * 1024
 _PAGE_S = 1.0
-# Seconds of the oplog that the server may look through for one reply: at first; at least, since to
-# open a stream takes its time as well; and at most, where that is quick.
+# Seconds of the oplog that the server may scan for one reply: at first; at least, since opening a
+# stream takes time as well; and at most.
 _STRETCH_S = 60.0
 _STRETCH_LEAST_S = 10.0
 _STRETCH_MOST_S = 600.0
@@ -49,17 +50,21 @@ _SOURCE = SourceOptions(batch_events=50)
 
 @dataclass(frozen=True, slots=True)
 class OplogEvents:
-    """Events that were read from the oplog, perhaps none, and the place up to which there are no
-    others. The documents may have been removed since."""
+    """Events read from the oplog, possibly none, up to `position`.
+
+    The documents may have been deleted since.
+    """
 
     events: Sequence[ChangeEvent]
     position: str
 
 
 class OplogReplay:
-    """Args:
-    sharded, expanded: see `Source`.
-    quiet_s: after this long without an event, at the latest, say how far the stream has come.
+    """Replay for collections without an archive.
+
+    Args:
+        sharded, expanded: See `Source`.
+        quiet_s: Maximum time without an event until a checkpoint event is sent.
     """
 
     def __init__(
@@ -81,17 +86,18 @@ class OplogReplay:
         caller: str,
         interest: Interest,
     ) -> AsyncGenerator[Part | OplogEvents]:
-        """Yield everything after a token, then everything that comes; never ends.
+        """Yield everything after a token, then live events; never ends.
 
         Args:
-            topic: of the hub.
-            collections: those of the topic that are read again; others may come, too.
+            topic: Topic of the hub.
+            collections: Collections of the topic that are read from the oplog; events of others may
+                come.
             after: None: from now on.
-            caller: takes turns with others.
+            caller: Key under which callers take turns.
 
         Raises:
-            HistoryLost: the token is older than the oplog.
-            SlowConsumer, Unavailable: from the hub; the last token given resumes.
+            HistoryLost: The token is older than the oplog.
+            SlowConsumer, Unavailable: From the hub; resume after the last token.
         """
         position = self._hub.position if after is None else after
         reading = _OplogReader(partial(self._source, collections), position)
@@ -103,7 +109,7 @@ class OplogReplay:
             except HistoryLost as exc:
                 raise HistoryLost(exc.message, oldestResumeToken=floor) from exc
             yield OplogEvents(events, reading.position)
-        # No await since the ring was read: the ring and the live stream join without a seam.
+        # No await since the ring buffer was read, so no event is missed or repeated.
         subscriber = self._hub.attach(topic, interest)
         position = max(reading.position, self._hub.position)
         parts = hand_over(self._hub, subscriber, caught, position, quiet_s=self._quiet_s)
@@ -125,11 +131,12 @@ class OplogReplay:
 
 
 class _OplogReader:
-    """The oplog behind a position, in stretches of time: what the server looks through for one
-    reply has an end.
+    """Reader of the oplog after a position, in stretches of time that bound the scan for one reply.
 
     Args:
-        source: given the time from which on any write of the database ends a reply.
+        source: Creates a source; its argument is the time from which any write of the database ends
+            a
+            reply.
     """
 
     def __init__(self, source: Callable[[Timestamp], Source], position: str) -> None:
@@ -152,7 +159,7 @@ class _OplogReader:
                     size += sum(each.size_bytes for each in batch.events)
                     self.position = batch.position
                     reached = resume_tokens.cluster_time(batch.position)
-                    # A page that had come to nothing later would be read again for ever.
+                    # A page without progress would be read again for ever.
                     moved = bool(events) or reached > start
                     late = moved and time.monotonic() >= end
                     full = len(events) >= _PAGE or size >= _PAGE_BYTES

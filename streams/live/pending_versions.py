@@ -1,11 +1,11 @@
-"""Version numbers of the events that this process has just seen, where they are known before the
-recorder has written them down: it tells them as soon as it has drafted the versions.
+"""Pending versions: numbers of recent events before the recorder has stored them.
 
-Guarantees: a number is the one that the recorder gives, or it is not known. What is not known, the
-archive says once it has come that far.
+The recorder reports them as soon as it has built the versions.
 
-One event loop's property: no locks.
-Source: docs/decisions/0010-version-of-a-current-document.md
+Guarantees: a number is the one that the recorder assigns, or it is not known. For unknown numbers,
+read the archive once it has come that far.
+
+Used by one event loop only: no locks. Source: docs/decisions/0010-version-of-a-current-document.md
 """
 
 from __future__ import annotations
@@ -21,15 +21,14 @@ from revstream.streams.coordination.partition import Partition
 
 __all__ = ["NumberedEvent", "PendingVersions"]
 
-# As many as the ring has events, for those who come back.
+# As many as the ring buffer has events, for clients that reconnect.
 _EVENTS = 10_000
-# A recorder that is further behind than this waits for the archive, as its readers may.
+# Maximum wait for the recorder; beyond it, readers wait for the archive.
 _PATIENCE_S = 0.5
 
 
 class NumberedEvent(NamedTuple):
-    """The number of an event's version, and of the one before it, where there is one; who has made
-    it, and why."""
+    """Number and attribution of an event's version, and the number before, if any."""
 
     number: int
     previous: int | None
@@ -38,20 +37,19 @@ class NumberedEvent(NamedTuple):
 
 
 class PendingVersions:
-    """Of one collection that does not keep versions itself."""
+    """Pending versions of one collection that does not keep versions itself."""
 
     def __init__(self) -> None:
         self._numbered: OrderedDict[str, NumberedEvent] = OrderedDict()
-        # Of each partition whose recorder is here: up to where it has drafted.
+        # Token up to which each recorder in this process has built versions.
         self._reached: dict[Partition, str] = {}
         self._moved: asyncio.Future[None] | None = None
 
     def add(self, partition: Partition, upto: str, numbered: Mapping[str, NumberedEvent]) -> None:
-        """A recorder in this process has drafted all that there is up to a token.
+        """Note that a recorder in this process has built all versions up to a token.
 
         Args:
-            numbered: by token, those of the versions it has made of it for which that is all there
-                is to tell.
+            numbered: By token, the versions whose number is all that their events lack.
         """
         self._reached[partition] = upto
         self._numbered.update(numbered)
@@ -60,24 +58,25 @@ class PendingVersions:
         self._wake()
 
     def remove_partition(self, partition: Partition) -> None:
-        """That recorder has stopped, or has missed something: what it drafted and did not write may
-        be written otherwise."""
+        """Drop the entries after a recorder stopped or missed events: others may write other
+        versions.
+        """
         self._reached.pop(partition, None)
         self._numbered.clear()
         self._wake()
 
     def clear(self) -> None:
-        """Let go of what was drafted: the archive says it."""
+        """Drop all entries: the archive has them."""
         self._numbered.clear()
 
     async def lookup(self, events: Sequence[ChangeEvent]) -> Mapping[str, NumberedEvent]:
-        """The numbers of writes that are known, by token.
+        """Return the known numbers of writes, by token.
 
-        Waits until recorders in this process have drafted them, unless that takes them long, or one
-        of the collection's is elsewhere.
+        Waits until recorders in this process have built the versions, unless that takes long, or
+        another process records a part of the collection.
 
         Args:
-            events: in the stream's order.
+            events: In stream order.
         """
         known = self._numbered
         if any(each.token not in known for each in events):
@@ -90,7 +89,7 @@ class PendingVersions:
                 while self._all_here() and min(self._reached.values()) < upto:
                     if self._moved is None:
                         self._moved = asyncio.get_running_loop().create_future()
-                    # Shielded: others wait for it, too.
+                    # Shielded: other callers wait for it too.
                     await asyncio.shield(self._moved)
 
     def _all_here(self) -> bool:

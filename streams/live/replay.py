@@ -1,11 +1,10 @@
-"""From a token a client holds to the live stream: the archive in token order, then the ring, then
-what comes.
+"""Replay and hand-over: from a client's token to the live stream.
 
-One order, no gap, no duplicate. The hand-over pulls: archive pages are read until the ring reaches
-back to where they end; then what the ring holds is taken and the subscriber attached in one step of
-the event loop, with no await between. Nothing is buffered while replaying, however long it takes,
-and a token inside the ring costs no database work at all.
-Source: docs/decisions/0009-hand-over.md.
+Sends the archive in token order, then the ring buffer, then live events: one order, no gap, no
+duplicate. Archive pages are read until the ring buffer reaches back to their end. Then its events
+are taken and the subscriber is attached without an await between. Nothing is buffered during
+replay, however long it takes, and a token inside the ring buffer costs no read of MongoDB. Source:
+docs/decisions/0009-hand-over.md.
 """
 
 from __future__ import annotations
@@ -48,39 +47,39 @@ class ReplayedRecords:
 
 @dataclass(frozen=True, slots=True)
 class BufferedEvents:
-    """Events that were in the ring: seen by this process before the subscriber came."""
+    """Events from the ring buffer: published before the subscriber was attached."""
 
     events: Sequence[ChangeEvent]
 
 
 @dataclass(frozen=True, slots=True)
 class LiveEvents:
-    """Events as they come."""
+    """Events published after the subscriber was attached."""
 
     events: Sequence[ChangeEvent]
 
 
 @dataclass(frozen=True, slots=True)
 class Idle:
-    """Nothing stands between the last event and this token."""
+    """A token up to which no further event exists."""
 
     token: str
 
 
-# How often the archive is looked at where what comes does not come by the stream.
+# Seconds between reads of the archive while it must provide events that the stream does not.
 _DOUBT_POLL_S = 0.2
-# Behind every token.
+# Sorts after every token.
 _NOT_YET_KNOWN = "~"
 
 Part = ReplayedRecords | BufferedEvents | LiveEvents | Idle
 
 
 class Replay:
-    """Of one collection.
+    """Replay of one collection.
 
     Args:
-        page: records per read of the archive.
-        quiet_s: after this long without an event, at the latest, say how far the stream has come.
+        page: Records per read of the archive.
+        quiet_s: Maximum time without an event until a checkpoint event is sent.
     """
 
     def __init__(
@@ -103,15 +102,16 @@ class Replay:
     async def follow(
         self, after: str | None, *, interest: Interest = EVERYTHING
     ) -> AsyncGenerator[Part]:
-        """Everything after a token, then everything that comes; never ends. None: from now on.
+        """Yield everything after a token, then live events; never ends. None: from now on.
 
         Args:
-            interest: in what of it. Records are left out by their document only.
+            interest: Events that the subscriber wants; records are only selected by document.
 
         Raises:
-            HistoryLost: the token is older than the archive and the ring, or retention has dropped
-                what comes next.
-            SlowConsumer, Unavailable: from the hub; the last token given resumes.
+            HistoryLost: The token is older than the archive and the ring buffer, or retention has
+                deleted
+                the next versions.
+            SlowConsumer, Unavailable: From the hub; resume after the last token.
         """
         position = self._hub.position if after is None else after
         archived = self._hub.ring(self._archive.collection).items_after(position) is None
@@ -126,7 +126,7 @@ class Replay:
                 position = resume_tokens.token_after_event(drop)
             if archived:
                 owed = await self._required_position(start, owed)
-            # No await from here to `attach`: the ring and the live stream join without a seam.
+            # No await from here to `attach`, so no event is missed or repeated.
             caught = self._hub.ring(self._archive.collection).items_after(position)
             if caught is not None and position >= owed:
                 subscriber = self._hub.attach(self._archive.collection, interest)
@@ -137,7 +137,7 @@ class Replay:
                 await asyncio.sleep(_DOUBT_POLL_S)
                 continue
             if upto <= position:
-                # The recorder is behind the ring's oldest event: wait for it to move.
+                # The recorder has not reached the ring buffer's oldest event: wait for it.
                 floor = self._hub.ring(self._archive.collection).floor
                 await self._wait(floor)
                 continue
@@ -155,7 +155,9 @@ class Replay:
     async def _records_of_drop(
         self, drop: str, position: str, match: Mapping[str, Any] | None
     ) -> AsyncGenerator[list[Document]]:
-        """The records behind a position within a drop, which is a single event in the ring."""
+        """Yield the records after a position within a drop, which is a single event in the ring
+        buffer.
+        """
         await self._wait(drop)
         end = resume_tokens.token_after_event(drop)
         while records := await self._scan(position, end, match):
@@ -169,19 +171,21 @@ class Replay:
     async def _scan(
         self, position: str, upto: str, match: Mapping[str, Any] | None
     ) -> list[Document]:
-        """The next page of records behind a position, of which none was dropped."""
+        """Return the next page of records after a position, checked against the horizon."""
         records = await self._archive.scan(position, upto, limit=self._page, match=match)
-        # Behind the read: see `streams.archive.horizon`.
+        # After the read: see `streams.archive.horizon`.
         await self._horizons.check_after_read(self._archive.collection, position)
         return records
 
     async def _required_position(self, start: str, before: str) -> str:
-        """Up to which place the archive must be read, also where the ring reaches further back:
-        what was lost behind `start` and is found by reading the present again comes into the
-        archive alone, and not by the stream.
+        """Return the position up to which the archive must be read, even where the ring buffer has
+        more.
+
+        Changes that were lost after `start`, and found by reading the documents again, come into
+        the archive only.
 
         Args:
-            before: the last answer.
+            before: The last result.
         """
         checkpoint = await self._progress.checkpoint(self._archive.collection)
         if checkpoint is None or start >= checkpoint.baseline.doubt:
@@ -215,11 +219,12 @@ async def hand_over(
     *,
     quiet_s: float,
 ) -> AsyncGenerator[Part]:
-    """Yield what the ring held, then what comes; never ends. Closes the subscriber.
+    """Yield the ring buffer's events, then live ones; never ends. Closes the subscriber.
 
     Args:
-        caught: of the ring, taken in the step of the event loop that attached the subscriber.
-        position: where that step left the subscription.
+        caught: Events of the ring buffer, taken in the event-loop step that attached the
+            subscriber.
+        position: The subscription's position after that step.
     """
     try:
         caught = [each for each in caught if subscriber.interest.matches(each)]
@@ -229,7 +234,7 @@ async def hand_over(
         while True:
             reached = hub.position
             events = await subscriber.next(jittered_timeout_s(quiet_s))
-            # A client may hold a token that this process's stream has not reached yet.
+            # A client's token may be ahead of this process's stream.
             fresh = [each for each in events if each.token > position]
             if fresh:
                 yield LiveEvents(fresh)
@@ -241,9 +246,11 @@ async def hand_over(
 
 
 def jittered_timeout_s(most_s: float) -> float:
-    """How long one subscriber waits for something. Those who began together, or were told the same,
-    would otherwise all be sent a fresher token in the same moment: 2,000 took 0.17 s, in which
-    nobody was told anything else."""
+    """Return a random timeout, from half of `most_s` to all of it.
+
+    Subscribers that began at the same time would otherwise all be sent a checkpoint event in the
+    same moment: 2,000 took 0.17 s, during which no other event was sent.
+    """
     return most_s * random.uniform(0.5, 1.0)
 
 

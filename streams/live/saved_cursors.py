@@ -1,8 +1,7 @@
-"""Clients' places in the stream, kept on the server under a name: for clients that cannot keep a
-token themselves.
+"""Saved cursors: resume tokens that clients store on the server under a name.
 
-One document per place, `{_id: {owner, name}, token, at}`; `at` is when it was saved or used last.
-The server deletes those that were not used for a year.
+One document per cursor, `{_id: {owner, name}, token, at}`; `at` is the time of the last save or
+use. The server deletes those that were not used for a year.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ _KEPT_S = 365 * 24 * 3600
 
 @dataclass(frozen=True, slots=True)
 class SavedCursor:
-    """`at`: when it was saved or used last."""
+    """A saved cursor; `at`: time of the last save or use."""
 
     name: str
     token: str
@@ -34,28 +33,28 @@ class SavedCursor:
 
 
 class CursorStore:
-    """`owner` keeps one principal's names apart from another's."""
+    """The saved cursors of all owners; `owner` separates the names of principals."""
 
     def __init__(self, mongo: Mongo) -> None:
         self._mongo = mongo
 
     async def prepare(self) -> None:
-        """Create the index by which the server deletes what is not used."""
+        """Create the TTL index."""
         await self._mongo.create_index(
             COLLECTION, [("at", 1)], name="unused", expireAfterSeconds=_KEPT_S
         )
 
     async def load(self, owner: str, name: str) -> str | None:
-        """Return the token, and note that it is used."""
+        """Return the token, and update the time of its use."""
         found = await self._mongo.find_one_and_update(
             COLLECTION, _key(owner, name), {"$currentDate": {"at": True}}
         )
         return None if found is None else resume_tokens.canonical_token(found["token"])
 
     async def save(self, owner: str, name: str, token: str, *, most: int) -> bool:
-        """Save a place.
+        """Save a cursor.
 
-        Returns: False where the owner has so many others.
+        Returns: False where the owner has `most` others.
         """
         others = {**_owner_query(owner), **{"$nor": [_key(owner, name)]}}
         if await self._mongo.count(COLLECTION, others) >= most:
@@ -69,7 +68,7 @@ class CursorStore:
         return True
 
     async def load_all(self, owner: str) -> list[SavedCursor]:
-        """Return an owner's places by name."""
+        """Return an owner's cursors by name."""
         found = await self._mongo.find(COLLECTION, _owner_query(owner), sort=[("_id", 1)])
         return [
             SavedCursor(
@@ -79,7 +78,7 @@ class CursorStore:
         ]
 
     async def remove(self, owner: str, name: str) -> bool:
-        """Remove a place. Returns: whether there was one."""
+        """Delete a cursor; return whether it existed."""
         return bool(await self._mongo.remove_all(COLLECTION, _key(owner, name)))
 
 
@@ -88,6 +87,6 @@ def _key(owner: str, name: str) -> dict[str, Any]:
 
 
 def _owner_query(owner: str) -> Mapping[str, Any]:
-    """By the index of `_id`: an owner's keys lie next to one another."""
+    """Return a query by the index of `_id`, in which an owner's keys are adjacent."""
     first, end = {"owner": owner, "name": ""}, {"owner": owner, "name": MaxKey()}
     return {"_id": {"$gte": first, "$lt": end}}

@@ -1,13 +1,13 @@
-"""A recorder's source, which is the process's live stream for as long as the two are abreast.
+"""Source of a recorder that shares the process's live stream while both are at the same position.
 
-Each change stream searches all of the oplog on the server, what revstream itself writes included.
-So one that would be told what another one has just told the same process is not kept open: the
-recorder takes its events from the live stream's ring. Where that does not reach back to the
-recorder's place, or is silent, the recorder reads a stream of its own, as it does at first.
+For each change stream the server scans the whole oplog, including revstream's own writes. So a
+stream that would repeat another one of the same process is closed: the recorder takes its events
+from the live stream's ring buffer. If that does not reach back to the recorder's position, or is
+silent, the recorder reads a stream of its own, as it does at first.
 
-Guarantees: those of `streams.changefeed.source`. Both ways tell the same events under the same
-tokens, and each begins behind the last position of the other.
-Source: docs/decisions/0035-joint-sources.md.
+Guarantees: those of `streams.changefeed.source`. Both ways give the same events with the same
+tokens, and each begins after the last position of the other. Source:
+docs/decisions/0035-joint-sources.md.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ from revstream.streams.live.hub import Hub
 
 __all__ = ["SharedSource"]
 
-# As many as a batch of a recorder's own stream has.
+# As many as a batch of the recorder's own stream has.
 _MOST_EVENTS = 3000
-# How often the place reached is told where nothing happens.
+# Seconds between positions while no event arrives.
 _QUIET_S = 0.05
-# A live stream that is not heard of for so long keeps nobody waiting; it speaks ten times a second.
+# Maximum silence of the live stream, which reports its position ten times a second.
 _SILENT_S = 3.0
 
 
 class SharedSource:
-    """Of one partition of a collection that does not keep versions itself.
+    """Source of one partition of a collection that does not keep versions itself.
 
     Args:
-        own: of the partition's events, read from places that the live stream is past.
-        live: the source that the hub publishes.
+        own: Source of the partition's events, from positions before the live stream's.
+        live: Source that the hub publishes.
     """
 
     def __init__(self, own: Source, live: Source, hub: Hub, partition: Partition) -> None:
@@ -49,14 +49,14 @@ class SharedSource:
         self._collection = partition.collection
         self._joined = False
         self._news = asyncio.Event()
-        # Set where the live stream has passed something that the ring does not show.
+        # Set when the live stream has passed something that the ring buffer does not show.
         self._diverged = False
         self._not_before = ""
         hub.add_observer(self._collection, lambda _: self._news.set(), self._leave_live)
 
     @property
     def before_images(self) -> bool:
-        """Of its own stream; the live one has them."""
+        """Whether its own stream requests pre-images; the live one has them."""
         return self._own.before_images
 
     @before_images.setter
@@ -72,14 +72,14 @@ class SharedSource:
         return (self._live if self._joined else self._own).trouble
 
     async def batches(self, after: str) -> AsyncGenerator[EventBatch]:
-        """As of `Source.batches`."""
+        """Yield batches; see `Source.batches`."""
         position = after
         while True:
             async with aclosing(self._own.batches(position)) as own:
                 async for batch in own:
                     position = batch.position
                     yield batch
-                    # Not before it has caught up: it would soon be too far behind again.
+                    # Not before it has caught up: it would soon fall behind again.
                     if not batch.events and self._joinable(position):
                         break
             self._joined = True
@@ -92,9 +92,9 @@ class SharedSource:
                 self._joined = False
 
     async def _live_batches(self, position: str) -> AsyncGenerator[EventBatch]:
-        """What the live stream tells; ends where there is no telling."""
+        """Yield batches of the live stream's ring buffer until they cannot be used any more."""
         while self._live_is_active() and not self._diverged:
-            # Before the look, so that none that comes behind it is passed over.
+            # Cleared before the read, so that no later event is missed.
             self._news.clear()
             events = self._hub.ring(self._collection).items_after(position)
             if events is None:
@@ -102,7 +102,7 @@ class SharedSource:
             if len(events) > _MOST_EVENTS:
                 events = events[:_MOST_EVENTS]
                 last = events[-1]
-                # Of what befalls a whole collection the archive makes many records.
+                # The archive makes many records of an event of the whole collection.
                 position = (
                     last.token if last.is_write else resume_tokens.token_after_event(last.token)
                 )
