@@ -25,8 +25,8 @@ from revstream.streams.coordination.checkpoint import (
 )
 from revstream.streams.coordination.partition import Partition
 from revstream.streams.core import resume_tokens
-from revstream.streams.core.errors import ArchiveBehind
 from revstream.streams.core.operation import execution_suspended
+from revstream.streams.live.archive_errors import archive_behind_error, snapshot_unread_error
 from revstream.streams.live.hub import Hub
 from revstream.streams.live.pending_versions import NumberedEvent, PendingVersions
 
@@ -197,7 +197,7 @@ class ArchiveProgress:
                 known = await self.position(collection)
                 if known >= token:
                     break
-                raise _archive_behind_error(collection, known, token, limit_s)
+                raise archive_behind_error(collection, known, token, limit_s)
             if self._all_here(collection):
                 moved = self._moved.setdefault(collection, asyncio.Event())
                 try:
@@ -241,7 +241,9 @@ class ArchiveProgress:
             while not self.is_complete(collection):
                 remaining = deadline - time.monotonic()
                 if remaining <= 0:
-                    raise _unread_error(collection, await self.checkpoint(collection), limit_s)
+                    raise snapshot_unread_error(
+                        collection, await self.checkpoint(collection), limit_s
+                    )
                 await asyncio.sleep(min(_READING_POLL_S, remaining))
                 await self.position(collection)
 
@@ -379,33 +381,3 @@ class ArchiveProgress:
 
 def _age_s(since: datetime) -> float:
     return max(0.0, (datetime.now(UTC) - since).total_seconds())
-
-
-def _archive_behind_error(collection: str, known: str, token: str, limit_s: float) -> ArchiveBehind:
-    wanted_at = resume_tokens.cluster_time(token).as_datetime()
-    if not known:
-        return ArchiveBehind(
-            f"no recorder has ever run for {collection}; "
-            "start `revstream serve` or `revstream record`",
-            collection=collection,
-        )
-    reached_at = resume_tokens.cluster_time(known).as_datetime()
-    lag_s = max(0.0, (wanted_at - reached_at).total_seconds())
-    return ArchiveBehind(
-        f"the archive of {collection} has reached {reached_at:%F %T}Z, "
-        f"and {wanted_at:%F %T}Z was asked for; "
-        f"waited {limit_s:g} s; try again, or look at Query.streams",
-        collection=collection,
-        lagSeconds=lag_s,
-    )
-
-
-def _unread_error(collection: str, checkpoint: Checkpoint | None, limit_s: float) -> ArchiveBehind:
-    read, total = 0, 0
-    if checkpoint is not None:
-        read, total = checkpoint.baseline.read, checkpoint.baseline.total
-    return ArchiveBehind(
-        f"the archive of {collection}: {read} of about {total} documents that were there before "
-        f"it are read; waited {limit_s:g} s; try again, or look at Query.streams",
-        collection=collection,
-    )
