@@ -1,1 +1,1 @@
-"""Recording change events as versions: parts of the recorder."""
+"""Recording: from change events to versions in the archive."""

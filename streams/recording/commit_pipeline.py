@@ -1,14 +1,12 @@
-"""Put what is drafted into the archive while more is drafted, and the checkpoint behind it.
+"""Commit pipeline: inserts versions while more are built, then saves the checkpoint.
 
-Both writes of a batch wait for a majority: its versions are inserted, the checkpoint is saved. Of
-batches that follow each other, one of each is on its way at once. What comes while versions are
-being inserted waits and goes together: the further MongoDB is behind, the larger what is written at
-once. A checkpoint costs MongoDB as much as a batch of one version, so of those that come within a
-twentieth of a second one is saved.
+Both writes of a batch wait for a majority: the insert of its versions, then the checkpoint. Of
+consecutive batches, one of each is in flight at a time. Versions that arrive during an insert wait
+and are inserted together: the slower MongoDB is, the larger the inserts. A checkpoint costs MongoDB
+as much as a batch of one version, so at most one per twentieth of a second is saved.
 
-Guarantees: versions are inserted in stream order, and no checkpoint is saved before all up to it is
-stored. So a crash leaves a prefix.
-Source: docs/decisions/0030-committing.md.
+Guarantees: versions are inserted in stream order, and no checkpoint is saved before everything up
+to it is stored. So a crash leaves a prefix. Source: docs/decisions/0030-committing.md.
 """
 
 from __future__ import annotations
@@ -27,13 +25,13 @@ from revstream.streams.recording.versions.version_batch import VersionBatch
 
 __all__ = ["CommitPipeline"]
 
-# What may be lost without harm is not waited for any longer.
+# Maximum wait at the end, for writes that may be lost without harm.
 _FLUSH_LIMIT_S = 1.0
 
-# Of what waits while versions are being inserted; one batch more may come.
+# Limits of what waits during an insert; one more batch may arrive.
 _MOST_RECORDS = 5000
 _MOST_BYTES = 7 * 1024 * 1024
-# Other processes look for checkpoints every 20 ms, where somebody waits for history.
+# Other processes read checkpoints every 20 ms while an operation waits for history.
 _SAVE_EVERY_S = 0.05
 
 Save = Callable[[Checkpoint], Awaitable[None]]
@@ -41,10 +39,11 @@ Save = Callable[[Checkpoint], Awaitable[None]]
 
 @dataclass(slots=True)
 class _PendingBatch:
-    """What goes into the archive at once.
+    """Versions of one insert.
 
-    `checkpoint`: up to which that is all. `worth_saving`: whether something has happened up to
-    there.
+    Attributes:
+        checkpoint: Checkpoint that these versions complete.
+        worth_saving: At least one event is between this checkpoint and the last.
     """
 
     batch: VersionBatch
@@ -57,15 +56,16 @@ class _PendingBatch:
 
 
 class CommitPipeline:
-    """Of one recorder, from one `begin` to one `end`.
+    """Pipeline of one recorder, until `abort`.
 
     Args:
-        save: stores a checkpoint, or raises `LeaseLost`.
-        archived: told of each place up to which every version is there.
-        idle_save_s: how often the checkpoint is saved where nothing happens.
-        save_every_s: how often it is where much happens.
+        save: Stores a checkpoint, or raises `LeaseLost`.
+        on_archived: Called with each token up to which every version is stored.
+        idle_save_s: Seconds between checkpoints while no event arrives.
+        save_every_s: Seconds between checkpoints while many events arrive.
+
     Attributes:
-        versions: how many were inserted.
+        versions: Number of inserted versions.
     """
 
     def __init__(
@@ -97,13 +97,14 @@ class CommitPipeline:
         self._hurry = asyncio.Event()
 
     async def put(self, batch: VersionBatch, checkpoint: Checkpoint, *, worth_saving: bool) -> None:
-        """Take it on; waits while too much of what came before waits.
+        """Add a batch; waits while too many earlier versions wait.
 
         Args:
-            checkpoint: up to which that is all.
-            worth_saving: whether something has happened up to there.
+            checkpoint: Checkpoint that this batch completes.
+            worth_saving: At least one event is between this checkpoint and the last.
+
         Raises:
-            LeaseLost: another process has written in between; and what else became of those before.
+            LeaseLost: Another process has written in between; or an earlier write failed so.
         """
         await self._room.wait()
         for task in (self._inserting, self._saving):
@@ -121,23 +122,22 @@ class CommitPipeline:
             self._inserting = asyncio.ensure_future(self._insert())
 
     async def write(self, batch: VersionBatch) -> None:
-        """Write it, and wait for it: more follows before a checkpoint may be saved."""
+        """Insert a batch and wait for it; more follows before a checkpoint may be saved."""
         if batch.records:
             await self.drain()
             await self._append(batch)
 
     async def save(self, checkpoint: Checkpoint) -> None:
-        """Save it, and wait for it. Nothing else may be on its way."""
+        """Save a checkpoint and wait for it. No other write may be in flight."""
         await self._store(checkpoint)
         self._stored = self._archived = checkpoint
         self._saved_at = time.monotonic()
 
     async def drain(self) -> None:
-        """Return once all that was put is archived and saved; raises what became of it."""
+        """Return once all batches are archived and the checkpoint is saved; raise their errors."""
         self._hurry.set()
         try:
-            # The one begins the other; shielded: who is cancelled while waiting finishes it in
-            # `end`.
+            # The insert starts the save. Shielded: `abort` ends them if the caller is cancelled.
             if self._inserting is not None:
                 await asyncio.shield(self._inserting)
             if self._saving is not None:
@@ -146,8 +146,11 @@ class CommitPipeline:
             self._hurry.clear()
 
     async def flush(self) -> None:
-        """Finish what is being written and store how far it has come, so that whoever takes over
-        need not read it again; not at any price."""
+        """Finish the writes in flight and save the position, so that the next holder need not read
+        it again.
+
+        Gives up after a second.
+        """
         with contextlib.suppress(TimeoutError, GatewayError):
             async with asyncio.timeout(_FLUSH_LIMIT_S):
                 await self.drain()
@@ -155,7 +158,7 @@ class CommitPipeline:
                     await self.save(self._archived)
 
     async def abort(self) -> None:
-        """Give up what is on its way, and forget it."""
+        """Cancel the writes in flight and drop the rest."""
         try:
             await cancel_and_wait(self._inserting, self._saving)
         finally:
@@ -164,7 +167,9 @@ class CommitPipeline:
             self._room.set()
 
     async def _insert(self) -> None:
-        """Insert what waits, until nothing does; the checkpoint goes beside the next insert."""
+        """Insert waiting batches until none is left; the checkpoint is saved beside the next
+        insert.
+        """
         try:
             while self._waiting is not None:
                 pending, self._waiting = self._waiting, None
@@ -172,22 +177,24 @@ class CommitPipeline:
                 await self._append(pending.batch)
                 self._note_archived(pending)
         finally:
-            # Who waits there is told why it has ended.
+            # A waiting `put` raises the error of this task.
             self._room.set()
 
     async def _append(self, batch: VersionBatch) -> None:
         if batch.records and not await self._archive.insert(batch.records):
-            # Deterministic numbers and unique keys: only another writer can have been there first.
+            # Numbers are deterministic and keys unique: only another writer can have inserted them
+            # before.
             raise LeaseLost(f"{self._name}: another process has written the archive")
         self.versions += len(batch.records)
 
     def _note_archived(self, pending: _PendingBatch) -> None:
-        """It is archived: say so, and have the checkpoint saved."""
+        """Report that a batch is archived, and have its checkpoint saved."""
         self._archived = checkpoint = pending.checkpoint
         self._on_archived(checkpoint.token)
         idle = time.monotonic() - self._saved_at >= self._idle_save_s
         worth_saving = pending.worth_saving or checkpoint.baseline != self._stored.baseline
-        # Each save is itself an entry of the oplog: saving every empty batch would feed itself.
+        # Each save is itself an entry of the oplog: saving every empty batch would trigger the
+        # next.
         if worth_saving or (idle and checkpoint != self._stored):
             self._unsaved = checkpoint
             if self._saving is not None and self._saving.done():
@@ -197,7 +204,7 @@ class CommitPipeline:
                 self._saving = asyncio.ensure_future(self._save())
 
     async def _save(self) -> None:
-        """The newest, until that is saved; those in between are passed over."""
+        """Save the newest checkpoint, until no newer exists; those in between are skipped."""
         while self._unsaved is not None:
             early_s = self._saved_at + self._save_every_s - time.monotonic()
             if early_s > 0 and self._unsaved.baseline == self._stored.baseline:

@@ -1,8 +1,7 @@
-"""The recorder's side of `streams.archive.coverage`: it stores where the archive begins, from
-where on it knows every document, and the windows that it lost.
+"""Coverage writer: the recorder stores the intervals that it knows, and the gaps.
 
-Each mark is stored before the checkpoint that rests on it, so that a crash leaves too narrow an
-interval and never too wide a one.
+Each mark is stored before the checkpoint that depends on it, so a crash leaves an interval that is
+too small, never one that is too large.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ ARRIVED = "the collection was replaced, and read later"
 
 
 class CoverageWriter:
-    """The intervals that the recorder of one partition knows."""
+    """Writer of the coverage of one partition."""
 
     def __init__(self, mongo: Mongo, archive: Archive, partition: Partition) -> None:
         self._mongo = mongo
@@ -41,23 +40,23 @@ class CoverageWriter:
         self._partition = partition
 
     async def begin(self, checkpoint: Checkpoint) -> None:
-        """Store where the archive begins, where that is not stored yet."""
+        """Store the beginning of the archive, if it is not stored yet."""
         doubt, new = checkpoint.baseline.doubt, checkpoint.token == checkpoint.start
         if new and doubt:
-            # Versions that were brought from elsewhere: what they tell holds.
+            # Versions imported from elsewhere: their facts are valid.
             await self._coverages.set_begin(self._collection, await self._version_at("", 1))
             await self._mark_known()
         elif new and await _holds_everything(self._mongo):
             await self._coverages.set_begin(self._collection, None)
         elif new or not await self._coverages.has_mark(self._collection, "begun"):
             begun = resume_tokens.cluster_time(checkpoint.start)
-            # Its seconds are those of the clock, cut off.
+            # The seconds of a cluster time are those of the clock, rounded down.
             wall = begun.as_datetime() + timedelta(seconds=1)
             await self._coverages.set_begin(self._collection, TimeMark(begun, wall))
             if checkpoint.baseline.done:
                 await self._mark_known()
         if doubt and not checkpoint.baseline.done:
-            # The collection may have been divided otherwise when it was lost.
+            # The collection may have had another partition count when history was lost.
             lost = (await self._coverages.load(self._collection)).open_gap
             last = None if lost else await self._version_at(doubt, -1)
             if lost is not None:
@@ -67,14 +66,15 @@ class CoverageWriter:
                 await self.open_gap(position, RESTORED)
 
     async def begin_again(self, event: ChangeEvent) -> None:
-        """Store that the database was dropped, and what was known with it."""
+        """Store that the database was dropped, and the coverage with it."""
         await self._coverages.set_begin(self._collection, TimeMark(event.at, event.wall))
 
     async def mark_complete(self, chunk: SnapshotChunk, *, lost: bool) -> None:
-        """Store that everything that was there before is recorded now.
+        """Store that the initial snapshot is recorded.
 
         Args:
-            chunk: the last one. lost: it was read since history was lost: all is known again.
+            chunk: The last chunk.
+            lost: The snapshot was repeated after a loss: from now on all is known again.
         """
         if lost:
             end = TimeMark(chunk.at, chunk.wall)
@@ -97,11 +97,11 @@ class CoverageWriter:
         await self._coverages.set_known(self._collection, known)
 
     async def mark_replaced(self, event: ChangeEvent) -> None:
-        """Store that the collection was replaced before what was there had been read."""
+        """Store that the collection was replaced before its initial snapshot was complete."""
         await self._coverages.set_known(self._collection, TimeMark(event.at, event.wall))
 
     async def open_gap(self, position: str, why: str = OPLOG_LOST) -> None:
-        """Store that nothing is known from behind a position on."""
+        """Store that nothing is known after a position."""
         last = resume_tokens.cluster_time(position)
         wall = last.as_datetime()
         version = await self._version_at(resume_tokens.token_from_time(last), -1)
@@ -110,7 +110,7 @@ class CoverageWriter:
         await self._open(TimeMark(Timestamp(last.time, last.inc + 1), wall), why)
 
     async def _version_at(self, upto: str, direction: int) -> TimeMark | None:
-        """Return the time of the last version up to a place; with direction 1, of the first."""
+        """Return the time of the last version up to a token; with direction 1, of the first."""
         query = {"_id": {"$lte": upto}} if upto else {}
         found = await self._archive.find(
             query, projection={"at": 1, "wall": 1}, sort=[("_id", direction)], limit=1, fill=False
@@ -121,15 +121,14 @@ class CoverageWriter:
         await self._coverages.open_gap(self._collection, self._partition.name, start, why)
 
     async def drop_open_gaps(self, partitions: Sequence[Partition]) -> None:
-        """Drop what partitions had lost that are no more."""
+        """Delete the open gaps of former partitions."""
         if partitions:
             names = [each.name for each in partitions]
             await self._coverages.drop_open_gaps(self._collection, names)
 
 
 async def _holds_everything(mongo: Mongo) -> bool:
-    """Return whether the oplog reaches back to the creation of the replica set, before which there
-    was nothing."""
+    """Return whether the oplog reaches back to the creation of the replica set."""
     try:
         entry = await mongo.oldest("oplog.rs", {}, database="local")
     except Unavailable:

@@ -1,7 +1,7 @@
-"""The trouble of one collection: why its history is not recorded, while that of others is.
+"""Health of one collection's recorder: why its history is not recorded, while that of others is.
 
-What ends the work of a recorder and is neither MongoDB's absence nor the lease's end is tried again
-after a pause, which doubles; it is logged, shown in `/readyz`, and stored with the checkpoint, for
+A failure that is neither MongoDB's unavailability nor the loss of the lease is retried after a
+pause, which doubles. It is logged, shown in `/readyz`, and stored with the checkpoint, for
 `Query.streams` of all processes and for `revstream doctor`.
 """
 
@@ -30,20 +30,20 @@ __all__ = ["CollectionStuck", "RecorderHealth", "unfit_since_recorded"]
 
 log = logging.getLogger(__name__)
 
-# How often it is looked whether the collection is still one whose history can be kept.
+# Seconds between checks whether the collection's history can be kept.
 _CHECK_S = 10.0
 _RETRY_FIRST_S, _RETRY_MOST_S = 0.5, 60.0
 
 
 class CollectionStuck(Exception):
-    """The recorder of one collection cannot go on; the message says why."""
+    """The recorder of one collection cannot continue; the message is the reason."""
 
 
 class RecorderHealth:
     """Health of one partition's recorder.
 
     Attributes:
-        pause_s: until the next attempt, where it is stuck.
+        pause_s: Seconds until the next attempt, if it is stuck.
     """
 
     def __init__(self, mongo: Mongo, checkpoints: Checkpoints, partition: Partition) -> None:
@@ -59,23 +59,23 @@ class RecorderHealth:
 
     @property
     def trouble(self) -> str | None:
-        """For people; None where all is well."""
+        """Text for people; None where all is well."""
         return self._stuck or self._aside
 
     def begin(self, stored: str | None) -> None:
         """Begin to record.
 
         Args:
-            stored: the trouble of whichever process recorded before.
+            stored: The trouble that the last holder stored.
         """
         self._reported = stored is not None
         self._check_at = 0.0
 
     async def check(self) -> None:
-        """Check now and then that the collection's history can be kept, and count set-aside events.
+        """Check at intervals that the collection's history can be kept, and count set-aside events.
 
         Raises:
-            Stuck: it cannot, as of a view.
+            CollectionStuck: It cannot, for example that of a view.
         """
         if time.monotonic() < self._check_at:
             return
@@ -86,14 +86,14 @@ class RecorderHealth:
             raise CollectionStuck(*unfit.values())
 
     async def count_set_aside(self) -> None:
-        """Count the events of the collection that are set aside."""
+        """Count the collection's set-aside events."""
         self._aside = (await SetAsideEvents(self._mongo).troubles()).get(self._partition.collection)
 
     async def stuck_from(self, failure: Exception) -> CollectionStuck:
         """Translate a failure into trouble of the collection.
 
         Raises:
-            Exception: the failure, where it is not the collection's.
+            Exception: The failure, if it is not one of the collection.
         """
         if isinstance(failure, LeaseLost | Unavailable | TimeLimit | HistoryLost | CollectionStuck):
             raise failure
@@ -105,10 +105,10 @@ class RecorderHealth:
         return CollectionStuck(reason_from_error(failure))
 
     async def note(self, stuck: CollectionStuck, upto: str, *, fencing_token: int) -> None:
-        """Tell that it is stuck.
+        """Report that the recorder is stuck.
 
         Args:
-            upto: where it has to come to be well again.
+            upto: Position that it must reach to count as recovered.
         """
         reason = str(stuck)
         if self._stuck != reason:
@@ -127,7 +127,9 @@ class RecorderHealth:
         self._stuck, self._reported, self._upto, self._check_at = reason, True, upto, 0.0
 
     async def note_progress(self, token: str, *, fencing_token: int) -> None:
-        """Tell that it has come to a place, and waits for nothing there."""
+        """Report a position; the recorder has recovered if it has reached the one where it was
+        stuck.
+        """
         if not self._reported or token < self._upto:
             return
         log.info("collection is recorded again", extra={"listener": self._partition.name})
@@ -138,11 +140,10 @@ class RecorderHealth:
 
 
 async def unfit_since_recorded(mongo: Mongo, names: Sequence[str]) -> Mapping[str, str]:
-    """Return the collections whose history was recorded and cannot be kept any more, with the
-    trouble of their recorders.
+    """Return the collections that were recorded and cannot be recorded any more, with the reasons.
 
     Raises:
-        Unsuitable: there are others, which the model names by mistake.
+        Unsuitable: Others can never be recorded: an error of the model.
     """
     unfit = await find_unsupported_collections(mongo, names)
     checkpoints = Checkpoints(mongo)

@@ -1,7 +1,6 @@
-"""Mending what crashes of programs leave in a collection that keeps versions itself, while it is
-recorded.
+"""Repair of updates that crashed programs left unfinished, in collections that keep versions.
 
-A look costs a read of all documents there, so looks take no more than a twentieth of the time.
+A check reads all documents, so checks take at most a twentieth of the time.
 """
 
 from __future__ import annotations
@@ -20,14 +19,14 @@ __all__ = ["count_unfinished_updates", "repair_layout"]
 
 log = logging.getLogger(__name__)
 
-# Of the time between two looks, what a look takes at most.
+# Ratio of the time between checks to the time of a check.
 _SHARE = 20
-# What is seen twice so far apart is no update under way, in all likelihood.
+# An unfinished update seen twice at this distance is most likely not in progress.
 _UPDATE_S = 1.0
 
 
 async def repair_layout(layout: Layout, *, every_s: float = SETTLE_S) -> None:
-    """Look for what crashes have left, again and again, and mend it. Never ends."""
+    """Repair unfinished updates regularly. Never ends."""
     reason = ""
     while True:
         began = time.monotonic()
@@ -35,7 +34,7 @@ async def repair_layout(layout: Layout, *, every_s: float = SETTLE_S) -> None:
         try:
             mended = await layout.recover()
         except Exception as exc:
-            # It is told once, and recording goes on.
+            # Logged once, and recording goes on.
             if reason_from_error(exc) != reason:
                 log.warning(
                     "layout not recovered: tried again",
@@ -51,14 +50,13 @@ async def repair_layout(layout: Layout, *, every_s: float = SETTLE_S) -> None:
                 extra={"collection": layout.collection, "documents": mended},
             )
         took_s = time.monotonic() - began
-        # Most of a longer one it has waited, to tell a crash from an update under way.
+        # A longer check mostly waited, to distinguish a crash from an update in progress.
         look_s = took_s if took_s < SETTLE_S else took_s - SETTLE_S
         await asyncio.sleep(max(every_s, _SHARE * look_s))
 
 
 async def count_unfinished_updates(mongo: Mongo, model: Model) -> dict[str, int]:
-    """By collection that keeps versions itself, how many documents have what crashes have left
-    between two writes of an update."""
+    """Count, per collection that keeps versions itself, the documents with an unfinished update."""
     layouts = [create_layout(mongo, each) for each in model.entities]
     return {each.collection: await _count_left_over(each) for each in layouts if each.keeps}
 

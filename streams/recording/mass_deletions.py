@@ -1,5 +1,4 @@
-"""Deletions of many documents at once: of a collection that was dropped, and of documents that a
-reading of the present no longer finds."""
+"""Deletions of many documents at once: by a dropped collection, or missing in a snapshot."""
 
 from __future__ import annotations
 
@@ -25,9 +24,10 @@ class MassDeletions:
     """Mass deletions of one partition of a collection.
 
     Args:
-        lasts, load, add: of `streams.recording.version_builder`: the last versions,
-        making sure of some, and adding a record to a draft.
-        settled: waits until all earlier drafts are in the archive.
+        lasts, load, add: Of `streams.recording.version_builder`: the cache of last versions,
+            loading
+            of some, and adding a record to a batch.
+        drain: Waits until all earlier batches are archived.
     """
 
     def __init__(
@@ -52,14 +52,16 @@ class MassDeletions:
     async def missing_in_chunk(
         self, chunk: SnapshotChunk, number: int, *, page: int = 5000
     ) -> AsyncIterator[VersionBatch]:
-        """Documents within the chunk's bounds that the archive takes for present and that are not
-        there: nobody saw them deleted. Page by page.
+        """Yield deletions of documents that the archive has in the chunk's range and the chunk
+        lacks.
+
+        Their deletions were never observed. Page by page.
 
         Args:
-            number: how many records stand at the chunk's moment already.
+            number: Number of records that exist at the chunk's time.
         """
         if not (chunk.end or chunk.keys):
-            # No document of the archive stands there.
+            # No document of the archive is in this range.
             return
         await self._drain()
         place = resume_tokens.token_from_time(chunk.at)
@@ -78,7 +80,7 @@ class MassDeletions:
             await self._load(suspects)
             present_keys = [each for each in suspects if self._is_present(each, chunk)]
             if present_keys:
-                # Asked by id: where the collection has a collation, its order is another one.
+                # By id: a collection with a collation has another order.
                 existing = await self._existing(present_keys, chunk)
                 batch = VersionBatch()
                 for key in present_keys:
@@ -103,8 +105,10 @@ class MassDeletions:
             first = (keys[-1],)
 
     async def _existing(self, keys: Sequence[Any], chunk: SnapshotChunk) -> set[Any]:
-        """By identity, those of the documents that were there at the chunk's moment; where the
-        server keeps no past, those that are there now."""
+        """Return, by identity, the documents that existed at the chunk's time.
+
+        If the server keeps no past, those that exist now.
+        """
         query = {"_id": {"$in": keys}}
         try:
             found = await self._archive.layout.find(query, projection={"_id": 1}, at=chunk.at)
@@ -121,16 +125,14 @@ class MassDeletions:
     async def all_documents(
         self, event: ChangeEvent, *, page: int = 1000
     ) -> AsyncIterator[VersionBatch]:
-        """The collection was dropped, or renamed away: every document that was there is deleted by
-        it, page by page."""
+        """Yield deletions of all documents after a drop or a rename away, page by page."""
         await self._drain()
         place = event.token
-        # A crash in the middle: those already deleted are passed over, and numbering goes on behind
-        # them.
+        # After a crash in the middle, deleted documents are skipped, and the numbers continue.
         number = await self.last_number(place)
         first: tuple[Any] | None = None
         while True:
-            # Where the database goes, the archive has gone with its indexes.
+            # If the database was dropped, so were the archive and its indexes.
             keys = await self._archive.document_ids(first, None, limit=page, hint=None)
             # Each once: while its history is cut, a document may be listed twice.
             mine = {identity(each): each for each in keys if self._partition.contains(each)}
@@ -160,8 +162,10 @@ class MassDeletions:
             first = (keys[-1],)
 
     async def last_number(self, place: str) -> int:
-        """Return the last number among one event's records of this partition, however the
-        collection was divided when they were written; 0 where there are none."""
+        """Return the last number among an event's records of this partition; 0 where none exist.
+
+        The collection may have had another partition count when they were written.
+        """
         count, index = self._partition.count, self._partition.index
         number = {"$toInt": {"$substrBytes": ["$_id", len(place) + 1, 8]}}
         found = await self._mongo.aggregate(
@@ -177,8 +181,11 @@ class MassDeletions:
 
 
 def is_read_later(last: LastVersion, chunk: SnapshotChunk) -> bool:
-    """The version was read again, later than the chunk: what differs has come since. Or, of a
-    collection that came as a whole, it was recorded since it came, as before a crash."""
+    """Return whether the last version is newer than the chunk, so that the chunk's state is older.
+
+    It was read later; or, for a collection that arrived as a whole, it was recorded after the
+    arrival, as before a crash.
+    """
     if chunk.arrival is not None and last.full is not None and last.token > chunk.token:
         return True
     return last.read_at is not None and last.read_at > chunk.at

@@ -1,9 +1,8 @@
-"""Write history: every change event of one collection becomes a version in its archive, in order,
-once. Where the collection is divided, of one partition of it.
+"""Recorder: stores every change event of one partition as a version, in order, once.
 
-Order: archive, then checkpoint. Crash anywhere, restart, and each version is there once: what a
-document's last version already covers is passed over. Runs under a lease; a checkpoint with an
-older fencing token is refused and ends it (`LeaseLost`).
+It writes the archive, then the checkpoint. After a crash anywhere, each version still exists once:
+events that a document's last version already contains are skipped. It runs under a lease; a
+checkpoint with an older fencing token is refused and ends it (`LeaseLost`).
 """
 
 from __future__ import annotations
@@ -59,11 +58,14 @@ _COLLECTION_ENDS = frozenset({"drop", "rename", "dropDatabase"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecorderOptions:
-    """Args:
-    cache_bytes: last versions kept in memory.
-    chunk_documents: documents per chunk of the first reading.
-    idle_save_s: how often a quiet stream's position is saved, so that it does not age out of the
-        oplog.
+    """Options of a recorder.
+
+    Attributes:
+        cache_bytes: Size of the cache of last versions.
+        chunk_documents: Documents per chunk of the initial snapshot.
+        idle_save_s: Seconds between checkpoints of a quiet stream, so that its position stays
+            within
+            the oplog.
     """
 
     cache_bytes: int = 64 * 1024 * 1024
@@ -72,10 +74,10 @@ class RecorderOptions:
 
 
 class Recorder:
-    """The recorder of one partition of a collection. `run` it under the partition's lease.
+    """The recorder of one partition of a collection. Call `run` under the partition's lease.
 
     Args:
-        source: of the partition's events, at least; one of the whole collection does too.
+        source: Source of at least the partition's events; one of the whole collection works too.
     """
 
     def __init__(
@@ -94,11 +96,13 @@ class Recorder:
         report: Report = lambda collection, read, total: None,
         setup: CollectionSetup | None = None,
     ) -> None:
-        """Args:
-        report: given how far the first reading has come: what is read, how many documents were
-            read, and how many there are, as far as is known; equal at the end, both 0 where it
-            breaks off.
-        setup: makes the images and indexes of the collection.
+        """Create a recorder.
+
+        Args:
+            report: Called with the name, the documents read and the documents in total of the
+                initial
+                snapshot; the numbers are equal at the end, and both 0 where it is aborted.
+            setup: Creates the images and indexes of the collection.
         """
         self.partition = partition or Partition(archive.collection)
         self.name = self.partition.name
@@ -144,7 +148,7 @@ class Recorder:
         """Record from the stored checkpoint on, for ever.
 
         Raises:
-            LeaseLost: another process has taken over.
+            LeaseLost: Another process has taken over.
         """
         self._fencing_token = fencing_token
         while True:
@@ -155,8 +159,8 @@ class Recorder:
                 await asyncio.sleep(self._health.pause_s)
 
     async def _run(self) -> None:
-        """Record until something is in the way."""
-        # From what is stored, not from memory: another holder may have gone on in between.
+        """Record until the collection is stuck."""
+        # From the stored state, not from memory: another holder may have made progress in between.
         self._builder.clear()
         self._archive.recheck_indexes()
         self._preparation.done = False
@@ -166,7 +170,8 @@ class Recorder:
         )
         self._health.begin(checkpoint.trouble)
         await self._coverage.begin(checkpoint)
-        # Before the first event, so that a crash on it loses nothing; and refuses the last holder.
+        # Before the first event, so that a crash on it loses nothing; it also refuses the last
+        # holder.
         await self._pipeline.save(checkpoint)
         self._progress.note_baseline(self.partition, checkpoint.baseline)
         await self._coverage.drop_open_gaps(
@@ -215,23 +220,23 @@ class Recorder:
 
     @property
     def trouble(self) -> str | None:
-        """Why its stream is not open; None where it is, or is about to be."""
+        """Reason why the stream is not open; None where it is, or is about to be."""
         return self._source.trouble
 
     @property
     def collection_trouble(self) -> str | None:
-        """Why the history of its collection is not kept, or not whole; that of others is."""
+        """Reason why the collection's history is not recorded, or is incomplete."""
         return self._health.trouble
 
     async def _follow(self) -> None:
-        # What a document was before a write is the first version of one that has none yet.
+        # The pre-image of a write is the first version of a document that has none yet.
         self._source.before_images = not self._checkpoint.baseline.done
         batches = self._source.batches(self._checkpoint.token)
         upcoming = asyncio.ensure_future(anext(batches))
         try:
             while True:
                 batch = await upcoming
-                # The next batch is on its way while this one is drafted and written.
+                # The next batch is read while this one is built and written.
                 upcoming = asyncio.ensure_future(anext(batches))
                 try:
                     await self._take_batch(batch)
@@ -245,8 +250,9 @@ class Recorder:
                 await batches.aclose()
 
     async def _take_batch(self, batch: EventBatch) -> None:
-        """Draft a batch, and the chunk of the first reading that stands in it; it is written
-        meanwhile."""
+        """Build the versions of a batch and of a chunk that belongs into it; the pipeline writes
+        them.
+        """
         await self._health.check()
         events = batch.events
         await self._preparation.after_batch(written=any(each.is_write for each in events))
@@ -264,7 +270,7 @@ class Recorder:
             events = events[len(before) :]
         versions = await self._build(events)
         self._batches += 1
-        # Never back: what stands at the chunk's moment stands behind the moment itself.
+        # Never back: records of the chunk sort after the chunk's time.
         position = max(self._checkpoint.token, batch.position)
         self._progress.note_drafted(self.partition, position, versions.numbered)
         self._checkpoint = replace(self._checkpoint, token=position)
@@ -284,7 +290,7 @@ class Recorder:
             await self._health.note_progress(position, fencing_token=self._fencing_token)
 
     async def _restart_after_unread(self, position: str) -> None:
-        """A write up to there could not be read: read the present again behind it."""
+        """Repeat the snapshot after an unreadable write: nothing is known of it."""
         self._progress.interrupt(self.partition)
         log.error(
             "a change could not be read: reading the present again",
@@ -297,8 +303,7 @@ class Recorder:
         self._progress.note_baseline(self.partition, self._checkpoint.baseline)
 
     async def _build(self, events: Sequence[ChangeEvent]) -> VersionBatch:
-        """The versions of a batch, not yet written; only what befalls the whole collection is
-        written on the way."""
+        """Build the versions of a batch; events of the whole collection are written at once."""
         versions = VersionBatch()
         for writes, group in itertools.groupby(events, key=lambda each: each.is_write):
             if writes:
@@ -320,19 +325,20 @@ class Recorder:
             return events
         writes_of_documents, untranslated = await translate_events(self._layout, events)
         for event, fault in untranslated:
-            # Of several partitions one does; whose document it is, nobody can tell.
+            # Only one of several partitions does it; the document, and so its partition, is
+            # unknown.
             if self.partition.index == 0:
                 await self._builder.set_aside(event, fault)
         return [each for each in writes_of_documents if self.partition.concerns(each)]
 
     async def _handle_collection_event(self, event: ChangeEvent) -> None:
-        """What happens to the collection as a whole."""
+        """Handle drop, rename and dropDatabase events."""
         arrived = event.renamed_to == self.collection
         if arrived or event.operation in _COLLECTION_ENDS:
             async for versions in self._builder.mass_deletions.all_documents(event):
                 await self._pipeline.write(versions)
         if event.operation == "dropDatabase":
-            # The archive went with it.
+            # The archive was dropped with it.
             self._builder.clear()
             self._archive.recheck_indexes()
             if self._preparation.done:
@@ -342,7 +348,7 @@ class Recorder:
         if arrived or dropped or event.operation == "drop":
             await self._preparation.prepare(create=True)
         elif event.operation == "rename":
-            # Not at once: it would stand in the way of the one that is to be renamed to its name.
+            # Not at once: it would block the rename of another collection to this name.
             self._preparation.done = False
         if arrived:
             self._chunk = None
@@ -386,8 +392,9 @@ class Recorder:
         await self._checkpoints.save(self.name, checkpoint, fencing_token=self._fencing_token)
 
     async def _restart_after_loss(self, lost: HistoryLost) -> None:
-        """The oplog no longer reaches back: read the present again and record what differs, marked
-        as a gap."""
+        """Repeat the snapshot after a loss of history; documents that differ get versions with a
+        gap.
+        """
         self._progress.interrupt(self.partition)
         now = await self._mongo.operation_time()
         log.error(

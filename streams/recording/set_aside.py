@@ -1,9 +1,9 @@
-"""Change events that a recorder can make no version of: kept with their raw bytes, for an operator.
+"""Set-aside events: change events of which no version can be made, stored for an operator.
 
 One document for each in `revstream.setAside`, `{_id: token, collection, key, operation, at, wall,
-reason, event}`; of a document whose id cannot be kept, one for all of its events. `event` has the
-bytes of the event, or of what is known of it, in BSON; beyond 8 MB they go on in documents with
-`of` and `n`. Removing them is the operator's answer: from then on they are not reported.
+reason, event}`; one for all events of a document whose id cannot be stored. `event` contains the
+bytes of the event, or of its known parts, in BSON; beyond 8 MB they continue in documents with `of`
+and `n`. An operator removes them, and they are no longer reported.
 """
 
 from __future__ import annotations
@@ -29,34 +29,36 @@ log = logging.getLogger(__name__)
 
 COLLECTION = "revstream.setAside"
 _PART_BYTES = 8 * 1024 * 1024
-# A fault that every event has fills no disk: of those that come later, the reason is kept.
+# Limit against a fault that every event has, which would fill the disk: later documents have no
+# bytes.
 _MOST_WITH_BYTES = 1000
 _MOST_SHOWN = 200
-# Of a document whose id cannot be kept each write comes here. After that time it is put once more,
-# so that one that an operator has removed is told of again where the document is still written to.
+# Every write to a document whose id cannot be stored comes here. After this time it is stored
+# again, so that it is reported again if an operator removed it while the document is still written.
 _KNOWN_S = 60.0
 _MOST_KNOWN = 10_000
 
 
 class SetAsideEvents:
-    """The events that were set aside, of all collections."""
+    """Set-aside events of all collections."""
 
     def __init__(self, mongo: Mongo) -> None:
         self._mongo = mongo
-        # Of documents whose ids cannot be kept, what was put here lately.
+        # Names stored recently, for documents whose ids cannot be stored.
         self._known: set[str] = set()
         self._forget_at = 0.0
 
     async def put(self, collection: str, event: ChangeEvent, fault: Exception) -> bool:
-        """Keep an event; setting it aside once more changes nothing.
+        """Store an event; storing it again changes nothing.
 
         Args:
-            fault: what its version failed with, logged with its traceback.
-        Returns: False where one of the same document stands for it, put here a moment ago.
+            fault: Error of its version, logged with its traceback.
+
+        Returns: False where an event of the same document was stored a moment ago.
         """
         name = event.token
         if isinstance(fault, InexactKey):
-            # Of the document, which has no versions: a reading finds it, too.
+            # One name per document, which has no versions: a snapshot finds it too.
             name = f"{collection}/{hashlib.sha256(_key_of(event)).hexdigest()}"
             if self._is_known(name):
                 return False
@@ -100,7 +102,7 @@ class SetAsideEvents:
         return await self._mongo.count(COLLECTION, query) >= _MOST_WITH_BYTES
 
     async def troubles(self) -> dict[str, str]:
-        """For people, by collection: how many were set aside, and why the last one was."""
+        """Return, by collection, the number of events and the last reason, as a text for people."""
         found = await self._mongo.aggregate(
             COLLECTION,
             [
@@ -129,13 +131,13 @@ class SetAsideEvents:
 
 
 def _short(key: Any) -> str:
-    """An `_id` may be a document of any length."""
+    """Return a shortened text of an `_id`, which may be a document of any length."""
     shown = repr(key)
     return shown if len(shown) <= _MOST_SHOWN else f"{shown[:_MOST_SHOWN]}…"
 
 
 def _key_of(event: ChangeEvent) -> bytes:
-    """The element with the document's `_id`, as it is stored."""
+    """Return the element with the document's `_id`, as stored."""
     if event.undecoded is not None:
         objects, _ = split_objects(event.undecoded, {b"documentKey"})
         raw = objects[b"documentKey"]
@@ -146,7 +148,7 @@ def _key_of(event: ChangeEvent) -> bytes:
 
 
 def _bytes_of(event: ChangeEvent) -> bytes:
-    """The whole event where it could not be decoded, else its documents."""
+    """Return the whole event if it could not be decoded, otherwise its documents."""
     if event.undecoded is not None:
         return event.undecoded
     documents: dict[str, RawBSONDocument | None] = {

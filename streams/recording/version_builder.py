@@ -1,9 +1,8 @@
-"""From change events, chunks of the first reading and dropped collections to the records of their
-versions.
+"""Version builder: turns change events, snapshot chunks and drops into records of versions.
 
-Holds what the last version of each document was; writes nothing. Deterministic: the same events
-over the same archive make the same records, so a second process that drafts them too collides with
-the first instead of telling another story.
+It caches the last version of each document, and writes nothing. Deterministic: the same events over
+the same archive give the same records, so a second process that builds them too collides with the
+first.
 """
 
 from __future__ import annotations
@@ -54,18 +53,17 @@ __all__ = ["VersionBuilder"]
 
 log = logging.getLogger(__name__)
 
-# Events drafted before others have their turn of the event loop: a few milliseconds' worth.
+# Events built before the event loop gets a turn: a few milliseconds' worth.
 _EVENTS_PER_TURN = 64
 
 
 class VersionBuilder:
-    """Of one collection, or of one partition of it.
+    """Builder of the versions of one partition of a collection.
 
     Args:
-        partition: its documents alone are drafted; of writes, it is given no others.
-        deltas: whether versions are kept as patches: see `streams.versioning.content_encoding`.
-        settled: waits until everything drafted before is in the archive; called before what it
-            says of these documents is read.
+        partition: Only its documents get versions; of writes, it must receive no others.
+        deltas: Store versions as patches: see `streams.versioning.content_encoding`.
+        drain: Waits until all earlier batches are archived; called before last versions are read.
     """
 
     def __init__(
@@ -109,11 +107,12 @@ class VersionBuilder:
     async def build_from_events(
         self, events: Sequence[ChangeEvent], baseline: Baseline
     ) -> VersionBatch:
-        """The versions of writes.
+        """Build the versions of writes.
 
         Args:
-            baseline: what it has not come to yet, it may have to tell of: an update that has no
-                image, of a document that has no version or one in doubt, is left to it.
+            baseline: Progress of the initial snapshot. An update without an image, of a document
+                without
+                a version or with one in doubt, is left to the snapshot.
         """
         batch = VersionBatch()
         await self._load(each.key for each in events)
@@ -141,12 +140,12 @@ class VersionBuilder:
         return batch
 
     async def set_aside(self, event: ChangeEvent, fault: Exception) -> None:
-        """Keep an event for an operator: nothing more can be made of it here."""
+        """Store an event of which no version can be made, for an operator."""
         if await self._set_aside.put(self._archive.collection, event, fault):
             self.aside += 1
 
     async def _build_bare(self, event: ChangeEvent, batch: VersionBatch) -> None:
-        """The version of an event that was set aside: a gap, with the document as it is."""
+        """Build the version of a set-aside event: a gap, with the document as it is."""
         last = self._lasts.get(event.key)
         if last is not None and last.token >= event.token:
             return
@@ -159,7 +158,7 @@ class VersionBuilder:
         try:
             record, following = make_bare_version(event, after, last, read_at=read_at)
         except ValueError:
-            # Its bytes are no document: what was set aside is all that can be kept.
+            # Its bytes are no document: only the set-aside event can be stored.
             log.exception("no version of an event that was set aside")
             return
         self.gaps += 1
@@ -168,12 +167,11 @@ class VersionBuilder:
     async def build_from_chunk(
         self, chunk: SnapshotChunk, number: int, *, doubt: str = ""
     ) -> VersionBatch:
-        """Documents that the archive does not know become BASELINE; those it knows otherwise, a
-        version with a gap.
+        """Build versions of a chunk: BASELINE for new documents, a gap for those that differ.
 
         Args:
-            number: how many records the reading has made before.
-            doubt: see `Baseline`.
+            number: Number of records that the snapshot has made before.
+            doubt: See `Baseline`.
         """
         if chunk.versions is not None:
             return await self._build_from_stored_versions(chunk, chunk.versions, number, doubt)
@@ -225,7 +223,7 @@ class VersionBuilder:
         content: RawBSONDocument | None,
         kept: int | None = None,
     ) -> None:
-        """Set aside what the first reading has found, as if it had been written then."""
+        """Set aside a document of the snapshot, like an event written at that time."""
         if not is_fault_of_document(fault):
             raise fault
         event = event_from_chunk(chunk, token, key, content, kept)
@@ -236,8 +234,10 @@ class VersionBuilder:
     async def _build_from_stored_versions(
         self, chunk: SnapshotChunk, versions: Sequence[StoredVersion], number: int, doubt: str
     ) -> VersionBatch:
-        """Of a collection that keeps them itself, all that the archive does not know: BASELINE for
-        the first of a document, and for others what they were."""
+        """Build the versions that the archive lacks, for a collection that keeps versions itself.
+
+        BASELINE for a document's first, and the operation for others.
+        """
         batch = VersionBatch()
         place, at, wall = chunk.token, chunk.recorded_at, chunk.recorded_wall
         mine = [each for each in versions if self._partition.contains(each.key)]
@@ -259,13 +259,13 @@ class VersionBuilder:
         return batch
 
     def _partition_token(self, place: str, number: int) -> str:
-        """Other partitions have records at the same place."""
+        """Return a token; other partitions have records of the same event."""
         return resume_tokens.numbered_token(place, self._partition.own_number(number))
 
     async def _load(self, keys: Iterable[Any]) -> None:
         if self._lasts.crowded:
             await self._drain()
-        # Otherwise what is being written meanwhile is remembered, and not among what is read.
+        # Pending versions are only in the cache, not in the archive.
         await self._lasts.load(keys)
 
     async def _build(
@@ -279,7 +279,7 @@ class VersionBuilder:
         doubt: str,
     ) -> None:
         last = self._lasts.get(event.key)
-        # Written before the first reading has come to it, and there before history began.
+        # Written before the snapshot reached the document, which existed before recording began.
         unrecorded = last is None and not (baseline.done or baseline.doubt)
         if unrecorded and event.operation != "insert" and event.before is not None:
             self._build_baseline(event, event.before, batch)
@@ -298,11 +298,11 @@ class VersionBuilder:
             and last.full is not None
             and is_same(last.full, without_reserved(event.after))
         ):
-            # A restore writes what the archive has copied already.
+            # A restore writes documents that the archive has already.
             self.duplicates += 1
             return
         doubtful = existed and last is not None and last.token < doubt
-        # Of a last version that cannot be read, what has changed since is not known.
+        # If the last version cannot be read, the changes since then are not known.
         damaged = last is not None and last.damaged
         gap = doubtful or damaged or (existed if event.operation == "insert" else not existed)
         after: RawBSONDocument | None = event.after
@@ -312,7 +312,7 @@ class VersionBuilder:
                 self.skipped += 1
                 return
             rebuilt = await self._reconstruction.rebuild(event, None if damaged else last)
-            if rebuilt is None:  # gone again; its delete follows
+            if rebuilt is None:  # deleted again; its delete event follows
                 self.skipped += 1
                 return
             after, read_at = rebuilt.document, rebuilt.read_at
@@ -338,8 +338,7 @@ class VersionBuilder:
     def _build_baseline(
         self, event: ChangeEvent, before: RawBSONDocument, batch: VersionBatch
     ) -> None:
-        """The first version of a document that was there before history began: what it was before
-        a write."""
+        """Build the first version of a document that existed before recording: its pre-image."""
         self._add(
             batch,
             None,
@@ -359,7 +358,7 @@ class VersionBuilder:
         deletion: Mapping[str, Any] | None,
         verdicts: Verdicts,
     ) -> None:
-        """Of a collection that keeps its versions itself."""
+        """Build a version for a collection that keeps its versions itself."""
         last = self._lasts.get(event.key)
         write = version_from_write(event, last, all_known=all_known)
         if isinstance(write, NotRecorded):
@@ -389,10 +388,10 @@ class VersionBuilder:
             **write,
         )
         if born and last is None:
-            # It came with its collection, and was not there before.
+            # It arrived with its collection, and did not exist before.
             record["born"] = True
         if self._archive.layout.keeps:
-            # A removal leaves no number: those up to the last one are known all the same.
+            # A removal has no number: those up to the last one are still known.
             known = last.kept if kept is None and last is not None else kept
             following = encode_as_reference(record, following, known)
         elif self._deltas:
