@@ -12,7 +12,7 @@ import functools
 import itertools
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from revstream.streams.archive.store import Archive
@@ -43,34 +43,18 @@ from revstream.streams.recording.commit_pipeline import CommitPipeline
 from revstream.streams.recording.coverage_writer import UNREADABLE, CoverageWriter
 from revstream.streams.recording.health import CollectionStuck, RecorderHealth
 from revstream.streams.recording.layout_repair import repair_layout
+from revstream.streams.recording.options import RecorderOptions
 from revstream.streams.recording.version_builder import VersionBuilder
 from revstream.streams.recording.versions.snapshot_chunk import SnapshotChunk
 from revstream.streams.recording.versions.version_batch import VersionBatch
 
-__all__ = ["Recorder", "RecorderOptions"]
+__all__ = ["Recorder"]
 
 log = logging.getLogger(__name__)
 
 Report = Callable[[str, int, int], None]
 
 _COLLECTION_ENDS = frozenset({"drop", "rename", "dropDatabase"})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecorderOptions:
-    """Options of a recorder.
-
-    Attributes:
-        cache_bytes: Size of the cache of last versions.
-        chunk_documents: Documents per chunk of the initial snapshot.
-        idle_save_s: Seconds between checkpoints of a quiet stream, so that its position stays
-            within
-            the oplog.
-    """
-
-    cache_bytes: int = 64 * 1024 * 1024
-    chunk_documents: int = 2000
-    idle_save_s: float = 5.0
 
 
 class Recorder:

@@ -33,6 +33,7 @@ from revstream.streams.mongo.driver.codecs import Document
 from revstream.streams.raw_bson.diff import is_same
 from revstream.streams.recording.mass_deletions import MassDeletions, is_read_later
 from revstream.streams.recording.set_aside import SetAsideEvents
+from revstream.streams.recording.versions.archived_event import is_archived
 from revstream.streams.recording.versions.bare_version import event_from_chunk, make_bare_version
 from revstream.streams.recording.versions.delete_attribution import DeleteAttributions
 from revstream.streams.recording.versions.doubtful_documents import doubtful_keys
@@ -78,11 +79,7 @@ class VersionBuilder:
         cache_bytes: int,
         drain: Callable[[], Awaitable[None]],
     ) -> None:
-        self.gaps = 0
-        self.unrecorded = 0
-        self.duplicates = 0
-        self.skipped = 0
-        self.aside = 0
+        self.gaps = self.unrecorded = self.duplicates = self.skipped = self.aside = 0
         self._mongo = mongo
         self._archive = archive
         self._partition = partition
@@ -259,7 +256,7 @@ class VersionBuilder:
         return batch
 
     def _partition_token(self, place: str, number: int) -> str:
-        """Return a token; other partitions have records of the same event."""
+        # Other partitions have records of the same event.
         return resume_tokens.numbered_token(place, self._partition.own_number(number))
 
     async def _load(self, keys: Iterable[Any]) -> None:
@@ -284,23 +281,10 @@ class VersionBuilder:
         if unrecorded and event.operation != "insert" and event.before is not None:
             self._build_baseline(event, event.before, batch)
             last, unrecorded = self._lasts.get(event.key), False
-        if last is not None and (
-            resume_tokens.canonical_token(last.token) >= event.token
-            or (last.read_at is not None and event.at <= last.read_at)
-        ):
+        if last is not None and is_archived(event, last):
             self.duplicates += 1
             return
         existed = last is not None and last.full is not None
-        if (
-            event.operation == "insert"
-            and event.after is not None
-            and last is not None
-            and last.full is not None
-            and is_same(last.full, without_reserved(event.after))
-        ):
-            # A restore writes documents that the archive has already.
-            self.duplicates += 1
-            return
         doubtful = existed and last is not None and last.token < doubt
         # If the last version cannot be read, the changes since then are not known.
         damaged = last is not None and last.damaged
@@ -358,7 +342,6 @@ class VersionBuilder:
         deletion: Mapping[str, Any] | None,
         verdicts: Verdicts,
     ) -> None:
-        """Build a version for a collection that keeps its versions itself."""
         last = self._lasts.get(event.key)
         write = version_from_write(event, last, all_known=all_known)
         if isinstance(write, NotRecorded):

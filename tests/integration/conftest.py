@@ -21,7 +21,7 @@ from revstream.streams.layouts.factory import create_layout
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver import client as client_module
 from revstream.streams.mongo.wire.connection import WireConnection
-from revstream.streams.recording.recorder import RecorderOptions
+from revstream.streams.recording.options import RecorderOptions
 from tests.support.editing import Shop, open_shop
 from tests.support.gateway import RunningGateway, running_gateway
 from tests.support.layouts import LAYOUTS, Program, layout_model, program

@@ -17,7 +17,7 @@ from revstream.streams.maintenance.verification import Verification
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.server_check import enable_collection_images
 from revstream.streams.recording.bootstrap.initial_snapshot import oldest_start, read_chunk
-from revstream.streams.recording.recorder import RecorderOptions
+from revstream.streams.recording.options import RecorderOptions
 from revstream.streams.recording.versions.snapshot_chunk import SnapshotChunk
 from tests.support.streams import Recording, told
 

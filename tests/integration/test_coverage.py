@@ -24,7 +24,7 @@ from revstream.streams.core import resume_tokens
 from revstream.streams.core.errors import ArchiveBehind, HistoryLost
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.recording import recorder
-from revstream.streams.recording.recorder import RecorderOptions
+from revstream.streams.recording.options import RecorderOptions
 from revstream.streams.versioning.version import Version
 from tests.support.editing import Failed, Shop, open_shop
 from tests.support.eventually import eventually

@@ -13,7 +13,7 @@ from pymongo import MongoClient
 from revstream.streams.coordination.checkpoint import Checkpoint, Checkpoints
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.transactions import WriteSession, write
-from revstream.streams.recording.recorder import RecorderOptions
+from revstream.streams.recording.options import RecorderOptions
 from revstream.streams.recording.versions.delete_attribution import COLLECTION, DeleteAttributions
 from tests.integration.test_recorder_crashes import Fuse, Killed, crashing, forgotten
 from tests.support.streams import Recording

@@ -18,7 +18,7 @@ from revstream.streams.live.hub import publish_source
 from revstream.streams.live.replay import Replay, ReplayedRecords
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.recording.bootstrap.initial_snapshot import read_chunk
-from revstream.streams.recording.recorder import RecorderOptions
+from revstream.streams.recording.options import RecorderOptions
 from revstream.streams.recording.versions.snapshot_chunk import SnapshotChunk
 from tests.support.eventually import eventually
 from tests.support.streams import BRISK, LosesHistory, Recording, finished, told

@@ -27,7 +27,7 @@ from revstream.streams.core.errors import DatabaseError
 from revstream.streams.layouts.factory import create_layout
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.recording.bootstrap.initial_snapshot import read_chunk
-from revstream.streams.recording.recorder import RecorderOptions
+from revstream.streams.recording.options import RecorderOptions
 from tests.fuzzing.raw_documents import text
 from tests.integration.test_diagnosis import examined, healthy
 from tests.integration.test_odd_ids import insert

@@ -24,7 +24,7 @@ from revstream.streams.live.hub import Hub, publish_source
 from revstream.streams.live.replay import BufferedEvents, LiveEvents, Replay, ReplayedRecords
 from revstream.streams.maintenance.verification import Verification, VerificationResult
 from revstream.streams.mongo.database import Mongo
-from revstream.streams.recording.recorder import RecorderOptions
+from revstream.streams.recording.options import RecorderOptions
 from tests.support.eventually import eventually
 from tests.support.streams import BRISK, Divided, Recording, finished, told
 

@@ -21,7 +21,7 @@ from revstream.streams.coordination.checkpoint import Baseline, Checkpoint
 from revstream.streams.core import resume_tokens
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.codecs import DECODED, Document
-from revstream.streams.recording.recorder import RecorderOptions
+from revstream.streams.recording.options import RecorderOptions
 from revstream.streams.versioning.version import LastVersion
 from tests.support.eventually import eventually
 from tests.support.streams import Recording, batch, event, token_at, told, turn, unless_ended

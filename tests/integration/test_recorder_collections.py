@@ -14,7 +14,7 @@ from revstream.streams.coordination.lease import LeaseOptions, Leases
 from revstream.streams.coordination.leased_task import LeasedTask
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.recording.bootstrap.initial_snapshot import read_chunk
-from revstream.streams.recording.recorder import RecorderOptions
+from revstream.streams.recording.options import RecorderOptions
 from revstream.streams.recording.versions.snapshot_chunk import SnapshotChunk
 from tests.support.archives import last_of_each
 from tests.support.eventually import eventually

@@ -16,7 +16,7 @@ from revstream.streams.changefeed.source import Source
 from revstream.streams.coordination.checkpoint import Checkpoint, Checkpoints
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.codecs import Document
-from revstream.streams.recording.recorder import RecorderOptions
+from revstream.streams.recording.options import RecorderOptions
 from tests.support.exhaustive import scaled
 from tests.support.streams import BRISK, Divided, Recording, check_chains, told
 

@@ -26,7 +26,8 @@ from revstream.streams.live.archive_progress import ArchiveProgress
 from revstream.streams.live.hub import Hub, HubOptions
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.codecs import DECODED, RAW
-from revstream.streams.recording.recorder import Recorder, RecorderOptions
+from revstream.streams.recording.options import RecorderOptions
+from revstream.streams.recording.recorder import Recorder
 
 T = TypeVar("T")
 

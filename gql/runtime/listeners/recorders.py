@@ -13,7 +13,8 @@ from revstream.streams.live.hub import Hub
 from revstream.streams.live.shared_source import SharedSource
 from revstream.streams.mongo.server_check import Server
 from revstream.streams.recording.bootstrap.collection_setup import CollectionSetup
-from revstream.streams.recording.recorder import Recorder, RecorderOptions
+from revstream.streams.recording.options import RecorderOptions
+from revstream.streams.recording.recorder import Recorder
 
 __all__ = ["recorders_of"]
 
