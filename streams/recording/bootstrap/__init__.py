@@ -1,1 +1,1 @@
-"""First recording of a collection."""
+"""First recording of a collection: starting position, indexes, initial snapshot."""

@@ -1,5 +1,7 @@
-"""Recording of a collection that came as a whole, by a rename or `$out`: at the place of the event
-that brought it, so that followers of the stream get its documents in the order of the archive.
+"""Recording of a collection that arrived as a whole, by a rename or `$out`.
+
+Its documents are recorded at the position of the event, so that subscribers get them in the order
+of the archive.
 """
 
 from __future__ import annotations
@@ -36,11 +38,12 @@ class CollectionArrival:
         self._read = read
 
     async def record(self, event: ChangeEvent, former: Baseline) -> Baseline:
-        """Read all documents, and record them behind the deletions at the event.
+        """Read all documents, and record them after the deletions at the event.
 
         Args:
-            former: how far what was there before had been read.
-        Returns: that all is read.
+            former: Progress of the snapshot before the arrival.
+
+        Returns: a complete baseline.
         """
         baseline, later = Baseline(doubt=former.doubt), False
         number = await self._builder.mass_deletions.last_number(event.token) + 1
@@ -60,7 +63,7 @@ class CollectionArrival:
 
 
 def advance_baseline(baseline: Baseline, chunk: SnapshotChunk, number: int) -> Baseline:
-    """Return a reading's progress after a chunk, with so many records in all."""
+    """Return the snapshot's progress after a chunk; `number` is the number of records so far."""
     found = chunk.keys
     read = baseline.read + (len(found) if chunk.versions is not None else len(chunk.documents))
     beyond = baseline.beyond

@@ -1,9 +1,8 @@
-"""The images and indexes of a collection: what a model asks for, made once there is such a
-collection, and again after somebody has dropped it.
+"""Setup of a collection: the images and indexes of the model, created once the collection exists.
 
-Guarantees: a collection that is not there is not created for the model's sake, whose name for it
-may be a typo; only before a document is inserted here, and where one was dropped. Each collection
-is seen to once, known by its UUID, so that one that takes the place of another is, too.
+Guarantees: a missing collection is not created because the model names it, which may be a typo;
+only before a document is inserted here, and after a drop. Each collection is set up once, known by
+its UUID, so a collection that replaces another one is set up too.
 """
 
 from __future__ import annotations
@@ -28,11 +27,13 @@ Report = Callable[[str, int, int], None]
 
 
 class CollectionSetup:
-    """Args:
-    images: whether the server is to keep images.
+    """Setup of the collections of a model.
+
+    Args:
+        images: The server shall store pre- and post-images.
 
     Attributes:
-        refused: by index, why it is not there; without values of documents.
+        refused: By index, the reason why it is missing; without values of documents.
     """
 
     def __init__(self, mongo: Mongo, model: Model, *, images: bool) -> None:
@@ -40,16 +41,16 @@ class CollectionSetup:
         self._model = model
         self._images = images
         self.refused: dict[str, str] = {}
-        # By collection: the UUID of the one that was seen to.
+        # UUID of each collection that was set up.
         self._done: dict[str, Any] = {}
         self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._inserted_into: set[str] = set()
 
     async def begin(self, report: Report) -> None:
-        """Make what is missing of all collections of the model that are there; a refusal is logged.
+        """Create what the existing collections of the model lack; a refusal is logged.
 
         Raises:
-            Unavailable: MongoDB is away.
+            Unavailable: MongoDB cannot be reached.
         """
         names = [entity.collection for entity in self._model.entities]
         found = await collection_uuids(self._mongo, names)
@@ -58,20 +59,22 @@ class CollectionSetup:
         self._inserted_into = set(found)
 
     async def apply(self, name: str, *, create: bool = False) -> bool:
-        """Make what is missing of a collection; a refusal is logged.
+        """Create what a collection lacks; a refusal is logged.
 
         Args:
-            create: where it is not there, too.
-        Returns: whether it is there.
+            create: Create a missing collection too.
+
+        Returns: whether the collection exists.
 
         Raises:
-            Unavailable: MongoDB is away.
+            Unavailable: MongoDB cannot be reached.
         """
         async with self._locks[name]:
             found = await collection_uuids(self._mongo, [name])
             if create and not found:
                 await self._create(name)
-                # Now: it may be another one by the time that the indexes are made.
+                # Read now: another collection may have the name by the time the indexes are
+                # created.
                 found = await collection_uuids(self._mongo, [name])
             if name in found and self._done.get(name) != found[name]:
                 await self._set_up([name], lambda text, done, total: None)
@@ -79,16 +82,16 @@ class CollectionSetup:
             return bool(found)
 
     async def before_insert(self, name: str) -> None:
-        """Create a collection that is not there before a document is inserted, so that what is
-        unique is so from the first one on.
+        """Create a missing collection before a document is inserted, so that unique indexes apply
+        to it.
 
         Raises:
-            Unavailable: MongoDB is away.
+            Unavailable: MongoDB cannot be reached.
         """
         if name in self._inserted_into:
             return
-        # With documents of other programs in it, the indexes may take a while: the recorder makes
-        # them.
+        # With documents of other programs in it, index creation may take long: the recorder does
+        # it.
         if not await self._mongo.find(name, {}, projection={"_id": 1}, limit=1):
             await self.apply(name, create=True)
         self._inserted_into.add(name)

@@ -1,4 +1,4 @@
-"""The indexes that a model asks for, created where their collections are, with progress to show."""
+"""Creation of the indexes that a model needs, with progress reports."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Report = Callable[[str, int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class RefusedIndex:
-    """An index that could not be made, and what the server said."""
+    """An index that the server refused, and its reason."""
 
     collection: str
     fields: tuple[str, ...]
@@ -29,23 +29,24 @@ class RefusedIndex:
 async def create_indexes(
     mongo: Mongo, model: Model, collections: Sequence[str], report: Report
 ) -> list[RefusedIndex]:
-    """Create what is missing on these collections; what is there already is left alone.
+    """Create the missing indexes of these collections; existing ones are not changed.
 
     Args:
-        report: called with a text, how many are done, and how many there are.
-    Returns: those that were refused (a unique one over data that is not, or one of another kind on
-        the same fields).
+        report: Called with a text, the number of finished indexes, and their total.
+
+    Returns: the refused indexes (a unique one over duplicate values, or one of another kind on the
+    same fields).
     """
     wanted = [each for each in wanted_indexes(mongo, model) if each[0] in collections]
     refused = []
     for done, (collection, keys, index, more) in enumerate(wanted):
         report(f"index {collection}({', '.join(index.fields)})", done, len(wanted))
-        # As reads compare; the collection may be made otherwise.
+        # With the collation of reads; the collection may have another one.
         options: dict[str, Any] = {"collation": {"locale": "simple"}, **more}
         if index.unique:
             options["unique"] = True
         if index.unique and len(index.fields) == 1:
-            # Documents without the field do not count as equal.
+            # Documents without the field do not count as duplicates.
             options["sparse"] = True
         try:
             await mongo.create_index(collection, keys, **options)
@@ -59,8 +60,11 @@ WantedIndex = tuple[str, list[tuple[str, int]], Index, dict[str, Any]]
 
 
 def wanted_indexes(mongo: Mongo, model: Model) -> list[WantedIndex]:
-    """Those that a model asks for or needs: collection, keys, the model's index, and options; where
-    the collection's layout has the fields, and has a use for an index."""
+    """Return the indexes that a model declares or needs: collection, keys, the model's index,
+    options.
+
+    An index is left out if the collection's layout lacks the fields or has no use for it.
+    """
     wanted = [(entity.collection, index) for entity in model.entities for index in entity.indexes]
     wanted += [each for each in _back_references(model) if each not in wanted]
     wanted += [each for each in dict.fromkeys(_copies(model)) if each not in wanted]
@@ -77,7 +81,7 @@ def wanted_indexes(mongo: Mongo, model: Model) -> list[WantedIndex]:
 
 
 def _copies(model: Model) -> list[tuple[str, Index]]:
-    """By which the targets of a source are found, in the order of their ids."""
+    """Return the indexes that find the targets of a source, in the order of their ids."""
     unique = {
         (entity.collection, index.fields)
         for entity in model.entities
@@ -94,14 +98,16 @@ def _copies(model: Model) -> list[tuple[str, Index]]:
 def _keys(index: Index) -> list[tuple[str, int]]:
     keys = [(name, 1) for name in index.fields]
     if not index.unique and "_id" not in index.fields:
-        # Pages are sorted by these fields and then by _id; without it here they would be sorted in
+        # Pages are sorted by these fields and then by _id; without it here, MongoDB would sort in
         # memory.
         keys.append(("_id", 1))
     return keys
 
 
 def _back_references(model: Model) -> list[tuple[str, Index]]:
-    """Without an index each parent of a `@referencedBy` would be a scan of the whole collection."""
+    """Return the indexes of `@referencedBy`: without one, each parent would scan the whole
+    collection.
+    """
     found = []
     for entity in model.entities:
         for each in entity.back_references:

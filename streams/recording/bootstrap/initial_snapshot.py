@@ -1,9 +1,9 @@
-"""Where a recorder begins that has never run, and the reading of what was there before.
+"""Initial snapshot: the start of a new recorder, and the read of the documents that exist.
 
 The start is the oldest entry of the oplog that is not a no-op: documents whose insert is still in
-the oplog get their whole history. The others are read from the present, in chunks, each at its own
-cluster time, and placed in the stream at that time: a chunk is recorded once every event up to its
-time is. Documents that the archive knows by then are compared with it.
+the oplog get their whole history. The others are read in chunks, each at its own cluster time, and
+take that position in the stream: a chunk is recorded once every event up to its time is. Documents
+that the archive already has are compared with it.
 """
 
 from __future__ import annotations
@@ -44,11 +44,10 @@ _CAPPED_POSITION_LOST = 136
 
 
 async def oldest_start(mongo: Mongo) -> str:
-    """The token before the oldest change that the oplog still holds; now, where the oplog may not
-    be read.
+    """Return the token before the oldest change in the oplog; now, if the oplog may not be read.
 
     Raises:
-        Unavailable: nobody knows yet; to be asked again.
+        Unavailable: MongoDB cannot be reached; try again.
     """
     now = await mongo.operation_time()
     try:
@@ -71,7 +70,7 @@ async def _oldest_entry(mongo: Mongo) -> RawBSONDocument | None:
             return await mongo.oldest("oplog.rs", {"op": {"$ne": "n"}}, database="local")
         except DatabaseError as exc:
             attempts -= 1
-            # A busy server lets the oldest entries go while they are looked through.
+            # A busy server deletes the oldest entries during the scan.
             if exc.number != _CAPPED_POSITION_LOST or not attempts:
                 raise
 
@@ -85,11 +84,11 @@ async def read_chunk(
     layout: SelfVersionedLayout | None = None,
     arrival: ChangeEvent | None = None,
 ) -> SnapshotChunk:
-    """The chunk after the last one: at most `size` documents, and not much more than 16 MB.
+    """Read the next chunk: at most `size` documents, and not much more than 16 MB.
 
     Args:
-        layout: of a collection that keeps versions itself.
-        arrival: read as of this event, unless the server no longer can.
+        layout: Layout of a collection that keeps versions itself.
+        arrival: Read as of this event, unless the server no longer can.
     """
     if arrival is not None:
         try:
@@ -106,8 +105,8 @@ async def read_chunk(
             return await _chunk_at(mongo, collection, baseline, size, layout, wall, at, arrival)
         except DatabaseError as exc:
             attempts -= 1
-            # Somebody has created the collection, or an index, since the clock was read. Layouts
-            # need more than one read.
+            # The collection or an index was created since the clock was read. Layouts need more
+            # than one read.
             if exc.number not in SNAPSHOT_REFUSALS or not attempts:
                 raise
             if exc.number == SNAPSHOT_TOO_OLD and layout is None:
@@ -124,11 +123,11 @@ async def _last_chunk(
     wall: datetime,
     arrival: ChangeEvent | None,
 ) -> SnapshotChunk | None:
-    """Read as of the last moment, in one batch, which says what moment that was: of a server that
-    keeps no past (minSnapshotHistoryWindowInSeconds: 0).
+    """Read as of the newest time, in one batch whose reply contains that time.
 
-    Returns: None where that moment, too, was forgotten before it was read, since documents are
-    written.
+    For a server that keeps no past (minSnapshotHistoryWindowInSeconds: 0).
+
+    Returns: None where the time had expired before it was read, because documents are written.
     """
     try:
         command = scan_command(collection, _place(baseline), size)

@@ -1,4 +1,4 @@
-"""Preparation of a recorded collection: images, the indexes of the model and of its layout."""
+"""Preparation of a recorded collection: images, indexes of the model and of the layout."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from revstream.streams.recording.health import CollectionStuck
 
 __all__ = ["CollectionPreparation"]
 
-# How often it is looked whether the previous versions of a layout have a collection by now.
+# Seconds between checks whether the layout's collection of previous versions exists.
 _CHECK_S = 2.0
 
 
 class CollectionPreparation:
-    """Of the collection of one recorder: what it lacks is made once a write says that it is there.
+    """Preparation of one recorder's collection, after the first write shows that it exists.
 
     Attributes:
-        done: whether all is known to be there.
+        done: Everything is known to exist.
     """
 
     def __init__(self, collection: str, layout: Layout, setup: CollectionSetup | None) -> None:
@@ -31,23 +31,23 @@ class CollectionPreparation:
         self.done = False
 
     async def after_batch(self, *, written: bool) -> None:
-        """Make what is missing, behind a batch of the stream.
+        """Create what is missing, after a batch of the stream.
 
         Args:
-            written: whether it has a write.
+            written: The batch has a write.
 
         Raises:
-            Stuck: documents came before an index that the layout rests on.
+            CollectionStuck: Documents were inserted before an index that the layout depends on.
         """
         self._written |= written
         if not self.done and self._written and time.monotonic() >= self._check_at:
             await self.prepare()
 
     async def prepare(self, *, create: bool = False) -> None:
-        """Make it now; with `create`, the collection too.
+        """Create what is missing now; with `create`, the collection too.
 
         Raises:
-            Stuck: as of `follow`.
+            CollectionStuck: See `after_batch`.
         """
         setup = self._setup
         there = setup is None or await setup.apply(self._collection, create=create)
@@ -58,7 +58,7 @@ class CollectionPreparation:
         self.done = there and prepared
         self._written = False
         if there and not prepared:
-            # Programs that only insert never make a collection for previous versions.
+            # Programs that only insert never create a collection for previous versions.
             self._check_at = time.monotonic() + _CHECK_S
         else:
             self._check_at = 0.0

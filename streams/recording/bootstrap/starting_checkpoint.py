@@ -1,4 +1,4 @@
-"""Stored checkpoints of a collection, from which a recorder goes on, however it was divided."""
+"""Starting checkpoint of a recorder, for any earlier partition count of the collection."""
 
 from __future__ import annotations
 
@@ -20,27 +20,28 @@ __all__ = ["remove_former_checkpoints", "starting_checkpoint"]
 async def starting_checkpoint(
     mongo: Mongo, checkpoints: Checkpoints, partition: Partition
 ) -> Checkpoint:
-    """From where to go on: a partition's own checkpoint, or where the collection as a whole is
-    archived further, as it was divided before."""
+    """Return the partition's own checkpoint, or the collection's, if that has reached further.
+
+    The latter may be of another partition count.
+    """
     stored = await checkpoints.load_collection(partition.collection)
     own, whole = stored.get(partition), furthest_checkpoint(stored)
     if own is None and whole is None:
         if await mongo.find(f"{partition.collection}.versions", {}, limit=1, projection={"_id": 1}):
-            # Versions that were brought from elsewhere: the oplog here is not theirs.
+            # Versions imported from elsewhere: the oplog here does not belong to them.
             now = resume_tokens.time_prefix(await mongo.operation_time())
             return Checkpoint(now, now, Baseline(doubt=now))
         start = await oldest_start(mongo)
         return Checkpoint(start, start)
     found = [each for each in (own, whole) if each is not None]
-    # The first where both are as far.
+    # The first if both are equal.
     return max(found, key=lambda each: each.token)
 
 
 async def remove_former_checkpoints(
     checkpoints: Checkpoints, partition: Partition
 ) -> list[Partition]:
-    """Forget how the collection was divided before, once that tells nothing any more; returns what
-    was forgotten."""
+    """Delete checkpoints of other partition counts once they are no longer needed; return them."""
     stored = await checkpoints.load_collection(partition.collection)
     mine = complete_sets(stored).get(partition.count)
     others = [each for each in stored if each.count != partition.count]

@@ -1,1 +1,1 @@
-"""Versions made from change events."""
+"""Construction of versions from change events and snapshots."""

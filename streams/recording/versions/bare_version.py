@@ -22,8 +22,10 @@ def make_bare_version(
     *,
     read_at: Timestamp | None,
 ) -> tuple[Document, LastVersion]:
-    """Make the record of a write that cannot be read: a gap, with the stored content and without
-    conclusions from it; and the part of it that the next version needs."""
+    """Build the record of an unreadable write, and the facts that the next version needs.
+
+    It is a gap with the stored content, and has no attribution and no changed fields.
+    """
     number = (0 if last is None else last.number) + 1
     full = None if after is None else without_reserved(after)
     record: Document = {
@@ -58,7 +60,7 @@ def make_bare_version(
 def event_from_chunk(
     chunk: SnapshotChunk, token: str, key: Any, content: RawBSONDocument | None, kept: int | None
 ) -> ChangeEvent:
-    """Make an event of a document that a reading of the present has found."""
+    """Return an event for a document of a snapshot."""
     return ChangeEvent(
         token=token,
         at=chunk.at,

@@ -1,9 +1,8 @@
-"""Who deleted a document, and why, and which fence it had: nothing is left of it that could say so.
+"""Attribution and fence value of deleted documents, which have no field left to store them.
 
-Written in the transaction that deletes. The change event of a delete has that transaction's
-session, and of several transactions of one session the last that began before the event is the one.
-Kept for as long as the archive is.
-Source: docs/decisions/0012-writes.md.
+Written in the deleting transaction. The change event of a delete has that transaction's session; of
+several transactions of one session, the last that began before the event belongs to it. Stored for
+as long as the archive. Source: docs/decisions/0012-writes.md.
 """
 
 from __future__ import annotations
@@ -21,6 +20,8 @@ COLLECTION = "revstream.deletions"
 
 
 class DeleteAttributions:
+    """Stored attributions of deletes, of all collections."""
+
     def __init__(self, mongo: Mongo) -> None:
         self._mongo = mongo
 
@@ -42,11 +43,11 @@ class DeleteAttributions:
         *,
         fence: Any = None,
     ) -> None:
-        """Within the transaction, behind the delete.
+        """Store an attribution within the transaction, after the delete.
 
         Args:
-            change: as documents carry it under `_change`.
-            fence: the fencing token that the document had.
+            change: In the form of a document's `_change`.
+            fence: The document's fence value.
         """
         await writing.insert(
             COLLECTION,
@@ -61,7 +62,7 @@ class DeleteAttributions:
         )
 
     async def fences(self, collection: str, keys: Sequence[Any]) -> list[tuple[Any, Any]]:
-        """The fencing tokens that documents had when they were deleted, each with its `_id`."""
+        """Return the fence values of deleted documents, each with its `_id`."""
         query = {"collection": collection, "doc": {"$in": keys}, "fence": {"$exists": True}}
         found = await self._mongo.find(
             COLLECTION, query, projection={"_id": 0, "doc": 1, "fence": 1}
@@ -71,8 +72,7 @@ class DeleteAttributions:
     async def changes_by_token(
         self, collection: str, events: Iterable[ChangeEvent]
     ) -> dict[str, Mapping[str, Any]]:
-        """Of those deletes that were attributed, the change by the event's token. One read, or
-        none."""
+        """Return the `_change` of attributed deletes, by the event's token. One read, or none."""
         deletes = [
             each for each in events if each.operation == "delete" and each.session is not None
         ]

@@ -1,4 +1,4 @@
-"""Documents that may have changed unseen since their last version, after history was lost."""
+"""Documents that may have changed unobserved since their last version, after a loss of history."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ async def doubtful_keys(
     events: Sequence[ChangeEvent],
     baseline: Baseline,
 ) -> set[Any]:
-    """By identity, the documents of these events that the reading of the present has yet to come
-    to.
+    """Return, by identity, the documents of these events that the repeated snapshot has not
+    reached.
 
     Args:
-        lasts: has the last versions of all of them.
+        lasts: Contains the last versions of all of them.
     """
     if baseline.done or not baseline.doubt:
         return set()

@@ -1,5 +1,4 @@
-"""The last versions of the documents written lately, bounded by bytes, so that a burst costs no
-read per event."""
+"""Cache of last versions, bounded by bytes, so that a burst costs no read per event."""
 
 from __future__ import annotations
 
@@ -19,11 +18,10 @@ __all__ = ["LastVersionCache"]
 
 
 class LastVersionCache:
-    """A least-recently-used cache over an archive. A document that has no version is known to have
-    none.
+    """Least-recently-used cache over an archive; it also knows documents without a version.
 
-    What was put and is still on its way into the archive must stay: `load` makes room only where
-    `crowded` says so beforehand.
+    Pending versions must stay until they are archived: `load` evicts only if `crowded` is true
+    before.
     """
 
     def __init__(self, archive: Archive, *, capacity_bytes: int) -> None:
@@ -34,12 +32,11 @@ class LastVersionCache:
 
     @property
     def crowded(self) -> bool:
-        """Whether the next `load` lets something go, which is then read from the archive again."""
+        """Whether the next `load` evicts entries, which are then read from the archive again."""
         return self._size_bytes > self._capacity_bytes
 
     async def load(self, keys: Iterable[Any]) -> None:
-        """Make sure that `get` knows these, in one read for all that are missing; what does not fit
-        leaves first."""
+        """Load the missing keys with one read; evict first if the cache is full."""
         self._shrink()
         missing = {name: key for key in keys if (name := identity(key)) not in self._entries}
         if not missing:
@@ -49,13 +46,13 @@ class LastVersionCache:
             self._set(name, _detached(found.get(name)))
 
     def get(self, key: Any) -> LastVersion | None:
-        """Of a key that was loaded or put since the last `load`."""
+        """Return the last version of a key that was loaded or put since the last `load`."""
         name = identity(key)
         self._entries.move_to_end(name)
         return self._entries[name]
 
     def put(self, key: Any, last: LastVersion) -> None:
-        """One that was just made: see `LastVersion`."""
+        """Store a version that was just built: see `LastVersion`."""
         self._set(identity(key), last)
 
     def clear(self) -> None:
@@ -69,21 +66,20 @@ class LastVersionCache:
         self._entries.move_to_end(name)
 
     def _shrink(self) -> None:
-        # Only between batches: what a batch has loaded must stay until it is recorded.
+        # Only between batches: entries of a batch must stay until it is recorded.
         if not self.crowded:
             return
-        # A quarter at once: each time, the archive must first have caught up.
+        # A quarter at once: each time, the pipeline must be drained before.
         while self._size_bytes > self._capacity_bytes * 3 // 4 and self._entries:
             self._size_bytes -= _size(self._entries.popitem(last=False)[1])
 
 
 def _detached(last: LastVersion | None) -> LastVersion | None:
-    """With bytes of its own, and nothing else.
+    """Copy the content into bytes of its own.
 
-    PyMongo cuts documents of 4 KB and more out of a reply as views (4.18, `RawBSONDocument.raw`),
-    each of which would keep the whole reply, 16 MB at most, in memory. And a raw document that was
-    looked into keeps what it has decoded, five times its bytes where they are 300: decoding it
-    again takes 8 µs.
+    PyMongo returns documents of 4 KB and more as views of the reply (4.18, `RawBSONDocument.raw`),
+    and each view keeps the whole reply, up to 16 MB, in memory. A raw document also caches its
+    decoded fields, five times its bytes for 300 bytes: decoding it again takes 8 µs.
     """
     if last is None or last.full is None:
         return last

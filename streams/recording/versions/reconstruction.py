@@ -1,9 +1,8 @@
-"""What a document was after an update for which the server has no image.
+"""Reconstruction of a document after an update for which the server has no image.
 
-First the delta, applied to the archived state; where its paths can be read in more than one way,
-the oplog's own entry, which nests and cannot be misread; where that does not help, the document as
-it was at the event's cluster time; where that is too long ago, the present document, marked as a
-gap. Never a guess.
+First, the delta is applied to the archived state. If its paths are ambiguous, the oplog's own
+entry, which nests, is applied. If that fails, the document is read at the event's cluster time. If
+that is too long ago, the current document is read, and marked as a gap. Never a guess.
 """
 
 from __future__ import annotations
@@ -34,14 +33,18 @@ _NEVER = Timestamp(0, 0)
 
 @dataclass(frozen=True, slots=True)
 class RebuiltDocument:
-    """`read_at` is set where the document was read again: it may hold later writes too."""
+    """A reconstructed document.
+
+    Attributes:
+        read_at: Cluster time of a read; the document may contain later writes too. None otherwise.
+    """
 
     document: RawBSONDocument
     read_at: Timestamp | None = None
 
 
 class Reconstruction:
-    """Of the documents of one collection."""
+    """Reconstruction of the documents of one collection."""
 
     def __init__(self, mongo: Mongo, collection: str) -> None:
         self._mongo = mongo
@@ -51,10 +54,10 @@ class Reconstruction:
         )
 
     async def rebuild(self, event: ChangeEvent, last: LastVersion | None) -> RebuiltDocument | None:
-        """The document after `event`; None where it can only be read again and is gone.
+        """Return the document after `event`; None where it can only be read again and is deleted.
 
         Args:
-            last: the version before. What the archive keeps beside the document is put back.
+            last: The version before. Fields stored outside its content are restored.
         """
         reason = "the state before is not known"
         if last is not None and last.full is not None and event.update is not None:
@@ -77,10 +80,10 @@ class Reconstruction:
         return await self._read(event, reason)
 
     async def _oplog_diff(self, event: ChangeEvent) -> Document | None:
-        """The `diff` of the oplog entry behind an event.
+        """Return the `diff` of the oplog entry of an event.
 
-        None where the entry is gone, is of another form, or belongs to a transaction that wrote the
-        document more than once: which of the writes this is, the entry does not tell.
+        None where the entry is gone, has another form, or is of a transaction that wrote the
+        document more than once: the entry does not show which of the writes the event is.
         """
         entry = await self._mongo.oldest("oplog.rs", {"ts": event.at}, database="local")
         if entry is None:
@@ -89,7 +92,7 @@ class Reconstruction:
         if entry["op"] == "c":
             if (entry.get("prevOpTime") or {}).get(
                 "ts", _NEVER
-            ) != _NEVER:  # a longer transaction's end
+            ) != _NEVER:  # the end of a longer transaction
                 return None
             operations = entry["o"].get("applyOps") or []
         namespace, key = f"{self._mongo.name}.{self._collection}", identity(event.key)
@@ -104,10 +107,10 @@ class Reconstruction:
     async def _read(self, event: ChangeEvent, reason: str) -> RebuiltDocument | None:
         try:
             found = await self._find(event, event.at)
-        except DatabaseError as exc:  # the server keeps only the last minutes
+        except DatabaseError as exc:  # the server keeps only the last few minutes
             reason = f"{reason}; {exc}"
         else:
-            # Only within a transaction is a cluster time shared by several writes to one document.
+            # Several writes to one document share a cluster time only within a transaction.
             read_at = event.at if event.in_transaction else None
             if found is not None and read_at is not None:
                 self._log_gap(event, reason)
@@ -127,12 +130,12 @@ class Reconstruction:
 
 
 def _id_of(operation: Mapping[str, Any]) -> Any:
-    """The `_id` of the document that an oplog entry writes; inserts carry it in `o`."""
+    """Return the `_id` of the document that an oplog entry writes; inserts have it in `o`."""
     return (operation.get("o2") or operation["o"]).get("_id")
 
 
 def _is_lossless(values: Document, document: RawBSONDocument) -> bool:
-    """Whether Python's values hold all of it: not a symbol, say, nor text that is not UTF-8."""
+    """Return whether Python's values lose nothing: no symbol, for example, and only valid UTF-8."""
     return bson.encode(values, codec_options=DECODED) == document.raw
 
 

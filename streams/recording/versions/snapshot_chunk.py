@@ -1,4 +1,4 @@
-"""Part of the first reading of a collection: documents in `_id` order, as of one cluster time."""
+"""Chunk of an initial snapshot: documents in `_id` order, as of one cluster time."""
 
 from __future__ import annotations
 
@@ -20,12 +20,15 @@ __all__ = ["SnapshotChunk"]
 
 @dataclass(frozen=True)
 class SnapshotChunk:
-    """Documents in `_id` order as they were at cluster time `at`; `end` where no others follow.
+    """Documents in `_id` order at cluster time `at`.
 
-    `wall`: the database's clock at that time, since a cluster time knows only seconds.
-    `after`: a tuple of the last exact `_id` before them; None where there is none.
-    `versions`: of a collection that keeps them itself, all of theirs, instead of the documents.
-    `arrival`: the event by which the whole collection came, at which they are recorded.
+    Attributes:
+        wall: The database's clock at that time, since a cluster time has only seconds.
+        after: A tuple of the last exact `_id` before the chunk; None for the first chunk.
+        end: No documents follow.
+        versions: For a collection that keeps versions itself, all versions, instead of the
+            documents.
+        arrival: Event by which the whole collection arrived, at which the chunk is recorded.
     """
 
     at: Timestamp
@@ -38,29 +41,29 @@ class SnapshotChunk:
 
     @property
     def token(self) -> str:
-        """Where its records stand in the stream."""
+        """Position of the chunk's records in the stream."""
         return (
             resume_tokens.token_from_time(self.at) if self.arrival is None else self.arrival.token
         )
 
     @property
     def recorded_at(self) -> Timestamp:
-        """When they were, as far as their records say."""
+        """Cluster time in the chunk's records."""
         return self.at if self.arrival is None else self.arrival.at
 
     @property
     def recorded_wall(self) -> datetime:
-        """The same by the clock."""
+        """Time of the clock in the chunk's records."""
         return self.wall if self.arrival is None else self.arrival.wall
 
     @property
     def is_exact(self) -> bool:
-        """Whether they are as the arrival brought them."""
+        """Whether the documents are as they arrived."""
         return self.arrival is not None and self.at == self.arrival.at
 
     @cached_property
     def keys(self) -> list[Any]:
-        """Of the documents whose `_id`s are exact, in their order."""
+        """The exact `_id`s, in order."""
         if self.versions is None:
             return [each["_id"] for each in self.documents if is_exact(each)]
         return list({identity(each.key): each.key for each in self.versions}.values())

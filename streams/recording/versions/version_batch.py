@@ -1,4 +1,4 @@
-"""What is to be written to the archive at once."""
+"""Batch of records that are inserted into the archive together."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from revstream.streams.versioning.version import LastVersion
 
 __all__ = ["VersionBatch"]
 
-# What a record takes beside its content.
+# Size of a record without its content.
 _RECORD_BYTES = 600
 
 
 class VersionBatch:
-    """Records to be inserted together, in stream order.
+    """Records of one insert, in stream order.
 
     Attributes:
-        size_bytes: about as many as the records have.
-        numbered: by token, the versions of which a number is all that their events lack.
-        spanning: tokens of archived versions that were there before a loss and are still current.
+        size_bytes: Approximate size of the records.
+        numbered: By token, the versions whose number is all that their events lack.
+        spanning: Tokens of archived versions from before a loss that are still current.
     """
 
     def __init__(self) -> None:
@@ -41,12 +41,11 @@ class VersionBatch:
         self.size_bytes += _RECORD_BYTES + content
 
     def note_spanning(self, last: LastVersion | None, doubt: str) -> None:
-        """Note a version that was there before a loss (`Baseline.doubt`) and is unchanged after
-        it."""
+        """Note a version from before a loss (`Baseline.doubt`) that is unchanged after it."""
         if doubt and last is not None and last.full is not None and last.token < doubt:
             self.spanning.append(last.token)
 
     def extend(self, later: VersionBatch) -> None:
-        """Go on with what was drafted right behind it."""
+        """Append the batch that directly follows."""
         self.records += later.records
         self.size_bytes += later.size_bytes
