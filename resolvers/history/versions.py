@@ -210,7 +210,7 @@ class VersionHistory:
             Version.from_record(found[token])
             if token in found
             # The version after said that it was there.
-            else HistoryLost("the version before was dropped a moment ago")
+            else HistoryLost("the version before was deleted a moment ago")
             for token in tokens
         ]
 

@@ -148,7 +148,7 @@ class Coverage:
             if gap.end is None:
                 return ArchiveBehind(
                     f"the history of {collection}: lost from {_when(gap.start.at)} on "
-                    f"({gap.why}), the present is being read again; try again",
+                    f"({gap.why}), the documents are being read again; try again later",
                     collection=collection,
                 )
             lost = history_lost_error(collection, gap.end, f"was lost ({gap.why})")
@@ -270,7 +270,7 @@ def history_lost_error(subject: str, mark: TimeMark, why: str) -> HistoryLost:
     known here.
     """
     return HistoryLost(
-        f"the history of {subject}: the moment asked for {why}; "
+        f"the history of {subject}: the requested time {why}; "
         f"it is known from {_text(mark.wall)} on",
         oldestResumeToken=resume_tokens.token_from_time(mark.at),
         oldestTime=_text(mark.wall),

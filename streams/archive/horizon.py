@@ -110,7 +110,7 @@ class Horizons:
         name = f"{archive.collection}/{key}"
         if first is not None and at < first.at:
             if first.cut is not None and first.cut.since <= at:
-                return _truncated_error(archive, key, first, "an earlier moment was asked for")
+                return _truncated_error(archive, key, first, "an earlier time was requested")
             born = first.born if first.cut is None else first.cut.born
             if not (born or coverage.is_found_after_gap(first.at)):
                 return history_lost_error(name, TimeMark(first.at, first.wall), "was not recorded")
@@ -128,7 +128,7 @@ class Horizons:
         """
         firsts = await self._firsts(archive, [key for key, _ in wanted])
         return [
-            _truncated_error(archive, key, first, f"version {number} was asked for")
+            _truncated_error(archive, key, first, f"version {number} was requested")
             if (first := firsts.get(identity(key))) is not None
             and first.cut is not None
             and first.cut.number <= number < first.number
@@ -178,7 +178,7 @@ def check_horizon(collection: str, at: Timestamp, coverage: Coverage) -> None:
     """
     token = coverage.horizon
     if token and at < resume_tokens.cluster_time(token):
-        raise _before_horizon_error(collection, token, "an earlier moment")
+        raise _before_horizon_error(collection, token, "an earlier time")
     refusal = coverage.error_at(collection, at)
     if refusal is not None:
         raise refusal
@@ -199,8 +199,8 @@ class _FirstVersion:
 def _before_horizon_error(collection: str, token: str, asked: str) -> HistoryLost:
     return HistoryLost(
         f"the history of {collection} reaches back to "
-        f"{_when(resume_tokens.cluster_time(token))}; what "
-        f"was before was dropped as the model says (keep), and {asked} was asked for",
+        f"{_when(resume_tokens.cluster_time(token))}; older "
+        f"versions were deleted by retention (keep), and {asked} was requested",
         oldestResumeToken=token,
     )
 
@@ -209,9 +209,9 @@ def _truncated_error(archive: Archive, key: Any, first: _FirstVersion, asked: st
     assert first.cut is not None
     purge = first.cut.purge
     how = (
-        "were dropped as the model says (keep)"
+        "were deleted by retention (keep)"
         if purge is None
-        else f"were dropped, the last time by a purge on {purge.at:%F}"
+        else f"were deleted, the last time by a purge on {purge.at:%F}"
     )
     return HistoryLost(
         f"{archive.collection}/{key}: {first.cut.versions} versions before version {first.number} "

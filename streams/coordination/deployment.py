@@ -54,7 +54,7 @@ async def deployment_tag(mongo: Mongo) -> str:
                 await mongo.find_one_and_update(COLLECTION, _THIS, {"$set": marks})
         else:
             log.warning(
-                "database is a copy: it gets a tag of its own, and its present is read again",
+                "database is a copy: it gets its own tag, and its documents are read again",
                 extra={"database": mongo.name, "copy_of": stored["tag"]},
             )
             # Only one of several processes makes this change.

@@ -96,7 +96,7 @@ class LeasedTask:
         try:
             self.lease = await self._request_lease()
         except (Unavailable, TimeLimit) as exc:
-            self._note_trouble("lease cannot be asked for", exc.message)
+            self._note_trouble("lease request failed", exc.message)
             return False
         if self.lease is None:
             # Another process does the work.
@@ -185,7 +185,7 @@ class LeasedTask:
             async with asyncio.timeout_at(self.lease.expires_at):
                 renewed = await self._request_lease()
         except (Unavailable, TimeLimit, TimeoutError) as exc:
-            self._note_trouble("lease cannot be renewed", str(exc) or "no answer in time")
+            self._note_trouble("lease renewal failed", str(exc) or "no answer in time")
             return not self.lease.expired
         if renewed is None or renewed.fencing_token != self.lease.fencing_token:
             return False
@@ -202,7 +202,7 @@ class LeasedTask:
                 await self._release()
         except (TimeoutError, GatewayError) as exc:
             log.warning(
-                "lease not released: it runs out by itself",
+                "lease not released: it expires by itself",
                 extra={"listener": self.name, "reason": str(exc)},
             )
 

@@ -74,7 +74,7 @@ class Membership:
                     reachable = True
                 except (Unavailable, TimeLimit) as exc:
                     if reachable:
-                        log.warning("members cannot be asked for", extra={"reason": exc.message})
+                        log.warning("members cannot be read", extra={"reason": exc.message})
                     reachable = False
                 await asyncio.sleep(self._renew_every_s / _READS_PER_RENEWAL)
         finally:

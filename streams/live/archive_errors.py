@@ -22,7 +22,7 @@ def archive_behind_error(collection: str, known: str, token: str, limit_s: float
     lag_s = max(0.0, (wanted_at - reached_at).total_seconds())
     return ArchiveBehind(
         f"the archive of {collection} has reached {reached_at:%F %T}Z, "
-        f"and {wanted_at:%F %T}Z was asked for; "
+        f"and {wanted_at:%F %T}Z was requested; "
         f"waited {limit_s:g} s; try again, or look at Query.streams",
         collection=collection,
         lagSeconds=lag_s,
@@ -37,7 +37,7 @@ def snapshot_unread_error(
     if checkpoint is not None:
         read, total = checkpoint.baseline.read, checkpoint.baseline.total
     return ArchiveBehind(
-        f"the archive of {collection}: {read} of about {total} documents that were there before "
-        f"it are read; waited {limit_s:g} s; try again, or look at Query.streams",
+        f"the archive of {collection}: {read} of about {total} existing documents "
+        f"are read; waited {limit_s:g} s; try again, or look at Query.streams",
         collection=collection,
     )

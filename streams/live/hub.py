@@ -134,9 +134,9 @@ class Subscriber:
         count, options = len(self._backlog), self._options
         total = self._backlog_bytes + event.size_bytes
         if count >= options.backlog_events:
-            problem = f"{count} events are waiting and {options.backlog_events} are allowed"
+            problem = f"backlog: {count} events, maximum is {options.backlog_events}"
         elif count and total > options.backlog_bytes:
-            problem = f"{total} bytes are waiting and {options.backlog_bytes} are allowed"
+            problem = f"backlog: {total} bytes, maximum is {options.backlog_bytes}"
         else:
             self._backlog.append(event)
             self._backlog_bytes = total
@@ -330,7 +330,9 @@ async def publish_source(
             events into writes of documents.
     """
     layouts = layouts or {}
-    left_out = LogThrottle(log, "event cannot be told to subscribers", level=logging.ERROR)
+    left_out = LogThrottle(
+        log, "event not sent to subscribers: it cannot be translated", level=logging.ERROR
+    )
     hub.start_following()
     async for batch in source.batches(hub.position):
         if batch.passed_over or any(
@@ -367,7 +369,7 @@ async def _translate_events(
             # Repeated while MongoDB is unavailable; the stream itself waits as well.
             if not told:
                 facts = {"collection": layout.collection, "reason": exc.message}
-                log.warning("events cannot be told yet", extra=facts)
+                log.warning("events not sent yet: MongoDB is unavailable", extra=facts)
             told = True
             await asyncio.sleep(_RETRY_S)
             continue

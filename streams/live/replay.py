@@ -200,13 +200,13 @@ class Replay:
             floor = self._hub.ring(self._archive.collection).floor
             raise HistoryLost(
                 f"no history of {self._archive.collection} is kept, "
-                f"and {_when(position)} lies before what is in memory",
+                f"and {_when(position)} is before the events in memory",
                 oldestResumeToken=floor,
             )
         if position < checkpoint.start:
             raise HistoryLost(
                 f"the history of {self._archive.collection} begins at {_when(checkpoint.start)}, "
-                f"and {_when(position)} was asked for",
+                f"and {_when(position)} was requested",
                 oldestResumeToken=checkpoint.start,
             )
 

@@ -277,7 +277,7 @@ class Recorder:
         """Repeat the snapshot after an unreadable write: nothing is known of it."""
         self._progress.interrupt(self.partition)
         log.error(
-            "a change could not be read: reading the present again",
+            "a change could not be read: reading the documents again",
             extra={"collection": self.collection},
         )
         await self._coverage.open_gap(self._checkpoint.token, UNREADABLE)
@@ -382,7 +382,7 @@ class Recorder:
         self._progress.interrupt(self.partition)
         now = await self._mongo.operation_time()
         log.error(
-            "history lost: reading the present again",
+            "history lost: reading the documents again",
             extra={"collection": self.collection, "reason": lost.message},
         )
         await self._coverage.open_gap(self._checkpoint.token)

@@ -156,7 +156,7 @@ class VersionBuilder:
             record, following = make_bare_version(event, after, last, read_at=read_at)
         except ValueError:
             # Its bytes are no document: only the set-aside event can be stored.
-            log.exception("no version of an event that was set aside")
+            log.exception("set-aside event has no version")
             return
         self.gaps += 1
         self._put(batch, record, last, following)

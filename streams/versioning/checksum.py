@@ -58,7 +58,7 @@ def checksum_flaws(versions: Sequence[Mapping[str, Any]], *, kept: bool) -> Iter
             yield each, "has another content than the one that was recorded: its checksum differs"
     for newer, older in pairwise(versions):
         if newer["prev"] == older["_id"] and not _follows(newer, older.get("chain")):
-            yield newer, "is not what was recorded behind the version before: its chain differs"
+            yield newer, "is not what was recorded after the version before: its chain differs"
     oldest = versions[-1]
     # Truncation deletes the earlier chain with its version.
     if oldest.get("first") and "cut" not in oldest and not _follows(oldest, None):

@@ -131,8 +131,8 @@ class ContentReader:
             content = None if kept is None else kept.content
             if content is None and not lenient:
                 raise HistoryLost(
-                    f"{self._collection}/{record['doc']!r}: version {record['v']} is not kept any "
-                    f"more: it was number {record['kept']} there"
+                    f"{self._collection}/{record['doc']!r}: version {record['v']} is no longer "
+                    f"stored: it was number {record['kept']} there"
                 )
             content = empty_content(record["doc"]) if content is None else without_reserved(content)
             made.append(
@@ -200,7 +200,7 @@ def _content(
             made[token] = _raw(place["full"])
             break
         if place is None and token == record["_id"]:
-            raise HistoryLost(f"version {record['v']} was dropped a moment ago")
+            raise HistoryLost(f"version {record['v']} was deleted a moment ago")
         if place is None or "patch" not in place:
             raise DamagedArchive(
                 f"version {record['v']} of {record['doc']!r} cannot be read: it follows from "

@@ -111,7 +111,7 @@ async def test_a_refused_moment_is_not_told_as_another_one(shop: Shop, text: str
     with pytest.raises(Failed) as failed:
         await shop.ask(text, at={"time": LONG_AGO}, **more)
     message = failed.value.args[0].message
-    assert "the moment asked for was not recorded" in message
+    assert "the requested time was not recorded" in message
     assert "1970" not in message
 
 

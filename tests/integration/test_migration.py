@@ -300,7 +300,7 @@ async def test_it_does_not_begin_in_another_ones_place_nor_without_contents(
     [id_] = await asyncio.to_thread(fill, kept.program(), kept, 1, 3)
     await kept.shop.history(id_)
     database["products"].delete_one({"docId": id_, "v": 2})
-    with pytest.raises(HistoryLost, match="version 2 is not kept any more"):
+    with pytest.raises(HistoryLost, match="version 2 is no longer stored"):
         await migration(kept, "lossy").copy()
 
 

@@ -364,7 +364,7 @@ async def test_a_token_older_than_the_archive_is_history_lost(mongo: Mongo, clie
         things = client[mongo.name].things
         things.insert_many([{"_id": n} for n in range(5)])
         expected = await archived(process, "")
-        with pytest.raises(HistoryLost, match="1970-01-01 00:00:07Z was asked for") as caught:
+        with pytest.raises(HistoryLost, match="1970-01-01 00:00:07Z was requested") as caught:
             await anext(process.replay().follow(resume_tokens.token_from_time(Timestamp(7, 1))))
         oldest = caught.value.extensions["oldestResumeToken"]
         received = Received(process.recording.archive)

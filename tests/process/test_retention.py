@@ -65,7 +65,7 @@ async def test_what_was_dropped_is_said(
 
     state = 'query($t: TimePoint) { thing(id: "a") { state(asOf: $t) { version } } }'
     lost = refused(gateway, '{ thing(id: "a") { state(version: 2) { version } } }')
-    assert "version 2 was asked for" in lost["message"]
+    assert "version 2 was requested" in lost["message"]
     assert lost["oldestVersion"] == 4
     works = {"token": lost["oldestResumeToken"]}
     assert gateway.query(state, t=works)["thing"]["state"]["version"] == 4
@@ -73,7 +73,7 @@ async def test_what_was_dropped_is_said(
         "thingVersion": None
     }
     diff = 'query { thing(id: "a") { diff(from: 1) { path } } }'
-    assert "version 1 was asked for" in refused(gateway, diff)["message"]
+    assert "version 1 was requested" in refused(gateway, diff)["message"]
 
     # The document was not there yet; of the collection that cannot be said.
     assert gateway.query(state, t={"token": start})["thing"]["state"] is None
@@ -103,9 +103,9 @@ async def test_what_was_dropped_is_said(
         "previous": None,
     }
     restore = 'mutation { restoreThing(id: "a", version: 1) { __typename } }'
-    assert "version 1 was asked for" in refused(gateway, restore)["message"]
+    assert "version 1 was requested" in refused(gateway, restore)["message"]
     comment = 'mutation { commentOnThing(id: "a", version: 1, text: "?") { id } }'
-    assert "version 1 was asked for" in refused(gateway, comment)["message"]
+    assert "version 1 was requested" in refused(gateway, comment)["message"]
 
     metrics = httpx.get(f"{gateway.address}/metrics").text
     assert 'revstream_retention_versions_total{collection="things"} 3.0' in metrics

@@ -115,7 +115,7 @@ class CollectionSetup:
         for refused in await create_indexes(self._mongo, self._model, names, report):
             fields = ", ".join(refused.fields)
             self.refused[f"index {refused.collection} {fields}"] = (
-                "it could not be made; the log and `revstream doctor` say why"
+                "it could not be created; see the log or `revstream doctor`"
             )
             log.error(
                 "index refused",

@@ -63,7 +63,7 @@ class Reconstruction:
         if last is not None and last.full is not None and event.update is not None:
             state, update = plain_value(last.full), plain_value(event.update)
             if not (_is_lossless(state, last.full) and _is_lossless(update, event.update)):
-                return await self._read(event, "there are values that Python has no types for")
+                return await self._read(event, "it has values without a Python type")
             for name, beside in ((CHANGE_FIELD, last.change), (COPIES_FIELD, last.copies)):
                 if beside is not None:
                     state[name] = plain_value(beside)

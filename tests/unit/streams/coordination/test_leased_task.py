@@ -210,10 +210,10 @@ async def test_an_outage_is_said_once_and_shown_until_it_is_over(
     leases, work = Given(*[Unavailable("gone")] * 5, None), Work()
     listener, task = listening(leases, work)
     await eventually(lambda: listener.trouble is not None)
-    assert listener.trouble == "lease cannot be asked for: gone"
+    assert listener.trouble == "lease request failed: gone"
     await eventually(lambda: leases.asked > 6)
     assert listener.trouble is None
-    assert lines(caplog, "lease cannot be asked for") == 1
+    assert lines(caplog, "lease request failed") == 1
     await finished(task)
 
 
@@ -304,7 +304,7 @@ async def test_a_lease_that_cannot_be_renewed_is_trouble_before_it_is_lost() -> 
     """It may still be well again."""
     leases, work = Given(7, Unavailable("gone"), Unavailable("gone"), 7), Work()
     listener, task = listening(leases, work)
-    await eventually(lambda: listener.trouble == "lease cannot be renewed: gone")
+    await eventually(lambda: listener.trouble == "lease renewal failed: gone")
     await eventually(lambda: listener.trouble is None)
     assert work.begun == [7]
     await finished(task)

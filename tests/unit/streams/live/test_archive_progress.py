@@ -134,7 +134,7 @@ async def test_an_archive_that_does_not_come_is_behind_with_its_lag() -> None:
     }
     local = progress_of(Stored(), limit_s=0.01)
     local.advance(WHOLE, token_at(5))
-    with pytest.raises(ArchiveBehind, match="00:01:05Z was asked for"):
+    with pytest.raises(ArchiveBehind, match="00:01:05Z was requested"):
         await local.wait(NAME, token_at(65))
 
 
