@@ -358,10 +358,7 @@ class Current:
     def known_numbers(
         self, entity: Entity, documents: Sequence[Document], seen: str
     ) -> list[int | None]:
-        """Return the cached version numbers of documents, without a read; None for unknown ones.
-
-        Args and Returns: see `numbers`.
-        """
+        """Return cached version numbers without a read, None if unknown; see `numbers`."""
         known = self._own_writes.numbers.of(entity.collection, documents, seen)
         field = entity.version
         if field is None or [each.get(field) for each in documents] == known:

@@ -403,7 +403,9 @@ async def test_images_that_were_refused_are_asked_for_again(
         await propose(shop, id_, "two")
         assert images_of(shop, "products.drafts")
         with monkeypatch.context() as patch:
-            patch.setattr("revstream.resolvers.drafts.images.enable_collection_images", asked := AsyncMock())
+            patch.setattr(
+                "revstream.resolvers.drafts.images.enable_collection_images", asked := AsyncMock()
+            )
             await propose(shop, id_, "three")
         assert asked.await_count == 0, "a collection that has images is not changed each time"
     client.drop_database(name)
