@@ -113,14 +113,14 @@ class GraphQLEndpoint(GraphQL[RequestContext, None]):
         except ClientDisconnect:
             return
         except Exception as exc:
-            response = self.schema.failures.response(exc, formats.json or JSON)
+            response = self.schema.error_reporter.response(exc, formats.json or JSON)
         await response(scope, receive, send)
 
     async def get_context(
         self, request: Request | WebSocket, response: Response | WebSocket
     ) -> RequestContext:
         # Of a socket, until it is introduced.
-        return self.callers.of_socket(request.headers)
+        return self.callers.for_socket(request.headers)
 
     def is_websocket_origin_allowed(self, request: WebSocket, origin: str) -> bool:
         """Of an origin that is not this gateway's own; requests without one are of programs."""
@@ -152,7 +152,7 @@ class GraphQLEndpoint(GraphQL[RequestContext, None]):
                 "text/event-stream, or multipart/mixed;subscriptionSpec=1.0",
             )
         asked = await read_request(scope, receive, headers, most_bytes=self._body_bytes)
-        context = await self.callers.of_request(headers)
+        context = await self.callers.for_request(headers)
         with while_client_waits(scope):
             return await self._response_to(asked, context, scope, headers, formats)
 
@@ -179,7 +179,7 @@ class GraphQLEndpoint(GraphQL[RequestContext, None]):
             results = await self.schema.stream(
                 asked.query,
                 variable_values=asked.variables,
-                context_value=replace(context, place=place),
+                context_value=replace(context, position=place),
                 operation_name=asked.operation_name,
                 operation_extensions=asked.extensions,
             )
@@ -205,7 +205,7 @@ class GraphQLEndpoint(GraphQL[RequestContext, None]):
             raise Refused(400, "there is no query in the request") from None
         except CannotGetOperationTypeError as exc:
             error = GraphQLError(exc.as_http_error_reason(), original_error=exc)
-            self.schema.failures.finish([error], "unknown")
+            self.schema.error_reporter.finish([error], "unknown")
             return ExecutionResult(data=None, errors=[error])
         except InvalidOperationTypeError as exc:
             if exc.operation_type is OperationType.SUBSCRIPTION:

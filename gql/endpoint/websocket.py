@@ -111,7 +111,7 @@ class TransportSocket(BaseGraphQLTransportWSHandler[RequestContext, None]):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._operations: Operations = self.schema.operations  # type: ignore[attr-defined]
-        self._failures: ErrorReporter = self.schema.failures  # type: ignore[attr-defined]
+        self._failures: ErrorReporter = self.schema.error_reporter  # type: ignore[attr-defined]
         self._seats: dict[str, WebSocketTarget] = {}
         self._waiting: asyncio.TimerHandle | None = None
         self._introduction = WebSocketAuthentication(self)
@@ -227,7 +227,7 @@ class LegacySocket(BaseGraphQLWSHandler[RequestContext, None]):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._operations: Operations = self.schema.operations  # type: ignore[attr-defined]
-        self._failures: ErrorReporter = self.schema.failures  # type: ignore[attr-defined]
+        self._failures: ErrorReporter = self.schema.error_reporter  # type: ignore[attr-defined]
         self._introduced = False
         self._introduction = WebSocketAuthentication(self)
         self.schema = _Executing(self.schema, self._introduction)  # type: ignore[assignment]

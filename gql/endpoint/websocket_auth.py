@@ -65,13 +65,13 @@ class WebSocketAuthentication:
         callers = handler.view.callers
         headers = handler.websocket.ws.headers
         try:
-            principal, context = await callers.introduced(headers, message.get("payload"))
+            principal, context = await callers.authenticate_socket(headers, message.get("payload"))
         except GatewayError as exc:
             await self._refuse(exc)
             return False
         self._session = Session(principal, "websocket", self._end)
         callers.sessions.open(self._session)
-        handler.context = context.over(self._session)
+        handler.context = context.for_session(self._session)
         return True
 
     async def again(self, message: Mapping[str, Any]) -> bool:
@@ -80,7 +80,7 @@ class WebSocketAuthentication:
             return True
         callers = self._handler.view.callers
         try:
-            principal = await callers.renewed(self._session.principal, message.get("payload"))
+            principal = await callers.renew(self._session.principal, message.get("payload"))
         except SignInEnded as exc:
             self._end(exc.message, True)
             return False

@@ -9,7 +9,7 @@ from typing import Literal
 
 from revstream.streams.core.log_throttle import LogThrottle
 
-__all__ = ["Fallbacks", "Place", "Reason"]
+__all__ = ["FallbackCounter", "Place", "Reason"]
 
 logger = logging.getLogger(__name__)
 
@@ -17,7 +17,7 @@ Place = Literal["query", "object"]
 Reason = Literal["error", "value", "exception"]
 
 
-class Fallbacks:
+class FallbackCounter:
     """Counter of the fallbacks of one process.
 
     Places: `query` is a compiled query that graphql-core finishes, `object` is an object of the

@@ -17,7 +17,7 @@ from strawberry.schema.exceptions import CannotGetOperationTypeError
 from strawberry.types import ExecutionContext
 from strawberry.types.graphql import OperationType
 
-from revstream.gql.observability.fallback_metrics import Fallbacks
+from revstream.gql.observability.fallback_metrics import FallbackCounter
 
 __all__ = ["Operations", "kind_of", "timed"]
 
@@ -43,7 +43,7 @@ class Operations:
         self._seconds = dict.fromkeys(kinds, 0.0)
         self.begun: Counter[str] = Counter(known=0, new=0)
         self.failed: Counter[tuple[str, str]] = Counter()
-        self.fallbacks = Fallbacks()
+        self.fallbacks = FallbackCounter()
         self.on_sockets = 0
         self.none_on_sockets = asyncio.Event()
         self.none_on_sockets.set()

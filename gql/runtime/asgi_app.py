@@ -141,7 +141,7 @@ def create_app(gateway: Gateway, sign_in: Authenticator | None = None) -> Starle
         most_http_bytes=settings.connections_bytes,
         most_bytes=settings.sockets_bytes,
         stalled_s=settings.socket_stalled_s,
-        failed=schema.failures.response,
+        failed=schema.error_reporter.response,
     )
 
     def for_those_who_may_ask(handle: Handle) -> Handle:
@@ -153,7 +153,7 @@ def create_app(gateway: Gateway, sign_in: Authenticator | None = None) -> Starle
             try:
                 await callers.principal(Credentials.from_headers(request.headers))
             except GatewayError as exc:
-                return schema.failures.response(exc)
+                return schema.error_reporter.response(exc)
             return await handle(request)
 
         return guarded
@@ -183,12 +183,12 @@ def create_app(gateway: Gateway, sign_in: Authenticator | None = None) -> Starle
         Route("/livez", livez),
         Route("/readyz", readyz),
         metrics_route(gateway, schema.operations, schema.limiter, connections),
-        *admin_routes(callers, settings.admin_role, schema.failures, settings.body_bytes),
+        *admin_routes(callers, settings.admin_role, schema.error_reporter, settings.body_bytes),
         *pages_routes(lambda: examples_of(gateway.model), for_those_who_may_ask),
     ]
-    checked = Middleware(AllowedHosts, names=hosts, failures=schema.failures)
+    checked = Middleware(AllowedHosts, names=hosts, failures=schema.error_reporter)
     app = Application(
-        {"/graphql": AllowedHosts(requests, names=hosts, failures=schema.failures)},
+        {"/graphql": AllowedHosts(requests, names=hosts, failures=schema.error_reporter)},
         routes=routes,
         middleware=[checked],
     )

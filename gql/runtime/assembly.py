@@ -7,7 +7,7 @@ import os
 import secrets
 import socket
 
-from revstream.gql.engine.request.mutation_services import prepare_editing
+from revstream.gql.engine.request.mutation_services import prepare_mutation_services
 from revstream.gql.runtime.configuration.limit_setup import subscription_filters
 from revstream.gql.runtime.configuration.settings import Settings
 from revstream.gql.runtime.gateway import Gateway
@@ -159,7 +159,7 @@ async def assemble_gateway(
     own_writes = OwnWrites(progress, VersionNumberCache(hub))
     # Refused at the start, and not at the first version.
     async with explain_refusal(mongo, _NEEDS, "readWrite"):
-        editing = await prepare_editing(
+        editing = await prepare_mutation_services(
             mongo,
             model,
             archives,

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from revstream.gql.engine.limits.subscription_filters import SubscriptionFilters
-from revstream.gql.engine.request.mutation_services import Editing
+from revstream.gql.engine.request.mutation_services import MutationServices
 from revstream.gql.runtime.configuration.settings import Settings
 from revstream.gql.server.fair_scheduler import FairScheduler
 from revstream.model.definition import Model
@@ -69,7 +69,7 @@ class Gateway:
     live: Changes
     proposals: ProposalChanges
     status: Status
-    editing: Editing
+    editing: MutationServices
     recorders: tuple[Recorder, ...]
     listeners: tuple[LeasedTask, ...]
     retentions: tuple[tuple[Retention, LeasedTask], ...]

@@ -15,7 +15,7 @@ from revstream.gql.runtime.assembly import assemble_gateway
 from revstream.gql.runtime.configuration.settings import Settings
 from revstream.gql.runtime.gateway import STREAM, Gateway
 from revstream.gql.runtime.progress_display import Report
-from revstream.gql.subscriptions.broadcast_group import forget_told
+from revstream.gql.subscriptions.broadcast_group import clear_recent_events
 from revstream.model.definition import Model
 from revstream.resolvers.admin.purge_watch import PurgeWatch
 from revstream.streams.core import resume_tokens
@@ -117,7 +117,7 @@ def _forget(gateway: Gateway, collection: str) -> None:
     gateway.live.forget(collection)
     gateway.editing.standing.forget(collection)
     gateway.progress.numbers(collection).clear()
-    forget_told()
+    clear_recent_events()
 
 
 async def _watched(name: str, work: Awaitable[None], gateway: Gateway, on_fatal: OnFatal) -> None:

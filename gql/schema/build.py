@@ -6,7 +6,7 @@ import strawberry
 from strawberry.schema.config import StrawberryConfig
 
 from revstream.gql.engine.definitions.field import FieldInfo
-from revstream.gql.engine.definitions.object_type import shapes_of
+from revstream.gql.engine.definitions.object_type import build_object_types
 from revstream.gql.engine.execution.document_cache import CheckedDocuments, Documents
 from revstream.gql.engine.execution.executor import Executor
 from revstream.gql.engine.execution.schema import IdempotencyKey, OneOperation, Schema
@@ -70,7 +70,7 @@ def build_schema(
     """
     check_naming(model, naming)
     types = Types(SCALARS, naming)
-    shapes = shapes_of(model)
+    shapes = build_object_types(model)
     for enum in model.enums:
         values = {each: enum.value_descriptions.get(each) for each in enum.values}
         types.add_enum(enum.name, values, enum_description(enum))

@@ -1,4 +1,6 @@
-"""The response to one event, and where it is written to: what is the same for many is made once.
+"""Serialized subscription events, and the targets that they are written to.
+
+Bytes that are the same for many subscriptions are built once.
 
 Source: docs/decisions/0028-shared-subscriptions.md
 """
@@ -20,16 +22,16 @@ __all__ = [
     "send_events",
 ]
 
-# Of what one is told at once.
-_PORTION_BYTES = 32 * 1024
+# Size of one write to one target.
+_CHUNK_BYTES = 32 * 1024
 
 
 class BroadcastTarget(Protocol):
-    """Where one subscription is written to.
+    """Write target of one subscription.
 
     Attributes:
-        token: behind what it was told last.
-        own: what is written to it alone; empty, or each time the same.
+        token: the token of the last event that was written.
+        own: bytes that are specific to this subscription; empty, or the same in each message.
     """
 
     token: str
@@ -40,24 +42,24 @@ class BroadcastTarget(Protocol):
 
     @property
     def kind(self) -> Hashable:
-        """Equal where what is around its own is."""
+        """A key that is equal for targets with the same bytes around their own."""
         ...
 
     def around(self, payload: bytes, shown: str) -> tuple[bytes, bytes]:
-        """What comes before and behind its own, to be told a response."""
+        """Return the bytes of a message before and after the target's own."""
         ...
 
 
-CURRENT_TARGET: ContextVar[BroadcastTarget | None] = ContextVar("seat", default=None)
-"""Of the operation of this task; None where its transport has none."""
+CURRENT_TARGET: ContextVar[BroadcastTarget | None] = ContextVar("target", default=None)
+"""The target of the operation of this task; None if its transport has none."""
 
 
 class BroadcastMessage:
-    """The response to one event.
+    """The serialized response to one event.
 
     Attributes:
-        shown: the token as the API shows it.
-        counts: it is of a change, and no checkpoint.
+        shown: the resume token as the API shows it.
+        counts: false for a checkpoint.
     """
 
     __slots__ = ("__weakref__", "_around", "counts", "payload", "shown", "token")
@@ -71,75 +73,80 @@ class BroadcastMessage:
 
     @property
     def size_bytes(self) -> int:
-        """About what it takes in memory, framed for streams as well."""
+        """About its size in memory, with the frame of an HTTP stream."""
         return 2 * len(self.payload) + 500
 
-    def around(self, seat: BroadcastTarget) -> tuple[bytes, bytes]:
-        """Before and behind its own; the first of a kind makes it for all of them."""
-        found = self._around.get(seat.kind)
+    def around(self, target: BroadcastTarget) -> tuple[bytes, bytes]:
+        """Return the bytes before and after the target's own, built once per kind of target."""
+        found = self._around.get(target.kind)
         if found is None:
-            found = self._around[seat.kind] = seat.around(self.payload, self.shown)
+            found = self._around[target.kind] = target.around(self.payload, self.shown)
         return found
 
 
 def broadcast(
-    events: Sequence[BroadcastMessage], seats: Sequence[BroadcastTarget]
+    events: Sequence[BroadcastMessage], targets: Sequence[BroadcastTarget]
 ) -> tuple[int, list[BroadcastTarget]]:
-    """Events, as one write to each and without waiting: how often one was told, and who does not
-    take them.
+    """Write events to all targets, with one call per target and without awaiting.
 
-    Of thousands: what is done for one seat more than has to be is felt, a call as well.
+    The loop runs for thousands of targets: one call more in it is measurable.
+
+    Returns:
+        The number of deliveries, and the targets whose buffers are full.
     """
     first, last, many = events[0].token, events[-1].token, len(events)
     count, refusing = 0, []
     kind: Hashable = None
     around: Sequence[bytes] = ()
-    for seat in seats:
-        if seat.token >= first:
-            # Who stands behind some of them already is not told those.
-            told, taken = send_events([e for e in events if e.token > seat.token], seat)
-            count += told
+    for target in targets:
+        if target.token >= first:
+            # Skip the events that the target has received already.
+            delivered, taken = send_events([e for e in events if e.token > target.token], target)
+            count += delivered
             if not taken:
-                refusing.append(seat)
+                refusing.append(target)
             continue
-        if seat.kind is not kind:
-            kind = seat.kind
-            around = _around(events, seat)
-        if not seat.writer.write(seat.own.join(around)):
-            refusing.append(seat)
+        if target.kind is not kind:
+            kind = target.kind
+            around = _around(events, target)
+        if not target.writer.write(target.own.join(around)):
+            refusing.append(target)
             continue
-        seat.token = last
+        target.token = last
         count += many
     return count, refusing
 
 
-def _around(events: Sequence[BroadcastMessage], seat: BroadcastTarget) -> list[bytes]:
-    """Before, between and behind its own: once for each event."""
+def _around(events: Sequence[BroadcastMessage], target: BroadcastTarget) -> list[bytes]:
+    """Return the bytes before, between and after the target's own, which comes once per event."""
     parts = [b""]
     for event in events:
-        before, behind = event.around(seat)
+        before, behind = event.around(target)
         parts[-1] += before
         parts.append(behind)
     return parts
 
 
-def send_events(events: Sequence[BroadcastMessage], seat: BroadcastTarget) -> tuple[int, bool]:
-    """To one seat, without waiting: how many changes it was told, and whether it has taken all of
-    them."""
+def send_events(events: Sequence[BroadcastMessage], target: BroadcastTarget) -> tuple[int, bool]:
+    """Write events to one target, without awaiting.
+
+    Returns:
+        The number of changes written, and whether the target has accepted all events.
+    """
     count = 0
     for portion in chunk_events(events):
-        if not seat.writer.write(seat.own.join(_around(portion, seat))):
+        if not target.writer.write(target.own.join(_around(portion, target))):
             return count, False
-        seat.token = max(seat.token, portion[-1].token)
+        target.token = max(target.token, portion[-1].token)
         count += sum(each.counts for each in portion)
     return count, True
 
 
 def chunk_events(events: Sequence[BroadcastMessage]) -> Iterator[Sequence[BroadcastMessage]]:
-    """As much as is written at once; none is empty."""
+    """Split events into parts of at most `_CHUNK_BYTES`, or of one event; none is empty."""
     first = size = 0
     for number, each in enumerate(events):
-        if size > _PORTION_BYTES:
+        if size > _CHUNK_BYTES:
             yield events[first:number]
             first, size = number, 0
         size += each.size_bytes

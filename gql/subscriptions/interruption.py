@@ -1,8 +1,8 @@
-"""The ends of subscriptions that their clients answer by subscribing again.
+"""Ends of subscriptions after which a client subscribes again by itself.
 
-Guarantees: such an end is no error to a client. It is a closed socket or a stream without its end,
-which is what clients of other makers connect again after; before it comes a checkpoint with the
-token to go on after, and nothing else.
+Guarantees: such an end is not an error message. It is a closed WebSocket, or a stream without its
+final part, after which clients of other libraries reconnect. A checkpoint with the token to resume
+from is sent before it, and nothing else.
 
 Source: graphql-ws, `isFatalInternalCloseCode`; RFC 6455, 7.4; IANA's "WebSocket Close Code Number
 Registry".
@@ -24,7 +24,7 @@ from revstream.streams.core.errors import (
     Unavailable,
 )
 
-__all__ = ["PASSING", "Interruption", "interruption_of", "passes"]
+__all__ = ["TEMPORARY_ERRORS", "Interruption", "interruption_of", "is_temporary"]
 
 # IANA's "Service Restart" and "Try Again Later".
 _RESTART, _LATER = 1012, 1013
@@ -37,26 +37,26 @@ _CODES: dict[type[GatewayError], int] = {
     Unavailable: _RESTART,
 }
 
-PASSING: tuple[type[GatewayError], ...] = tuple(_CODES)
-"""Errors whose cause may have passed once the client is back."""
+TEMPORARY_ERRORS: tuple[type[GatewayError], ...] = tuple(_CODES)
+"""Errors whose cause may be gone when the client subscribes again."""
 
 
-def passes(error: GatewayError, *, begun: bool) -> bool:
-    """Return whether a subscription goes on once its client subscribes again.
+def is_temporary(error: GatewayError, *, begun: bool) -> bool:
+    """Return whether a subscription can continue when its client subscribes again.
 
     Args:
-        begun: it has sent its client a token. What takes too long to begin with, as a snapshot may,
-            would take as long each time.
+        begun: a token was sent to the client. A start that takes too long, as of a snapshot, would
+            take too long each time.
     """
-    return isinstance(error, PASSING) and (begun or not isinstance(error, TimeLimit))
+    return isinstance(error, TEMPORARY_ERRORS) and (begun or not isinstance(error, TimeLimit))
 
 
 @dataclass(frozen=True, slots=True)
 class Interruption:
-    """The end of a subscription that goes on once its client subscribes again.
+    """The end of a subscription that continues when its client subscribes again.
 
     Args:
-        code: of the frame that closes a WebSocket.
+        code: the close code of the WebSocket.
     """
 
     message: str
@@ -64,7 +64,7 @@ class Interruption:
 
 
 def interruption_of(result: ExecutionResult) -> Interruption | None:
-    """Return how a subscription is interrupted by its last result; None where it is not."""
+    """Return the interruption that a last result stands for; None if the end is another one."""
     if result.data is not None or not result.errors:
         return None
     cause = result.errors[0].original_error

@@ -238,7 +238,7 @@ class Checked(LruCache[str, KnownDocument]):
         found = super().get(key)
         if found is None and key in self._valid:
             # What is planned for it is this schema's own.
-            found = KnownDocument(self._valid[key].document, self._valid[key].weighed)
+            found = KnownDocument(self._valid[key].document, self._valid[key].cost)
             self.put(key, found, len(key))
         return found
 

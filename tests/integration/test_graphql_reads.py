@@ -11,7 +11,7 @@ from bson import Decimal128, ObjectId, Timestamp
 from pymongo import MongoClient
 
 from revstream.gql.engine.request.context import RequestContext
-from revstream.gql.engine.request.mutation_services import prepare_editing
+from revstream.gql.engine.request.mutation_services import prepare_mutation_services
 from revstream.gql.schema import build_schema
 from revstream.model.compiler.loader import read_model
 from revstream.resolvers.access.permissions import OPEN
@@ -91,7 +91,7 @@ async def context_of(mongo: Mongo, *scribes: Scribe) -> RequestContext:
             SetAsideEvents(mongo),
             CoverageStore(mongo),
         ),
-        editing=await prepare_editing(
+        editing=await prepare_mutation_services(
             mongo, MODEL, archives, progress, own_writes, repeat_window_s=60
         ),
         deployment=TAG,

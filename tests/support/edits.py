@@ -25,7 +25,7 @@ _THEN = datetime(2024, 5, 1, 12, tzinfo=UTC)
 
 
 class MemoryEditing:
-    """Stands for `gql.engine.request.mutation_services.Editing`.
+    """Stands for `gql.engine.request.mutation_services.MutationServices`.
 
     Attributes:
         asked: name, positional and named arguments of each call.

@@ -1,8 +1,7 @@
-"""Arguments of a field, compiled: graphql-core looks at every field that an input type could have,
-for each request anew.
+"""Compiled arguments of a field.
 
-Quick where every variable that is named was given; else graphql-core says what it means.
-"""
+graphql-core visits every field of an input type for each request; here this is done once. Cases
+that are not covered, as a variable without a value, are left to graphql-core."""
 
 from __future__ import annotations
 
@@ -28,26 +27,29 @@ from graphql.utilities import coerce_input_literal
 
 from revstream.gql.engine.definitions.field import Resolve
 
-__all__ = ["Arguments", "Given", "arguments_of"]
+__all__ = ["Arguments", "CoercedVariables", "compile_arguments"]
 
-Given: TypeAlias = "Mapping[str, Any]"
-"""Variables, coerced."""
-Arguments: TypeAlias = "Callable[[Given], dict[str, Any]]"
-"""Variables -> what a field's function is called with."""
-_Value: TypeAlias = "Callable[[Given], Any]"
+CoercedVariables: TypeAlias = "Mapping[str, Any]"
+"""Coerced variables by name."""
+Arguments: TypeAlias = "Callable[[CoercedVariables], dict[str, Any]]"
+"""Coerced variables -> keyword arguments of a field's function."""
+_Value: TypeAlias = "Callable[[CoercedVariables], Any]"
 
 
 class _LookCloser(Exception):
-    """It is for graphql-core to say."""
+    """Signal that graphql-core has to coerce the arguments."""
 
 
-def arguments_of(definition: GraphQLField, node: Any, made: Resolve) -> Arguments:
-    """Args:
-    node: where the field is selected.
+def compile_arguments(definition: GraphQLField, node: Any, made: Resolve) -> Arguments:
+    """Compile the arguments of one selection of a field.
+
+    Args:
+        node: the selection of the field.
+        made: its definition.
     """
     names = {each.graphql_name: each.python_name for each in made.arguments}
 
-    def looked_at(given: Given) -> dict[str, Any]:
+    def looked_at(given: CoercedVariables) -> dict[str, Any]:
         found = get_argument_values(definition, node, VariableValues({}, dict(given)))
         return {names[each]: value for each, value in found.items()}
 
@@ -67,7 +69,7 @@ def arguments_of(definition: GraphQLField, node: Any, made: Resolve) -> Argument
         except _LookCloser:
             return looked_at
 
-    def quick(given: Given) -> dict[str, Any]:
+    def quick(given: CoercedVariables) -> dict[str, Any]:
         try:
             return {name: value(given) for name, value in values.items()}
         except (KeyError, _LookCloser):
@@ -81,7 +83,7 @@ def _has_default(declared: Any) -> bool:
 
 
 def _plain_default(declared: Any) -> Any:
-    """Undefined where there is none, or it may have to be coerced, or copied."""
+    """Return a default that needs neither coercion nor copying; Undefined otherwise."""
     value = declared.default_value
     return value if declared.default is None and isinstance(value, bool | int) else Undefined
 
@@ -91,8 +93,10 @@ def _constant(value: Any) -> _Value:
 
 
 def _value(node: ValueNode, type_: Any) -> _Value:
-    """Raises:
-    _LookCloser: there is more to it.
+    """Compile one argument value.
+
+    Raises:
+        _LookCloser: graphql-core has to coerce it.
     """
     if isinstance(node, VariableNode):
         return _variable(node.name.value, is_non_null_type(type_))
@@ -111,7 +115,7 @@ def _value(node: ValueNode, type_: Any) -> _Value:
 
 
 def _variable(name: str, required: bool) -> _Value:
-    def value(given: Given) -> Any:
+    def value(given: CoercedVariables) -> Any:
         found = given[name]
         if found is None and required:
             raise _LookCloser

@@ -1,7 +1,7 @@
-"""The fields of types made at run time, and the plain functions of ours that give their values.
+"""Fields of types that are built at run time, with the plain functions that return their values.
 
-`Read` is for what lies in the source already, `Resolve` for what takes arguments or is fetched.
-"""
+`Read` is for values that are in the source object, `Resolve` for values that take arguments or have
+to be read."""
 
 from __future__ import annotations
 
@@ -26,15 +26,17 @@ __all__ = [
     "Read",
     "Resolve",
     "computed_field",
-    "field_of",
     "internal_name",
+    "strawberry_field",
 ]
 
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """Of a field. Given to its function under the name in snake case, `from` as `from_`; left out
-    where it was not given."""
+    """Argument of a field.
+
+    It is passed to the function under its name in snake case (`from` as `from_`), and omitted if
+    the query does not pass it."""
 
     name: str
     type: str
@@ -44,7 +46,7 @@ class Argument:
 
 @dataclass(frozen=True, slots=True)
 class InputField:
-    """Of an input type."""
+    """Field of an input type."""
 
     name: str
     type: str
@@ -52,7 +54,7 @@ class InputField:
 
 
 class FieldInfo(Info[Any, Any]):
-    """Strawberry's Info, with graphql-core's, which knows the syntax tree."""
+    """Strawberry's Info with graphql-core's info, which has the syntax tree."""
 
     @property
     def graphql(self) -> GraphQLResolveInfo[Any]:
@@ -60,25 +62,24 @@ class FieldInfo(Info[Any, Any]):
 
 
 class IdOnlyField(Protocol):
-    """A field of documents whose value takes no more than their `_id`, at one place of a query: it
-    is read for many at once, and beside the documents."""
+    """One selection of a field whose value needs only the document's `_id`.
+
+    It is read for many documents at once, at the same time as the documents' references."""
 
     @property
     def nodes(self) -> Sequence[Any]:
-        """Where it is selected."""
+        """The selections of the field."""
 
     @property
     def read(self) -> Callable[[Any, Sequence[Any]], Awaitable[Sequence[Any]]]:
-        """(context, `_id`s) -> for each what `ready` then has, or the error."""
+        """(context, `_id`s) -> for each the value that `ready` uses, or the error."""
 
 
 class CompiledRootField(Protocol):
-    """A root field with what is selected below it, compiled
-    (`gql.engine.execution.compiled_query`).
+    """Root field with its selection, compiled (`gql.engine.execution.compiled_query`).
 
     Attributes:
-        growth: bytes that the response has at most for each byte that is read for the field; None
-            where that is not known.
+        growth: maximum bytes of the response per byte that is read for the field; None if unknown.
     """
 
     @property
@@ -86,33 +87,36 @@ class CompiledRootField(Protocol):
 
     @property
     def read(self) -> Callable[..., Awaitable[Any]]:
-        """(graphql-core's info, arguments by keyword) -> what it takes to answer; None: null.
-        Raises as the field's own function."""
+        """(graphql-core's info, keyword arguments) -> data for `render`; None means null.
+
+        Raises the same errors as the field's function."""
 
     @property
-    def made(self) -> Callable[[Any, Any], Any]:
-        """(what was read, context) -> what the response has, or FALLBACK
-        (`gql.engine.execution.compiled_object`)."""
+    def render(self) -> Callable[[Any, Any], Any]:
+        """(data, context) -> the field's part of the response, or FALLBACK."""
 
     def record(self, found: Any, info: Any) -> Any:
-        """What the field's own function would have given, for the executor to go on with."""
+        """Return the value that the field's function would return, for the executor."""
 
 
 @dataclass(frozen=True, slots=True)
 class CompleteValue:
-    """Of a field that is there without waiting: a function of the source and the context that gives
-    what the response has of it, or FALLBACK (`gql.engine.execution.compiled_object`)."""
+    """A field whose part of the response a function renders, without awaiting.
+
+    Attributes:
+        make: (source, context) -> the part of the response, or FALLBACK.
+    """
 
     make: Callable[[Any, Any], Any]
 
 
 class Read(StrawberryField):
-    """A field whose value lies in the source already.
+    """A field whose value is in the source object.
 
     Args:
         read: the source -> the value as the API shows it.
-        stored: the field of the model whose value in the source's `values` it is.
-        shown_as: its name in the API, where that is another one (`gql.schema.common.id_naming`).
+        stored: the field of the model; its value is in the source's `values`.
+        shown_as: its name in the API, if it is a different one (`gql.schema.common.id_naming`).
     """
 
     def __init__(
@@ -135,20 +139,19 @@ class Read(StrawberryField):
 
 
 class Resolve(StrawberryField):
-    """A field that takes arguments, or whose value has to be fetched.
+    """A field that takes arguments, or whose value has to be read.
 
     Args:
-        resolve: the source, graphql-core's info, arguments by keyword -> the value, or an awaitable
-            of it.
-        ready: the executor, where the field is selected -> a function of the source and the
-            context that gives the value where it is there without waiting, else FALLBACK
-            (`gql.engine.execution.compiled_object`); or one that gives the whole of it.
-        prepare: of a field of Query: the executor, where the field is selected -> what is left to
-            do for each request; None where there is no short way.
-        beside: what the operation selects, where of it the field is, and what its arguments are
-            made by (`gql.engine.definitions.arguments`).
+        resolve: (source, graphql-core's info, keyword arguments) -> the value, or an awaitable of
+            it.
+        ready: (executor, selections of the field) -> a function (source, context) that returns the
+            value if it is available without awaiting, otherwise FALLBACK; or a `CompleteValue`.
+        prepare: of a field of Query: (executor, selections of the field) -> the compiled field;
+            None if it cannot be compiled.
+        beside: (selections of the operation, selections of the field, its compiled arguments) ->
+            how its values are read ahead.
         stream: true for fields of Subscription, whose function returns an async generator.
-        cost: how many documents it counts as, where it is no page.
+        cost: the number of documents that it counts as, if it is not a page.
     """
 
     def __init__(
@@ -185,22 +188,21 @@ class Resolve(StrawberryField):
         return self.resolve(source, info.graphql, **kwargs)
 
 
-def field_of(definition: GraphQLField | None) -> Any:
-    """Strawberry's field that graphql-core's was made of: a `Read` or a `Resolve`, but for
-    introspection's."""
+def strawberry_field(definition: GraphQLField | None) -> Any:
+    """Return the `Read` or `Resolve` of a graphql-core field; None for introspection fields."""
     return None if definition is None else definition.extensions.get("strawberry-definition")
 
 
 def internal_name(type_: Any, name: str) -> str:
-    """Return the name that code knows a field of an object type by, whatever the API calls it."""
-    made = field_of(type_.fields.get(name))
+    """Return the internal name of a field of an object type, from its name in the API."""
+    made = strawberry_field(type_.fields.get(name))
     return name if made is None else str(made.python_name)
 
 
 def computed_field(
     name: str, type_: str, description: str | None, tell: Callable[[Any, Any], Any]
 ) -> Resolve:
-    """A field whose value is made of the source and the context, without waiting."""
+    """Create a field whose value is computed from the source and the context, without awaiting."""
     return Resolve(
         name,
         type_,

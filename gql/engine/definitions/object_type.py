@@ -1,5 +1,4 @@
-"""The types of a model with their fields by name and their links followed, made once, for what is
-done per request."""
+"""The types of a model with their fields by name and their references resolved, built once."""
 
 from __future__ import annotations
 
@@ -21,12 +20,12 @@ from revstream.resolvers.access.permissions import members, read_by
 from revstream.resolvers.values.field_diff import FieldDiff
 from revstream.resolvers.values.output import ID_TO_API
 
-__all__ = ["BackLink", "Link", "ObjectTypeInfo", "shapes_of"]
+__all__ = ["BackLink", "Link", "ObjectTypeInfo", "build_object_types"]
 
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A to-one reference: `by` holds the id of a document of `target`."""
+    """Reference to one document: the field `by` holds the id of a document of `target`."""
 
     reference: Reference
     by: Field
@@ -35,7 +34,7 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class BackLink:
-    """The documents of `target` whose field `by` holds this document's id."""
+    """Reference to the documents of `target` whose field `by` holds this document's id."""
 
     reference: BackReference
     by: Field
@@ -47,12 +46,14 @@ class ObjectTypeInfo:
     """An entity or an embedded type.
 
     Attributes:
-        guarded: fields, references and back references that not everyone may read, by name.
-        fields: stored values, by API name; `embedded` says which of them hold documents.
-        everything: the stored names of all fields, which is what a comparison of two states reads.
-        entity: the type, where it is one.
-        id_scalar: of an entity, what its `_id` is stored as. shown_id: an `_id` -> as the API shows
-            it, or REFUSED. comparison: of its states, for those who may read all of them.
+        fields: stored fields, by API name.
+        embedded: types of the fields that hold embedded documents, by API name.
+        guarded: fields, references and back references with an `@access` rule, by name.
+        everything: stored names of all fields; a comparison of two states reads these.
+        entity: the type, if it is an entity.
+        id_scalar: stored type of an entity's `_id`.
+        shown_id: converts an `_id` to its API form, or to REFUSED.
+        comparison: compares two states of an entity, for callers that may read all fields.
     """
 
     type: ObjectType
@@ -82,22 +83,22 @@ class ObjectTypeInfo:
 
     @property
     def state(self) -> str:
-        """The interface that present and past have in common."""
+        """The interface of current and past documents."""
         return f"{self.name}State"
 
     @property
     def snapshot(self) -> str:
-        """The type of past states."""
+        """The object type of past documents."""
         return f"{self.name}Snapshot"
 
     @property
     def version(self) -> str:
-        """The type of an entity's versions."""
+        """The object type of an entity's versions."""
         return f"{self.name}Version"
 
 
-def shapes_of(model: Model) -> Mapping[str, ObjectTypeInfo]:
-    """By type name, entities first, in the model's order."""
+def build_object_types(model: Model) -> Mapping[str, ObjectTypeInfo]:
+    """Build the types of a model, by name, entities first, in the model's order."""
     types: tuple[Entity | EmbeddedType, ...] = (*model.entities, *model.embeddeds)
     shapes = {
         each.name: ObjectTypeInfo(type=each, fields={one.name: one for one in each.fields})

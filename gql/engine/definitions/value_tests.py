@@ -1,4 +1,4 @@
-"""Generated tests of stored values: quick for the types that they nearly always have."""
+"""Generated tests of stored values, fast for the usual value of each type."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ from revstream.model.definition import EnumType, Field, Scalar
 from revstream.resolvers.values.dates import date_text, utc_text
 from revstream.resolvers.values.json_value import SAFE_INTEGER
 
-__all__ = ["FALLBACK", "NAMES", "TEXTS", "sure_of", "usual_of"]
+__all__ = ["FALLBACK", "NAMES", "TEXTS", "compile_validity_test", "usual_value_code"]
 
 FALLBACK: Any = type("Fallback", (), {"__repr__": lambda _: "FALLBACK"})()
-# What stored values nearly always are, by the type in the model, and how they are shown then.
+# Test of the usual stored value of each type of the model, and its rendering.
 _USUAL = {
     Scalar.STRING: ("{0}.__class__ is str", "{0}"),
     Scalar.BOOLEAN: ("{0}.__class__ is bool", "{0}"),
     Scalar.INT: ("{0}.__class__ is int and -2147483648 <= {0} <= 2147483647", "{0}"),
-    # Beyond what JavaScript keeps exactly, it is text.
+    # Integers that JavaScript cannot represent exactly are rendered as text.
     Scalar.LONG: (
         f"{{0}}.__class__ is int and -{SAFE_INTEGER} <= {{0}} <= {SAFE_INTEGER}",
         "{0}",
     ),
-    # Neither NaN nor infinite; JavaScript stores whole ones as integers.
+    # Neither NaN nor infinite. JavaScript programs store whole numbers as integers.
     Scalar.FLOAT: (
         "({0}.__class__ is float and {0} - {0} == 0 or {0}.__class__ is int)",
         "{0} if {0}.__class__ is float else float({0})",
     ),
     Scalar.DECIMAL: ("{0}.__class__ is Decimal128", "str({0})"),
     Scalar.OBJECTID: ("{0}.__class__ is ObjectId", "str({0})"),
-    # In UTC, whether it says so or not.
+    # A datetime without a time zone is in UTC.
     Scalar.DATETIME: (
         "{0}.__class__ is datetime",
         "utc_text({0}) if {0}.tzinfo is None else date_text({0})",
@@ -50,8 +50,10 @@ _USUAL_ID = {
 }
 
 
-def usual_of(field: Field) -> tuple[str, str] | None:
-    """A test, and how to show what passes it; None where values are to be looked at."""
+def usual_value_code(field: Field) -> tuple[str, str] | None:
+    """Return Python code that tests a value, and code that renders it; None for other types.
+
+    Both have `{0}` for the variable of the value."""
     if field.is_list:
         return (TEXTS, "{0}") if field.type is Scalar.STRING else None
     if field.type is Scalar.ID:
@@ -64,17 +66,22 @@ def usual_of(field: Field) -> tuple[str, str] | None:
 
 
 @lru_cache(maxsize=1024)
-def sure_of(fields: tuple[Field, ...]) -> Callable[[Callable[[str], Any]], bool] | None:
-    """A quick test of a document's `get`: True where all of these fields can surely be shown; None
-    where there is no such test."""
+def compile_validity_test(
+    fields: tuple[Field, ...],
+) -> Callable[[Callable[[str], Any]], bool] | None:
+    """Compile a fast test of a document's `get`: true only if all of these fields are valid.
+
+    Returns:
+        None if there is no such test for one of the fields.
+    """
     tests = []
     for number, field in enumerate(fields):
-        usual = usual_of(replace(field, is_list=False))
+        usual = usual_value_code(replace(field, is_list=False))
         if usual is None or (field.is_list and field.type is not Scalar.STRING):
             return None
         test = TEXTS if field.is_list else usual[0]
         read = f"(a{number} := get({field.stored!r}))"
-        # It is read where it is looked at first.
+        # The value is read at its first use.
         tests.append(test.replace("{0}", read, 1).format(f"a{number}"))
     sure: Callable[[Callable[[str], Any]], bool] = compile_function(
         "get", [f"return {' and '.join(tests) or 'True'}"], NAMES

@@ -1,10 +1,8 @@
-"""Current documents from what was read to what the response has of them, without an object for
-each: what an operation selects of one type, compiled.
+"""Current documents rendered for the response without an object per document.
 
-One generated function goes over the documents of a page. A document of which anything is not what
-it nearly always is becomes a record after all and goes the longer way
-(`gql.engine.execution.compiled_object`), which may give up; then all of them are made by the
-executor, with what was read here.
+One generated function renders all documents of a page. A document with an unusual value becomes a
+record and is rendered by `gql.engine.execution.compiled_object`, which may return FALLBACK; then
+the executor resolves all documents, from the data that was read here.
 
 Source: docs/decisions/0027-compiled-operations.md
 """
@@ -19,22 +17,22 @@ from typing import Any, TypeAlias
 
 from graphql import GraphQLObjectType, is_non_null_type
 
-from revstream.gql.engine.definitions.arguments import arguments_of
+from revstream.gql.engine.definitions.arguments import compile_arguments
 from revstream.gql.engine.definitions.code_generator import RowGenerator
 from revstream.gql.engine.definitions.field import (
     CompleteValue,
     IdOnlyField,
     Read,
     Resolve,
-    field_of,
+    strawberry_field,
 )
 from revstream.gql.engine.definitions.object_type import Link, ObjectTypeInfo
-from revstream.gql.engine.definitions.value_tests import FALLBACK, NAMES, usual_of
+from revstream.gql.engine.definitions.value_tests import FALLBACK, NAMES, usual_value_code
 from revstream.gql.engine.execution.compiled_object import Make, compile_object
 from revstream.gql.engine.execution.planned_execution import PlannedExecution
 from revstream.gql.engine.request.context import RequestContext
-from revstream.gql.engine.request.prefetch import read_ahead
-from revstream.gql.engine.request.references import ids_named
+from revstream.gql.engine.request.prefetch import id_only_reads
+from revstream.gql.engine.request.references import referenced_ids
 from revstream.gql.engine.request.source import CurrentDocument
 from revstream.model.definition import Scalar
 from revstream.resolvers.values.dates import date_texts
@@ -42,33 +40,39 @@ from revstream.streams.changefeed.event import PLAIN_KEY_TYPES
 from revstream.streams.core.errors import GatewayError
 from revstream.streams.mongo.driver.codecs import Document
 
-__all__ = ["NOTHING", "CompiledDocuments", "RelatedData", "field_growth", "rendering_of"]
+__all__ = [
+    "NO_RELATED_DATA",
+    "CompiledDocuments",
+    "RelatedData",
+    "compile_documents",
+    "field_growth",
+]
 
 _DEPTH = 6
 
-# Bytes: of a control character in JSON; of a value that is not read, as a type's name, with its
-# marks; of the shortest document.
+# Bytes of a control character in JSON; of a value that is not read, as a type name, with its
+# punctuation; of the shortest document.
 _ESCAPED = 6.0
 _SHORT_VALUE = 60
 _SHORTEST = 14
 
 _Unusual: TypeAlias = "Callable[[Document, Any], Any]"
-"""(document, its version's number) -> what the response has of it, or FALLBACK."""
+"""(document, its version number) -> its part of the response, or FALLBACK."""
 _Rows: TypeAlias = "Callable[[Sequence[Document], RelatedData, _Unusual], Any]"
-"""(documents, what was read beside them, how one is made that is unusual) -> what the response has
-of them, or FALLBACK."""
+"""(documents, related data, rendering of an unusual one) -> their parts of the response, or
+FALLBACK."""
 
 
 @dataclass(slots=True)
 class RelatedData:
-    """What was read beside documents.
+    """Data that was read with documents.
 
     Attributes:
-        numbers: of their versions, in their order; None of those that are not known, and none at
-            all where they are not selected.
-        followed: by reference, in the order of their fields.
-        beside: what the response has of fields that were read beside them, one after the other, of
-            each document; FALLBACK of those that are to be looked at.
+        numbers: version numbers, in the documents' order; None for unknown ones; empty if not
+            selected.
+        followed: data of each reference, in the order of the selected references.
+        beside: for each field that was read ahead, its part of the response per document, or
+            FALLBACK.
     """
 
     numbers: Sequence[int | None] = ()
@@ -78,28 +82,31 @@ class RelatedData:
 
 @dataclass(frozen=True, slots=True)
 class _Followed:
-    """What the ids of one reference lead to, by `identity`.
+    """Documents that one reference leads to, by `identity` of the id.
 
     Attributes:
-        found: None where there is nothing. made: of those that were found, what the response has;
-            of none, where one of them was given up.
-        related: what was read beside those that were found.
+        found: the documents; None if there is none.
+        rendered: their parts of the response; empty if one of them needs the fallback.
+        related: data that was read with them.
     """
 
     found: Mapping[Any, Document | None]
-    made: Mapping[Any, Any]
+    rendered: Mapping[Any, Any]
     related: RelatedData
 
 
-NOTHING = RelatedData()
+NO_RELATED_DATA = RelatedData()
 
 
 class CompiledDocuments:
-    """Args:
-    fields: what has to be read of a document. make: of a record, what the response has.
+    """Compiled selection of a type of current documents.
+
+    Args:
+        fields: the stored fields that have to be read.
+        make: renders one record.
     Attributes:
-    growth: bytes that the response has at most for each byte of a document; None where it may show
-        values of others.
+        growth: maximum bytes of the response per byte of a document; None if it shows values of
+            other documents.
     """
 
     def __init__(self, shape: ObjectTypeInfo, fields: frozenset[str], make: Make) -> None:
@@ -109,16 +116,17 @@ class CompiledDocuments:
         self.growth: float | None = None
         self.links: list[tuple[Link, CompiledDocuments]] = []
         self.besides: list[IdOnlyField] = []
-        # Of each of these, what the response has.
+        # Renders the value of each of `besides`.
         self.ready: list[Make] = []
         self._make = make
         self._rows: _Rows
 
     async def related(self, context: RequestContext, documents: Sequence[Document]) -> RelatedData:
-        """Read what is shown with them: one read for each reference, one for the numbers. What
-        cannot be read is left to whoever says what is wrong."""
+        """Read related data: one read for each reference, and one for the version numbers.
+
+        A read that fails is left to the executor, which reports the error."""
         if not documents or not (self.version or self.links or self.besides):
-            return NOTHING
+            return NO_RELATED_DATA
         related = RelatedData()
         if self.version:
             related.numbers = context.loads.known_numbers(self.shape.entity, documents)
@@ -126,7 +134,7 @@ class CompiledDocuments:
         if None in related.numbers:
             reads.append(self._number(context, documents, related))
         if self.besides:
-            reads += read_ahead(context, documents, self.besides)
+            reads += id_only_reads(context, documents, self.besides)
         if not reads:
             return related
         found = [await reads[0]] if len(reads) == 1 else await asyncio.gather(*reads)
@@ -146,7 +154,7 @@ class CompiledDocuments:
         link: Link,
         target: CompiledDocuments,
     ) -> _Followed:
-        wanted = ids_named(link, documents)
+        wanted = referenced_ids(link, documents)
         found: dict[Any, Document | None] = {}
         if wanted:
             with suppress(GatewayError):
@@ -155,15 +163,15 @@ class CompiledDocuments:
                 found = dict(zip(wanted, read, strict=True))
         there = {name: each for name, each in found.items() if each is not None}
         related = await target.related(context, list(there.values()))
-        made = target.made(list(there.values()), related, context)
+        made = target.render(list(there.values()), related, context)
         return _Followed(
             found, {} if made is FALLBACK else dict(zip(there, made, strict=True)), related
         )
 
-    def made(
+    def render(
         self, documents: Sequence[Document], related: RelatedData, context: RequestContext
     ) -> Any:
-        """What the response has of them, in their order, or FALLBACK."""
+        """Return the documents' parts of the response, in their order, or FALLBACK."""
         if not documents:
             return []
         remembered = False
@@ -187,7 +195,7 @@ class CompiledDocuments:
     def records(
         self, documents: Sequence[Document], related: RelatedData, context: RequestContext
     ) -> list[CurrentDocument]:
-        """For the executor, with what was read beside them."""
+        """Return records for the executor, with the related data in the context."""
         self._remember(related, context)
         numbers = related.numbers or [None] * len(documents)
         return [
@@ -196,7 +204,7 @@ class CompiledDocuments:
         ]
 
     def _remember(self, related: RelatedData, context: RequestContext) -> None:
-        """What references lead to, where fields look for it."""
+        """Store referenced documents in the context, where the fields find them."""
         for (_, target), each in zip(self.links, related.followed, strict=False):
             known = context.known.setdefault((target.shape.name, target.fields), {})
             there = {name: one for name, one in each.found.items() if one is not None}
@@ -205,18 +213,20 @@ class CompiledDocuments:
 
 
 def field_growth(name: str) -> float:
-    """Return the bytes that a field under a name adds to the response at most for each byte of a
-    document."""
+    """Return the maximum bytes of the response per byte of a document that a field name adds."""
     return _ESCAPED + (len(name) + _SHORT_VALUE) / _SHORTEST
 
 
-def rendering_of(
+def compile_documents(
     executor: PlannedExecution, shape: ObjectTypeInfo, details: Any, depth: int = 0
 ) -> CompiledDocuments | None:
-    """Of a type of current documents; None where something of it takes a closer look.
+    """Compile the selection of a type of current documents.
 
     Args:
-        details: where it is selected, as graphql-core collects it.
+        details: its collected selections.
+
+    Returns:
+        None if a field cannot be compiled.
     """
     selections = executor.plan.selections
     type_ = executor.schema.type_map[shape.name]
@@ -250,14 +260,14 @@ class _DocumentsCode(RowGenerator):
         self.growth = 0.0
 
     def add(self, name: str, parent: GraphQLObjectType, details: Any) -> bool:
-        """Whether the field can be part of the function."""
+        """Add a field, and return whether it can be compiled."""
         field_name = details[0].node.name.value
         self.growth += field_growth(name)
         if field_name == "__typename":
             self.item(name, repr(parent.name))
             return True
         definition = self._executor.schema.get_field(parent, field_name)
-        made = field_of(definition)
+        made = strawberry_field(definition)
         if definition is None:
             return False
         required = is_non_null_type(definition.type)
@@ -279,7 +289,7 @@ class _DocumentsCode(RowGenerator):
 
     def _add_stored(self, name: str, made: Read, required: bool) -> bool:
         assert made.stored is not None
-        usual = usual_of(made.stored)
+        usual = usual_value_code(made.stored)
         if usual is None:
             return False
         if made.stored.type is Scalar.DATETIME:
@@ -310,20 +320,20 @@ class _DocumentsCode(RowGenerator):
         self.test(f"{var} is not FALLBACK")
         self.item(name, var)
         nodes = [each.node for each in details]
-        arguments = arguments_of(definition, nodes[0], made)
+        arguments = compile_arguments(definition, nodes[0], made)
         besides.append(made.beside(self._executor.plan.selections, nodes, arguments))
         self._rendering.ready.append(ready.make)
         return True
 
     def _add_link(self, name: str, link: Link, required: bool, details: Any) -> bool:
-        target = rendering_of(self._executor, link.target, details, self._depth + 1)
+        target = compile_documents(self._executor, link.target, details, self._depth + 1)
         if target is None:
             return False
         links = self._rendering.links
         number = len(links)
         links.append((link, target))
         var = self._read(link.by.stored, False)
-        self.head(f"k{number} = related.followed[{number}].made.get")
+        self.head(f"k{number} = related.followed[{number}].rendered.get")
         self.line(f"l{number} = k{number}({var}) if {var}.__class__ in PLAIN_KEY_TYPES else None")
         there = f"l{number} is not None"
         self.test(there if required else f"({var} is None or {there})")

@@ -1,11 +1,9 @@
-"""A selection as one generated function, where nothing in it has to be waited for.
+"""Objects of a response rendered by one generated function, if nothing has to be awaited.
 
-The function makes an object's part of the response from its source, or gives it up: at a value
-that is not what it nearly always is, a document that does not fit the model, a reference that is
-not read yet. Whoever called it then goes field by field (`gql.engine.request.plan`), which says
-what is wrong, or waits. So the answer is the same on both ways, and everything unusual is written
-down once.
-"""
+The function renders an object from its source, or returns FALLBACK: for a value that is not the
+usual one, a document that does not fit the model, a reference that is not loaded. The caller then
+executes the object field by field (`gql.engine.execution.field_steps`), which reports the error, or
+awaits. So both ways give the same response, and unusual cases are implemented once."""
 
 from __future__ import annotations
 
@@ -23,8 +21,8 @@ from graphql import (
 )
 
 from revstream.gql.engine.definitions.code_generator import CodeGenerator
-from revstream.gql.engine.definitions.field import CompleteValue, Read, Resolve, field_of
-from revstream.gql.engine.definitions.value_tests import FALLBACK, NAMES, TEXTS, usual_of
+from revstream.gql.engine.definitions.field import CompleteValue, Read, Resolve, strawberry_field
+from revstream.gql.engine.definitions.value_tests import FALLBACK, NAMES, TEXTS, usual_value_code
 from revstream.gql.engine.execution.planned_execution import PlannedExecution
 from revstream.gql.engine.request.context import RequestContext
 from revstream.model.definition import Scalar
@@ -32,9 +30,9 @@ from revstream.model.definition import Scalar
 __all__ = ["Make", "compile_object"]
 
 Make: TypeAlias = "Callable[[Any, RequestContext], Any]"
-"""(source, context) -> what the response has of it, or FALLBACK."""
+"""(source, context) -> the object's part of the response, or FALLBACK."""
 
-# What graphql-core would leave as it is.
+# Classes of values that graphql-core does not convert.
 _CLASS = {"ID": "str", "String": "str", "Boolean": "bool"}
 _DEPTH = 12
 
@@ -47,12 +45,14 @@ def compile_object(
     *,
     ready: GraphQLObjectType | None = None,
 ) -> Make | None:
-    """The function for what is selected of an object type; None where something of it is to be
-    waited for, or has arguments.
+    """Compile the selection of an object type.
 
     Args:
-        details: where the object is selected, as graphql-core collects them.
-        ready: a type whose objects are given as the response has them.
+        details: the collected selections of the object.
+        ready: a type whose objects are already rendered.
+
+    Returns:
+        None if a field has to be awaited, or has arguments.
     """
     if depth > _DEPTH:
         return None
@@ -65,7 +65,7 @@ def compile_object(
 
 
 class _ObjectCode(CodeGenerator):
-    """Function that renders one object from its source."""
+    """Generator of the function that renders one object."""
 
     def __init__(
         self, executor: PlannedExecution, depth: int, ready: GraphQLObjectType | None
@@ -77,13 +77,13 @@ class _ObjectCode(CodeGenerator):
         self._stored = False
 
     def add(self, var: str, name: str, parent: GraphQLObjectType, details: Any) -> bool:
-        """Whether the field can be part of the function."""
+        """Add a field, and return whether it can be compiled."""
         field_name = details[0].node.name.value
         if field_name == "__typename":
             self.item(name, repr(parent.name))
             return True
         definition = self._executor.schema.get_field(parent, field_name)
-        made = field_of(definition)
+        made = strawberry_field(definition)
         if definition is None or not isinstance(made, Read | Resolve):
             return False
         self.item(name, var)
@@ -94,7 +94,7 @@ class _ObjectCode(CodeGenerator):
         return self._add_ready(var, made, type_, required, details)
 
     def _add_read(self, var: str, made: Read, type_: Any, required: bool, details: Any) -> bool:
-        usual = None if made.stored is None else usual_of(made.stored)
+        usual = None if made.stored is None else usual_value_code(made.stored)
         self.names[f"r{var}"] = made.read
         if usual is None:
             self.line(f"{var} = r{var}(source)")
@@ -119,7 +119,7 @@ class _ObjectCode(CodeGenerator):
         return whole or self._complete(var, type_, required, details)
 
     def _complete(self, var: str, type_: Any, required: bool, details: Any) -> bool:
-        """Of a value that was read: what the response has."""
+        """Render the value in a variable; its type may be nullable."""
         if required:
             self.line(f"if {var} is None: {_GIVE_UP}")
             return self._complete_there(var, type_, details)
@@ -158,7 +158,7 @@ class _ObjectCode(CodeGenerator):
                 f"{_GIVE_UP}"
             )
         if type_.name == Scalar.JSON.value:
-            # Made as it is shown.
+            # The value is rendered already.
             return "pass"
         self.names[f"c{var}"] = type_.coerce_output_value
         if type_.name == Scalar.DATETIME.value:

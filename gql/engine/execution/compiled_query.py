@@ -1,9 +1,8 @@
-"""Queries answered without an executor: where all that is selected can be generated, what is left
-of a query is to call its root fields and to make the response of what they give.
+"""Queries that run without graphql-core's executor, if their whole selection can be compiled.
 
-Anything unusual (an error, a value that does not fit, what has to be waited for below the root) is
-the executor's: it goes on with what the root fields have given, so that nothing is read twice, and
-the answer is the same on both ways.
+Such a query calls its root fields and renders their data by generated functions. Unusual cases (an
+error, a value that does not fit, a value to await below the root) fall back to the executor, which
+continues with the data of the root fields: nothing is read twice, and the response is the same.
 
 Source: docs/decisions/0027-compiled-operations.md
 """
@@ -24,27 +23,31 @@ from graphql import (
 )
 from graphql.pyutils import Path
 
-from revstream.gql.engine.definitions.arguments import Arguments, Given, arguments_of
-from revstream.gql.engine.definitions.field import CompiledRootField, Resolve, field_of
+from revstream.gql.engine.definitions.arguments import (
+    Arguments,
+    CoercedVariables,
+    compile_arguments,
+)
+from revstream.gql.engine.definitions.field import CompiledRootField, Resolve, strawberry_field
 from revstream.gql.engine.definitions.value_tests import FALLBACK
 from revstream.gql.engine.execution.compiled_object import Make, compile_object
 from revstream.gql.engine.execution.planned_execution import PlannedExecution
-from revstream.gql.engine.execution.worker_thread import has_read_much, off_loop
+from revstream.gql.engine.execution.worker_thread import has_read_much, run_in_thread
 from revstream.gql.engine.request.context import RequestContext
-from revstream.gql.observability.fallback_metrics import Fallbacks
+from revstream.gql.observability.fallback_metrics import FallbackCounter
 from revstream.streams.core.operation import OPERATION
 
-__all__ = ["Coerce", "CompiledQuery", "coercion_of", "compile_query"]
+__all__ = ["Coerce", "CompiledQuery", "compile_coercion", "compile_query"]
 
 _INT = 2**31
 
-Coerce: TypeAlias = "Callable[[Mapping[str, Any]], Given | None]"
-"""Variables as they were sent -> coerced; None where that takes a closer look."""
+Coerce: TypeAlias = "Callable[[Mapping[str, Any]], CoercedVariables | None]"
+"""Raw variables -> coerced variables; None if graphql-core has to coerce them."""
 
 
 @dataclass(slots=True)
 class _Info:
-    """What our fields' functions look at of graphql-core's GraphQLResolveInfo."""
+    """The part of graphql-core's GraphQLResolveInfo that the project's fields use."""
 
     context: RequestContext
     field_name: str
@@ -54,10 +57,10 @@ class _Info:
 
 @dataclass(frozen=True, slots=True)
 class _Root:
-    """A root field.
+    """Root field of a compiled query.
 
     Attributes:
-        arguments: variables -> what its function is called with.
+        arguments: coerced variables -> keyword arguments of the field.
     """
 
     name: str
@@ -74,10 +77,10 @@ class _Root:
 
 @dataclass(frozen=True, slots=True)
 class _Resolved:
-    """A field that has no shorter way than its own function and a generated one."""
+    """Root field that is compiled from its function and a generated rendering."""
 
     resolve: Callable[..., Awaitable[Any]]
-    made: Make
+    render: Make
     growth: None = None
 
     async def read(self, info: Any, **arguments: Any) -> Any:
@@ -88,7 +91,7 @@ class _Resolved:
 
 
 class CompiledQuery:
-    """One query, compiled."""
+    """One compiled query."""
 
     def __init__(self, roots: Sequence[_Root]) -> None:
         self._roots = roots
@@ -96,15 +99,16 @@ class CompiledQuery:
         self._growth = None if None in growths else max(each or 0 for each in growths)
 
     def is_short(self, most_bytes: int) -> bool:
-        """Return whether the response cannot have more bytes, by what was read for it: to look
-        through it would take a fifth of the time of a long page."""
+        """Return whether the response is surely within a size, by the bytes that were read for it.
+
+        Measuring a long page takes a fifth of its time."""
         operation = OPERATION.get()
         if operation is None or self._growth is None:
             return False
         return 0 < self._growth * operation.read_bytes <= most_bytes
 
     async def answer(
-        self, context: RequestContext, given: Given, fallbacks: Fallbacks
+        self, context: RequestContext, given: CoercedVariables, fallbacks: FallbackCounter
     ) -> dict[str, Any] | None:
         """Execute the query.
 
@@ -117,14 +121,14 @@ class CompiledQuery:
             The data of the response; None where the executor has to finish it, with this context,
             which then has what was read.
         """
-        context.trusting = True
-        context.given = given
+        context.assumes_valid = True
+        context.variables = given
         begun = [_begin(root, context, given) for root in self._roots]
         if len(begun) == 1:
             outcomes = [await begun[0]]
         else:
             outcomes = await asyncio.gather(*begun)
-        context.trusting = False
+        context.assumes_valid = False
         if context.problems or _has_failed(outcomes):
             fallbacks.count("query", "error")
         else:
@@ -136,7 +140,7 @@ class CompiledQuery:
                 if data is not None:
                     return data
                 fallbacks.count("query", "value")
-        context.begun = {
+        context.root_results = {
             root.name: _record(root, value, context)
             for root, value in zip(self._roots, outcomes, strict=True)
         }
@@ -149,7 +153,9 @@ class CompiledQuery:
         data: dict[str, Any] = {}
         for root, value in zip(self._roots, outcomes, strict=True):
             made = (
-                await off_loop(_made, root, value, context) if much else _made(root, value, context)
+                await run_in_thread(_made, root, value, context)
+                if much
+                else _made(root, value, context)
             )
             if made is FALLBACK:
                 return None
@@ -164,8 +170,8 @@ def _has_failed(outcomes: Sequence[Any]) -> bool:
     return False
 
 
-async def _begin(root: _Root, context: RequestContext, given: Given) -> Any:
-    """What was read for it, or the error."""
+async def _begin(root: _Root, context: RequestContext, given: CoercedVariables) -> Any:
+    """Return the data of a root field, or the error."""
     try:
         return await root.prepared.read(root.info(context), **root.arguments(given))
     except Exception as exc:
@@ -175,20 +181,20 @@ async def _begin(root: _Root, context: RequestContext, given: Given) -> Any:
 def _made(root: _Root, found: Any, context: RequestContext) -> Any:
     if found is None:
         return FALLBACK if root.required else None
-    return root.prepared.made(found, context)
+    return root.prepared.render(found, context)
 
 
 def _record(root: _Root, found: Any, context: RequestContext) -> Any:
-    """For the executor: what its function would have given, or raised."""
+    """Return the value for the executor that the field's function would return."""
     if found is None or isinstance(found, Exception):
         return found
     return root.prepared.record(found, root.info(context))
 
 
 def compile_query(executor: PlannedExecution) -> CompiledQuery | None:
-    """Of a query that was executed once; None where it cannot be had."""
+    """Compile a query that was executed once; None if it cannot be compiled."""
     plan, operation = executor.plan, executor.operation
-    # What it selects is known from the first time.
+    # The first execution has stored the selections.
     if plan.root is None or plan.selections is None or operation.operation.value != "query":
         return None
     roots = []
@@ -204,7 +210,7 @@ def _root_of(executor: PlannedExecution, name: str, details: Any) -> _Root | Non
     query: Any = executor.schema.query_type
     nodes = [each.node for each in details]
     definition = executor.schema.get_field(query, nodes[0].name.value)
-    made = field_of(definition)
+    made = strawberry_field(definition)
     if definition is None or not isinstance(made, Resolve):
         return None
     prepared = None if made.prepare is None else made.prepare(executor, details)
@@ -219,14 +225,14 @@ def _root_of(executor: PlannedExecution, name: str, details: Any) -> _Root | Non
         field_name=nodes[0].name.value,
         nodes=nodes,
         path=Path(None, name, query.name),
-        arguments=arguments_of(definition, nodes[0], made),
+        arguments=compile_arguments(definition, nodes[0], made),
         prepared=prepared,
         required=is_non_null_type(definition.type),
     )
 
 
-def coercion_of(operation: OperationDefinitionNode) -> Coerce:
-    """Quick for what clients nearly always send: every variable, of a plain type, as it is."""
+def compile_coercion(operation: OperationDefinitionNode) -> Coerce:
+    """Compile a fast coercion of variables, for plain types without omitted values."""
     wanted: dict[str, _Quick] = {}
     quick = True
     for each in operation.variable_definitions or ():
@@ -237,7 +243,7 @@ def coercion_of(operation: OperationDefinitionNode) -> Coerce:
         if made is not None:
             wanted[each.variable.name.value] = made
 
-    def coerce(variables: Mapping[str, Any]) -> Given | None:
+    def coerce(variables: Mapping[str, Any]) -> CoercedVariables | None:
         if not quick or len(variables) != len(wanted):
             return None
         given: dict[str, Any] = {}
@@ -254,16 +260,16 @@ def coercion_of(operation: OperationDefinitionNode) -> Coerce:
 
 
 _Quick: TypeAlias = "Callable[[Any], Any]"
-"""A value as it was sent -> coerced; None where that takes a closer look."""
+"""Raw value -> coerced value; None if graphql-core has to coerce it."""
 
 
 def _text(value: Any) -> str | None:
-    # Others may hold half of a surrogate pair.
+    # Other text may have half of a surrogate pair.
     return value if value.__class__ is str and value.isascii() else None
 
 
 def _id(value: Any) -> str | None:
-    # Whoever has numbers for ids may send them as such.
+    # The type ID accepts integers.
     return str(value) if value.__class__ is int else _text(value)
 
 
@@ -272,7 +278,7 @@ def _token(value: Any) -> str | None:
 
 
 def _moment(value: Any) -> Any:
-    """By a token; times are more than text."""
+    """Accept a time point with a token; times have to be parsed."""
     by_token = value.__class__ is dict and len(value) == 1 and _token(value.get("token"))
     return value if by_token else None
 

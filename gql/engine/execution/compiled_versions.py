@@ -1,10 +1,9 @@
-"""Versions from the archive's records to what the response has of them, without an object for each:
-what an operation selects of a page of versions, compiled, as
-`gql.engine.execution.compiled_documents` does it for documents.
+"""Versions rendered from the archive's records without an object per version.
 
-One generated function goes over the records of a page. A version of which anything is not what it
-nearly always is becomes a record of the API after all and goes the longer way
-(`gql.engine.execution.compiled_object`), which may give up; then all of them are the executor's.
+One generated function renders the records of a page, as `gql.engine.execution.compiled_documents`
+does for documents. A version with an unusual value becomes a record of the API and is rendered by
+`gql.engine.execution.compiled_object`, which may return FALLBACK; then the executor resolves all
+versions.
 
 Source: docs/decisions/0027-compiled-operations.md
 """
@@ -19,12 +18,12 @@ from bson import Timestamp
 from graphql import GraphQLObjectType
 
 from revstream.gql.engine.definitions.code_generator import RowGenerator
-from revstream.gql.engine.definitions.field import Read, field_of, internal_name
+from revstream.gql.engine.definitions.field import Read, internal_name, strawberry_field
 from revstream.gql.engine.definitions.object_type import ObjectTypeInfo
-from revstream.gql.engine.definitions.value_tests import FALLBACK, NAMES, usual_of
+from revstream.gql.engine.definitions.value_tests import FALLBACK, NAMES, usual_value_code
 from revstream.gql.engine.execution.compiled_object import Make, compile_object
 from revstream.gql.engine.execution.planned_execution import PlannedExecution
-from revstream.gql.engine.execution.worker_thread import counted
+from revstream.gql.engine.execution.worker_thread import count_items
 from revstream.gql.engine.request.context import RequestContext
 from revstream.gql.engine.request.source import VersionRecord
 from revstream.model.definition import Scalar
@@ -35,21 +34,23 @@ from revstream.resolvers.values.field_diff import FieldDiff
 from revstream.streams.mongo.driver.codecs import Document
 from revstream.streams.versioning.version import Version
 
-__all__ = ["VersionRendering", "version_rendering_of"]
+__all__ = ["CompiledRecords", "compile_records"]
 
 _Unusual: TypeAlias = "Callable[[Document, Document | None], Any]"
-"""(record, that of the version before) -> what the response has of it, or FALLBACK."""
+"""(record, record of the version before) -> its part of the response, or FALLBACK."""
 _Rows: TypeAlias = (
     "Callable[[Sequence[Document], Sequence[Document | None], Mapping[str, datetime | None],"
     " FieldDiff, RequestContext, _Unusual], Any]"
 )
-"""(records, those of the versions before, when they were replaced, what compares them, context, how
-one is made that is unusual) -> what the response has of them, or FALLBACK."""
+"""Function that renders records: it returns their parts of the response, or FALLBACK.
+
+Its arguments: records, records of the versions before, times of replacement, comparison, context,
+rendering of an unusual record."""
 
 _TEXT = "({0} is None or {0}.__class__ is str)"
 _INT = "{0}.__class__ is int and -2147483648 <= {0} <= 2147483647"
 _NUMBER = f"({{0}} is None or {_INT})"
-# Where a field lies in the record, and what is usual.
+# Key of each field in the record, and the test of its usual value.
 _FACTS: Mapping[str, tuple[str, str]] = {
     "version": ("v", _INT),
     "operation": ("op", "{0} in OPERATIONS"),
@@ -61,12 +62,14 @@ _FACTS: Mapping[str, tuple[str, str]] = {
 _CHANGE = ("path", "kind", "before", "after")
 
 
-class VersionRendering:
-    """Args:
-    make: of a record of the API, what the response has.
+class CompiledRecords:
+    """Compiled selection of an entity's versions.
 
+    Args:
+        make: renders one record of the API.
     Attributes:
-        diff: each is compared with the one before. ended: it is shown when each was replaced.
+        diff: each version is compared with the one before.
+        ended: the time of replacement is selected.
     """
 
     def __init__(self, shape: ObjectTypeInfo, make: Make) -> None:
@@ -76,10 +79,10 @@ class VersionRendering:
         self._make = make
         self._rows: _Rows
 
-    def made(
+    def render(
         self, page: Page[Document], context: RequestContext, moment: Timestamp | None = None
     ) -> list[Any] | Any:
-        """What the response has of a page of records, in their order, or FALLBACK.
+        """Return the parts of the response of a page of records, in their order, or FALLBACK.
 
         Args:
             moment: see `VersionRecord`.
@@ -103,27 +106,30 @@ class VersionRendering:
 
 
 def _befores(page: Page[Document]) -> list[Document | None]:
-    """The versions before those of a page, where they were read, too."""
+    """Return the version before each version of a page, if it was read."""
     read: dict[Any, Document] = {each["_id"]: each for each in page.items}
     if page.beyond is not None:
         read[page.beyond["_id"]] = page.beyond
     return [read.get(each.get("prev")) for each in page.items]
 
 
-def version_rendering_of(
+def compile_records(
     executor: PlannedExecution, shape: ObjectTypeInfo, details: Any
-) -> VersionRendering | None:
-    """Of an entity's versions; None where something of it takes a closer look.
+) -> CompiledRecords | None:
+    """Compile the selection of an entity's versions.
 
     Args:
-        details: where they are selected, as graphql-core collects it.
+        details: its collected selections.
+
+    Returns:
+        None if a field cannot be compiled.
     """
     type_ = executor.schema.type_map[shape.version]
     assert isinstance(type_, GraphQLObjectType)
     make = compile_object(executor, type_, details)
     if make is None:
         return None
-    rendering = VersionRendering(shape, make)
+    rendering = CompiledRecords(shape, make)
     code = _VersionsCode(executor, rendering)
     for name, found in executor.collect_subfields(type_, details).grouped_field_set.items():
         if not code.add(name, type_, found):
@@ -135,11 +141,11 @@ def version_rendering_of(
 class _VersionsCode(RowGenerator):
     """Function that renders the versions of a page from the archive's records."""
 
-    def __init__(self, executor: PlannedExecution, rendering: VersionRendering) -> None:
+    def __init__(self, executor: PlannedExecution, rendering: CompiledRecords) -> None:
         names = {
             **NAMES,
             "OPERATIONS": frozenset(OPERATION.values),
-            "counted": counted,
+            "count_items": count_items,
             "NOTHING": {},
             "date_texts": date_texts,
         }
@@ -150,7 +156,7 @@ class _VersionsCode(RowGenerator):
         self.line("get = record.get")
 
     def add(self, name: str, parent: GraphQLObjectType, details: Any) -> bool:
-        """Whether the field can be part of the function."""
+        """Add a field, and return whether it can be compiled."""
         field_name = internal_name(parent, details[0].node.name.value)
         match field_name:
             case "__typename":
@@ -195,12 +201,13 @@ class _VersionsCode(RowGenerator):
         return True
 
     def _dates(self, each: str) -> str:
-        """The variable that holds one of all records' dates as text, or None."""
+        """Return the variable of a date as text, or None; the page's dates are converted at
+        once."""
         return self.column("t", f"date_texts([{each} for each in records])")
 
     def _id(self, get: str, stored: str, *, numbered: bool) -> str | None:
-        """How the document's id is shown, or that of its state in this version."""
-        usual = usual_of(self._rendering.shape.entity.id)
+        """Return the code of the document's id, or of its snapshot in this version."""
+        usual = usual_value_code(self._rendering.shape.entity.id)
         if usual is None:
             return None
         var = self._read(get, stored)
@@ -209,7 +216,7 @@ class _VersionsCode(RowGenerator):
             self.test(test)
             return shown
         number = self._read("get", "v")
-        # Nothing of a deletion has an id.
+        # The snapshot of a deletion is null, and has no id.
         gone = "operation == 'DELETE' or " if get != "get" else ""
         self.test(f"({gone}{test} and {number}.__class__ is int)")
         return f"f'{{{shown}}}@{{{number}}}'"
@@ -231,9 +238,9 @@ class _VersionsCode(RowGenerator):
                     return False
                 items.append(f"{inner!r}: {shown}")
                 continue
-            made = field_of(self._executor.schema.get_field(type_, field_name))
+            made = strawberry_field(self._executor.schema.get_field(type_, field_name))
             stored = made.stored if isinstance(made, Read) else None
-            usual = None if stored is None else usual_of(stored)
+            usual = None if stored is None else usual_value_code(stored)
             if stored is None or usual is None:
                 return False
             items.append(f"{inner!r}: {self._shown(stored.type, stored.stored, usual)}")
@@ -242,7 +249,7 @@ class _VersionsCode(RowGenerator):
         return True
 
     def _shown(self, kind: Any, stored: str, usual: tuple[str, str]) -> str:
-        """A field of the document; of past states none is required."""
+        """Return the code of a field of the snapshot; none is required in past documents."""
         if kind is Scalar.DATETIME:
             var = self._dates(f"(each.get('full') or NOTHING).get({stored!r})")
             self.test(f"({var} is not None or full.get({stored!r}) is None)")
@@ -276,7 +283,7 @@ class _VersionsCode(RowGenerator):
         earlier = "None if before is None else before.get('full')"
         changed = "tuple(get('changed', ()))"
         diff = f"comparison.changes({earlier}, get('full'), {changed}, {var})"
-        self.item(name, f"counted({diff})")
+        self.item(name, f"count_items({diff})")
         return True
 
     def _read(self, get: str, stored: str, default: str = "None") -> str:

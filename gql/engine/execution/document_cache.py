@@ -1,10 +1,10 @@
-"""What is done with a document before it is executed: weighed, validated, and kept where it was
-found valid. Clients send the same ones again and again, and this is most of what a small query
-costs.
+"""Cache of validated documents, and the checks before execution: limits, cost, validation.
 
-Guarantees: only documents that were found valid are kept; no more of them than so many, and so many
-characters in all. What is beyond the limits is refused before it is validated. One `Documents`
-serves one schema, whose rules they were validated by.
+Clients send the same documents repeatedly, and these checks take most of the time of a small query.
+
+Guarantees: only valid documents are stored, with a maximum number and a maximum of characters. A
+document beyond the limits is refused before validation. One `Documents` serves one schema, whose
+rules its documents were validated by.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from strawberry.schema.validation_rules.maybe_null import MaybeNullValidationRul
 from strawberry.schema.validation_rules.one_of import OneOfInputValidationRule
 from strawberry.types.graphql import OperationType
 
-from revstream.gql.engine.definitions.arguments import Given
-from revstream.gql.engine.execution.compiled_query import Coerce, coercion_of
+from revstream.gql.engine.definitions.arguments import CoercedVariables
+from revstream.gql.engine.execution.compiled_query import Coerce, compile_coercion
 from revstream.gql.engine.execution.executor import unstorable_text
 from revstream.gql.engine.limits.document_limits import (
-    COUNTED,
+    MAX_REPORTED,
     Limits,
+    check_cost,
     check_text,
     check_variables,
-    check_weight,
 )
 from revstream.gql.engine.limits.field_merging import RULES
 from revstream.gql.engine.limits.persisted_documents import Persisted
@@ -40,20 +40,21 @@ from revstream.streams.core.lru_cache import LruCache
 
 __all__ = ["CheckedDocuments", "Documents", "KnownDocument", "KnownOperation"]
 
-# A document with more mistakes than anybody reads: to find names that are meant takes its time.
+# Maximum number of validation errors: finding suggestions for each takes time.
 _MOST_ERRORS = 20
 _RULES = (*RULES, MaybeNullValidationRule, OneOfInputValidationRule)
 
 
 @dataclass(slots=True)
 class KnownOperation:
-    """An operation of a document that is known.
+    """An operation of a stored document.
 
     Attributes:
-        name: its own. kind_name: its kind as GraphQL writes it.
+        name: its name, or None.
+        kind_name: `query`, `mutation` or `subscription`.
         coerce: see `gql.engine.execution.compiled_query`.
-        fits: it was found to be within the limits, whatever the variables.
-        schema_only: it asks for nothing but the schema.
+        fits: it is within the limits for all variables.
+        schema_only: it selects nothing but the schema.
     """
 
     document: KnownDocument
@@ -66,13 +67,13 @@ class KnownOperation:
     schema_only: bool = field(init=False)
 
     def __post_init__(self) -> None:
-        # Python takes its time to look them up, for each request.
+        # Precomputed: looking these up takes time in each request.
         self.name = None if self.node.name is None else self.node.name.value
         self.kind_name = self.kind.value
         self.schema_only = asks_schema_only(self.document.document, self.node)
 
-    def given(self, schema: GraphQLSchema, variables: Mapping[str, Any]) -> Given | None:
-        """The variables, coerced, where `coerce` does not know; None where they cannot be."""
+    def given(self, schema: GraphQLSchema, variables: Mapping[str, Any]) -> CoercedVariables | None:
+        """Coerce the variables by graphql-core; None if they are invalid."""
         if unstorable_text(variables) is not None:
             return None
         found = get_variable_values(schema, self.node.variable_definitions or (), dict(variables))
@@ -80,22 +81,24 @@ class KnownOperation:
 
 
 class KnownDocument:
-    """Attributes:
-    weighed: None where that depends on variables.
-    operations: by their names; by None, where it is the only one.
+    """A validated document.
+
+    Attributes:
+        cost: None if it depends on variables.
+        operations: by name; the only operation also by None.
     """
 
-    __slots__ = ("document", "operations", "plans", "weighed")
+    __slots__ = ("cost", "document", "operations", "plans")
 
-    def __init__(self, document: DocumentNode, weighed: DocumentCost | None) -> None:
+    def __init__(self, document: DocumentNode, cost: DocumentCost | None) -> None:
         self.document = document
-        self.weighed = weighed
+        self.cost = cost
         self.plans = Plans(document)
         self.operations: dict[str | None, KnownOperation] = {}
         every = [each for each in document.definitions if isinstance(each, OperationDefinitionNode)]
         for each in every:
             kind = OperationType(each.operation.value)
-            known = KnownOperation(self, kind, each, coercion_of(each))
+            known = KnownOperation(self, kind, each, compile_coercion(each))
             if known.name is not None:
                 self.operations[known.name] = known
             if len(every) == 1:
@@ -103,11 +106,13 @@ class KnownDocument:
 
 
 class Documents:
-    """Those of one schema that were found valid, and the limits that all are held to.
+    """Validated documents of one schema, and the limits for all documents.
 
     Args:
-        persisted: those that clients name instead of sending.
-        most_characters: of all texts together; a syntax tree takes some fifty times as many bytes.
+        persisted: documents that clients name instead of sending them.
+        most: maximum number of stored documents.
+        most_characters: maximum characters of all their texts; a syntax tree takes about 50 times
+            as many bytes.
     """
 
     def __init__(
@@ -122,16 +127,16 @@ class Documents:
         self._persisted = persisted
         self.known = LruCache[str, KnownDocument](most=most, most_size=most_characters)
 
-    def asked(
+    def find(
         self, query: str | None, extensions: Mapping[str, Any] | None
     ) -> tuple[str | None, KnownDocument | None]:
-        """The text that a request means, and the document that is known under it, if one is.
+        """Return the text of a request's document, and the stored document, if there is one.
 
         Args:
-            query: what it has sent.
+            query: the text that was sent.
 
         Raises:
-            LimitExceeded: it is not known, and would take long to parse.
+            LimitExceeded: it is not stored, and would take long to parse.
             PersistedQueryNotFound, BadUserInput, Forbidden: see `Persisted.text_of`.
         """
         text = self._persisted.text_of(query, extensions)
@@ -142,36 +147,34 @@ class Documents:
             check_text(text, self.limits)
         return text, found
 
-    def weighed(
+    def cost(
         self,
         document: KnownDocument | DocumentNode,
         variables: Mapping[str, Any] | None,
-        scales: CostCalculator,
+        calculator: CostCalculator,
     ) -> DocumentCost:
-        """What it weighs with these variables.
+        """Return the cost of a document with these variables.
 
         Raises:
-            LimitExceeded: the variables are too many, or too deep. Others as
-            `CostCalculator.weigh`.
+            LimitExceeded: the variables are too many, or nested too deep.
+            BadUserInput: see `CostCalculator.calculate`.
         """
         check_variables(variables, self.limits)
         if not isinstance(document, KnownDocument):
-            return scales.weigh(document, variables or {})
-        return document.weighed or scales.weigh(document.document, variables or {})
+            return calculator.calculate(document, variables or {})
+        return document.cost or calculator.calculate(document.document, variables or {})
 
 
 class CheckedDocuments(SchemaExtension):
-    """Spares an operation the parsing and validation of a document that is known, and refuses what
-    is beyond the limits.
+    """Strawberry extension that checks limits, and parses and validates new documents only.
 
-    Who asks for it with `{"cost": true}` among the `extensions` of the request is told there what
-    the operation costs.
+    A request with `{"cost": true}` in its `extensions` gets the operation's cost in the response.
     """
 
     def __init__(self, documents: Documents) -> None:
         self._documents = documents
         self._known: KnownDocument | None = None
-        self._weighed: DocumentCost | None = None
+        self._cost: DocumentCost | None = None
 
     def on_parse(self) -> Iterator[None]:
         context = self.execution_context
@@ -191,7 +194,7 @@ class CheckedDocuments(SchemaExtension):
             errors = [GraphQLError(exc.message, original_error=exc)]
         else:
             errors = [] if self._known else self._validate(document)
-        # Not None: validation has been done.
+        # A list, even if it is empty, tells Strawberry that validation is done.
         context.pre_execution_errors = errors
         if self._known is not None and context.context is not None:
             context.context = replace(context.context, plans=self._known.plans)
@@ -199,11 +202,11 @@ class CheckedDocuments(SchemaExtension):
 
     def _check(self, document: DocumentNode) -> None:
         context, documents = self.execution_context, self._documents
-        scales: CostCalculator = context.schema.scales  # type: ignore[attr-defined]
+        calculator: CostCalculator = context.schema.cost_calculator  # type: ignore[attr-defined]
         known = self._known
-        self._weighed = documents.weighed(known or document, context.variables, scales)
+        self._cost = documents.cost(known or document, context.variables, calculator)
         name = context.operation_name
-        check_weight(self._weighed, name, documents.limits, known=known is not None)
+        check_cost(self._cost, name, documents.limits, known=known is not None)
 
     def _validate(self, document: DocumentNode) -> list[GraphQLError]:
         context = self.execution_context
@@ -215,11 +218,11 @@ class CheckedDocuments(SchemaExtension):
             hide_suggestions=not self._documents.limits.introspection,
         )
         if not errors:
-            weighed = self._weighed
-            if weighed is not None and weighed.varies:
-                weighed = None
+            cost = self._cost
+            if cost is not None and cost.varies:
+                cost = None
             text = context.query or ""
-            self._known = KnownDocument(document, weighed)
+            self._known = KnownDocument(document, cost)
             self._documents.known.put(text, self._known, len(text))
         return errors
 
@@ -227,15 +230,15 @@ class CheckedDocuments(SchemaExtension):
         asked = self.execution_context.operation_extensions
         if not isinstance(asked, Mapping) or asked.get("cost") is not True:
             return {}
-        weight = self._weighed and self._weighed.of(self.execution_context.operation_name)
+        weight = self._cost and self._cost.operation(self.execution_context.operation_name)
         if not weight:
             return {}
         limits = self._documents.limits
         return {
             "cost": {
-                "cost": min(weight.cost, COUNTED),
+                "cost": min(weight.cost, MAX_REPORTED),
                 "maxCost": limits.max_cost,
-                "values": min(weight.values, COUNTED),
+                "values": min(weight.values, MAX_REPORTED),
                 "maxValues": limits.max_values,
             }
         }

@@ -1,10 +1,7 @@
-"""graphql-core's executor, with plans: a context of its own for each response, and the steps that
-were compiled for the operation.
+"""graphql-core's executor with query plans and a request context per response.
 
-Strawberry makes one context per WebSocket. What is read for one response must not be served in
-another, so that the executor takes a fresh one for each operation, and for each event of a
-subscription.
-"""
+Strawberry creates one context per WebSocket. Data that was read for one response must not be used
+in another one, so that each operation, and each event of a subscription, gets a fresh context."""
 
 from __future__ import annotations
 
@@ -18,7 +15,7 @@ from graphql import ExecutionResult, GraphQLError, GraphQLObjectType
 from graphql.pyutils import Path
 from graphql.type.definition import GraphQLResolveInfoHelpers
 
-from revstream.gql.engine.execution.field_steps import gathered, steps_of
+from revstream.gql.engine.execution.field_steps import compile_steps, gather_values
 from revstream.gql.engine.execution.planned_execution import PlannedExecution
 from revstream.gql.engine.request.plan import Plan
 
@@ -26,25 +23,27 @@ __all__ = ["Executor", "unstorable_text"]
 
 
 class Executor(PlannedExecution):
-    """graphql-core's, per operation."""
+    """graphql-core's execution context of one operation, with compiled field steps."""
 
-    # As they nearly always are: what has more than thirty attributes of its own takes a kilobyte
-    # more.
+    # Class attributes with the usual values: an object with more than 30 attributes of its own
+    # takes 1 KB more.
     abort_signal = hooks = middleware_manager = async_work_finished_hook_task = None
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         context = self.context_value
-        # None where only the schema itself is asked about.
+        # The context is None if only the schema is queried.
         if context is None or context.plans is None:
             self.plan = Plan()
         else:
             name = None if self.operation.name is None else self.operation.name.value
-            self.plan = context.plans.of(name, self.variable_values.coerced)
+            self.plan = context.plans.plan(name, self.variable_values.coerced)
         self._relevant_sub_fields = self.plan.sub_fields
         if context is not None:
-            # What was begun goes on with what was read for it.
-            self.context_value = context if context.begun is not None else context.fresh(self.plan)
+            # After a fallback the executor continues with the context of the compiled query.
+            self.context_value = (
+                context if context.root_results is not None else context.fresh(self.plan)
+            )
             self.context_value.executor = ref(self)
         self.async_helpers = _helpers_of(self)
 
@@ -86,13 +85,13 @@ class Executor(PlannedExecution):
         position_context: Any,
     ) -> Any:
         if self.middleware_manager is not None and self.middleware_manager.middlewares:
-            # Which wants to be called for each field.
+            # Middleware must be called for each field.
             return super().execute_fields(
                 parent_type, source_value, path, grouped_field_set, position_context
             )
         found = self.plan.steps.get(id(grouped_field_set))
         if found is None:
-            made = steps_of(self, parent_type, grouped_field_set)
+            made = compile_steps(self, parent_type, grouped_field_set)
             found = self.plan.steps[id(grouped_field_set)] = grouped_field_set, made
         results: dict[str, Any] = {}
         waiting: list[str] = []
@@ -105,7 +104,7 @@ class Executor(PlannedExecution):
             if waiting:
                 self.settle_in_background([results[each] for each in waiting])
             raise
-        return gathered(results, waiting) if waiting else results
+        return gather_values(results, waiting) if waiting else results
 
     def build_per_event_executor(self, payload: Any) -> Any:
         executor = super().build_per_event_executor(payload)
@@ -114,7 +113,7 @@ class Executor(PlannedExecution):
         return executor
 
     async def response_to(self, event: Any) -> bytes:
-        """The response to one event of a subscription, as it is sent."""
+        """Return the serialized response to one event of a subscription."""
         made = self.build_per_event_executor(event).execute_operation(False)
         result: Any = made if isinstance(made, ExecutionResult) else await made
         schema = self.schema._strawberry_schema  # type: ignore[attr-defined]
@@ -133,8 +132,9 @@ class Executor(PlannedExecution):
 
 
 def _helpers_of(executor: Executor) -> GraphQLResolveInfoHelpers:
-    """As graphql-core's, by which each executor would refer to itself, and stay with all that it
-    knows of until the garbage collector has found it."""
+    """Return graphql-core's helpers without a reference cycle.
+
+    Its own ones refer to the executor, which would then live until the garbage collector runs."""
     weak = ref(executor)
 
     def gather(values: Sequence[Any]) -> Any:
@@ -148,17 +148,16 @@ def _helpers_of(executor: Executor) -> GraphQLResolveInfoHelpers:
 
 def _alive(weak: ref[Executor]) -> Executor:
     executor = weak()
-    # Whoever runs for it knows of it.
+    # The running operation refers to its executor.
     assert executor is not None
     return executor
 
 
 def unstorable_text(variables: Mapping[str, Any]) -> GraphQLError | None:
-    """JSON can write half of a surrogate pair, which is no text in UTF-8, hence none that MongoDB
-    can hold.
+    """Return an error if a variable has text with half of a surrogate pair; None otherwise.
 
-    In the document itself graphql-core's lexer refuses it.
-    """
+    JSON can contain one; it is not valid Unicode, so that MongoDB cannot store it. In the document
+    itself graphql-core's lexer refuses it."""
     for name, value in variables.items():
         waiting: list[Any] = [value]
         while waiting:

@@ -1,10 +1,9 @@
-"""Selection sets compiled: what graphql-core finds out anew for each value, once per document.
+"""Compiled selection sets: one function per selected field, compiled once per document.
 
-graphql-core looks up, per field and object, the field's definition, its arguments, its resolver
-behind Strawberry's wrapper, and how its type is completed. Here each selection set becomes a list
-of steps, each a function made for its field. The semantics are graphql-core's, in the same order:
-nulls, errors and their paths, what is cancelled. What is no field of ours (introspection) is left
-to it.
+For each field of each object, graphql-core looks up the field's definition, its arguments, its
+resolver behind Strawberry's wrapper, and the completion of its type. Here a selection set becomes a
+list of steps, each with a function for its field. The semantics are graphql-core's, in the same
+order: nulls, errors and their paths, cancellation. Introspection fields are left to graphql-core.
 
 Source: docs/decisions/0027-compiled-operations.md
 """
@@ -28,28 +27,30 @@ from graphql import (
 from graphql.execution.values import get_argument_values
 from graphql.pyutils import Path, gather_with_cancel
 
-from revstream.gql.engine.definitions.field import Read, Resolve, field_of
+from revstream.gql.engine.definitions.field import Read, Resolve, strawberry_field
 from revstream.gql.engine.definitions.value_tests import FALLBACK
 from revstream.gql.engine.execution.compiled_object import Make, compile_object
 from revstream.gql.engine.execution.planned_execution import PlannedExecution
 from revstream.gql.engine.request.plan import Details, Step
 from revstream.resolvers.errors import NumberMisfit
 
-__all__ = ["gathered", "steps_of"]
+__all__ = ["compile_steps", "gather_values"]
 
 Run: TypeAlias = "Callable[[PlannedExecution, Any, Path | None], Any]"
 """(executor, source, path of the source) -> the field's completed value, or a coroutine of it."""
 Complete: TypeAlias = "Callable[[PlannedExecution, Any, Path], Any]"
-"""(executor, value, path of the value) -> what the response has, or a coroutine of it."""
+"""(executor, value, path of the value) -> its part of the response, or a coroutine of it."""
 
 _INT = 2**31
 
 
-def steps_of(
+def compile_steps(
     executor: PlannedExecution, parent: GraphQLObjectType, fields: Mapping[str, Details]
 ) -> list[Step]:
-    """Args:
-    fields: collected of a parent's, by the names that the response has.
+    """Compile the fields of a selection set.
+
+    Args:
+        fields: the collected fields of `parent`, by response name.
     """
     made = []
     for name, details in fields.items():
@@ -63,7 +64,7 @@ def _run(parent: GraphQLObjectType, name: str, details: Details, definition: Gra
     if details[0].node.name.value == "__typename":
         type_name = parent.name
         return lambda executor, source, path: type_name
-    made_of = field_of(definition)
+    made_of = strawberry_field(definition)
     if isinstance(made_of, Read):
         leaf = is_leaf_type(get_nullable_type(definition.type))
         reading = _reading_leaf if leaf else _reading
@@ -71,9 +72,9 @@ def _run(parent: GraphQLObjectType, name: str, details: Details, definition: Gra
     if isinstance(made_of, Resolve) and not made_of.is_subscription:
         return _resolving(parent, name, details, definition, made_of)
     if isinstance(made_of, Resolve):
-        # An event of a subscription is the root's value itself.
+        # The root value of a subscription's event is the event itself.
         return _reading(parent, name, details, definition.type, lambda source: source)
-    # Of introspection.
+    # A field of introspection.
     return lambda executor, source, path: executor.execute_field(
         parent, source, details, Path(path, name, parent.name), None
     )
@@ -159,7 +160,7 @@ def _resolving(
         here = Path(path, name, parent_name)
         try:
             info = executor.build_resolve_info(definition, nodes, parent, here)
-            begun = executor.context_value.begun if path is None else None
+            begun = executor.context_value.root_results if path is None else None
             if begun is not None and name in begun:
                 value = _gone_on(begun.pop(name))
             else:
@@ -178,7 +179,7 @@ def _resolving(
 
 
 async def _gone_on(begun: Any) -> Any:
-    """With what a root field has given, or raised, before."""
+    """Return the result of a root field that ran before the executor, or raise its error."""
     if isinstance(begun, Exception):
         raise begun
     checked = getattr(begun, "checked", None)
@@ -230,7 +231,7 @@ def _completion(type_: GraphQLOutputType, parent: GraphQLObjectType, details: De
 
 
 def _completed_object(type_: Any, details: Details) -> Complete:
-    """At once where nothing is to be waited for, else field by field."""
+    """Render an object by a generated function, or field by field if something is awaited."""
     known = False
     make: Make | None = None
 
@@ -276,17 +277,17 @@ def _completed_list(
         except Exception:
             executor.settle_in_background([done[index] for index in waiting])
             raise
-        return gathered(done, waiting) if waiting else done
+        return gather_values(done, waiting) if waiting else done
 
     return complete_list
 
 
-async def gathered(values: Any, waiting: Sequence[Any]) -> Any:
-    """Complete what is not yet complete of an object's fields, or of a list's items.
+async def gather_values(values: Any, waiting: Sequence[Any]) -> Any:
+    """Await the pending values of an object's fields, or of a list's items, at the same time.
 
     Args:
         values: a dict or a list.
-        waiting: those keys, or indices, under which it has coroutines.
+        waiting: the keys, or indices, of its coroutines.
     """
     if len(waiting) == 1:
         values[waiting[0]] = await values[waiting[0]]
@@ -300,7 +301,7 @@ async def gathered(values: Any, waiting: Sequence[Any]) -> Any:
 def _refused_null(
     type_: GraphQLOutputType, parent: GraphQLObjectType, details: Details
 ) -> str | None:
-    """What is said of a null where there may be none; None where there may."""
+    """Return the error message for a null of a non-null type; None for a nullable type."""
     if not is_non_null_type(type_):
         return None
     where = f"{parent.name}.{details[0].node.name.value}"
@@ -308,7 +309,7 @@ def _refused_null(
 
 
 def _coercion(type_: Any) -> Callable[[Any], Any]:
-    """graphql-core's, which is asked where a value is not what it nearly always is."""
+    """Return graphql-core's output coercion, with a short cut for values of the usual class."""
     coerce: Callable[[Any], Any] = type_.coerce_output_value
     usual = {"ID": str, "String": str, "Boolean": bool}.get(type_.name)
     if type_.name == "Int":

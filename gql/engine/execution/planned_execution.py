@@ -8,7 +8,7 @@ from strawberry.schema.schema import StrawberryGraphQLCoreExecutionContext
 
 from revstream.gql.engine.request.context import RequestContext
 from revstream.gql.engine.request.plan import Plan
-from revstream.gql.observability.fallback_metrics import Fallbacks
+from revstream.gql.observability.fallback_metrics import FallbackCounter
 
 __all__ = ["PlannedExecution"]
 
@@ -24,8 +24,8 @@ class PlannedExecution(StrawberryGraphQLCoreExecutionContext):
     plan: Plan
 
     @property
-    def fallbacks(self) -> Fallbacks:
+    def fallbacks(self) -> FallbackCounter:
         """The counter of the schema that is executed."""
         schema: Any = self.schema
-        counter: Fallbacks = schema._strawberry_schema.operations.fallbacks
+        counter: FallbackCounter = schema._strawberry_schema.operations.fallbacks
         return counter

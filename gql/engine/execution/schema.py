@@ -1,10 +1,7 @@
-"""How an operation is executed: admitted, held to the limits, and its errors finished on the way
-out.
+"""Execution of operations: concurrency, limits, and error handling.
 
-A document that is known goes the short way: what the extensions do for others is done here in the
-same order, without Strawberry's context managers around each, which take longer than a small
-operation.
-"""
+A stored document takes a short path: the work of the extensions is done here in the same order,
+without Strawberry's context managers around each, which take longer than a small operation."""
 
 from __future__ import annotations
 
@@ -28,9 +25,9 @@ from strawberry.types.graphql import OperationType
 from revstream.gql.engine.execution.compiled_query import compile_query
 from revstream.gql.engine.execution.document_cache import Documents, KnownDocument, KnownOperation
 from revstream.gql.engine.execution.executor import Executor
-from revstream.gql.engine.execution.worker_thread import has_read_much, off_loop
+from revstream.gql.engine.execution.worker_thread import has_read_much, run_in_thread
 from revstream.gql.engine.limits.concurrency import ConcurrencyExtension, ConcurrencyLimiter
-from revstream.gql.engine.limits.document_limits import check_weight
+from revstream.gql.engine.limits.document_limits import check_cost
 from revstream.gql.engine.limits.query_cost import CostCalculator
 from revstream.gql.engine.limits.response_size import check_response
 from revstream.gql.engine.request.context import RequestContext
@@ -42,16 +39,16 @@ from revstream.streams.core.errors import GatewayError
 __all__ = ["IdempotencyKey", "OneOperation", "Schema"]
 
 
-# What is asked for among the extensions of a request, and Strawberry's lifecycle does.
+# Keys of a request's extensions that Strawberry's extensions handle.
 _LONG_WAY = frozenset({"cost", "idempotencyKey"})
 _NO_STREAMS = (OperationType.QUERY, OperationType.MUTATION)
 _STREAMS = (OperationType.SUBSCRIPTION,)
-# What graphql-core guesses that a name was meant to be: names of the schema.
+# graphql-core's suggestions, which reveal names of the schema.
 _GUESS = re.compile(r" Did you mean [^?]*\?")
 
 
 class IdempotencyKey(SchemaExtension):
-    """Takes the key from the `extensions` of a request, for those who cannot send a header."""
+    """Extension that reads the idempotency key from a request's `extensions`."""
 
     def on_operation(self) -> Iterator[None]:
         operation = self.execution_context
@@ -63,8 +60,9 @@ class IdempotencyKey(SchemaExtension):
 
 
 class OneOperation(SchemaExtension):
-    """Refuses a document of several operations where nobody says which: Strawberry would execute
-    the first."""
+    """Extension that refuses a document of several operations without an operation name.
+
+    Strawberry would execute the first one."""
 
     def on_parse(self) -> Iterator[None]:
         yield
@@ -77,7 +75,7 @@ class OneOperation(SchemaExtension):
 
 
 class _WhichOperation(CannotGetOperationTypeError):
-    """Strawberry makes it a response with an error, over whichever transport it came."""
+    """Error that Strawberry returns as a response, over every transport."""
 
     def __init__(self, count: int) -> None:
         super().__init__(None)
@@ -88,11 +86,12 @@ class _WhichOperation(CannotGetOperationTypeError):
 
 
 class Schema(strawberry.Schema):
-    """Strawberry's, with the error table applied to every result before it leaves, and what became
-    of its operations.
+    """Strawberry's schema with limits, compiled queries and the error table.
 
     Args:
-        documents: those that are known, and the limits.
+        operations: metrics of the operations.
+        limiter: of concurrent operations.
+        documents: the stored documents, and the limits.
     """
 
     def __init__(
@@ -106,13 +105,13 @@ class Schema(strawberry.Schema):
         super().__init__(*args, **kwargs)
         self.operations = operations
         self.limiter = limiter
-        self.scales = CostCalculator(self._schema)
+        self.cost_calculator = CostCalculator(self._schema)
         self._documents = documents
-        self.failures = ErrorReporter(operations)
+        self.error_reporter = ErrorReporter(operations)
 
     def get_extensions(self, sync: bool = False) -> list[SchemaExtension]:
         found = super().get_extensions(sync)
-        # What is executed at once waits for nobody.
+        # Synchronous execution cannot wait for a slot.
         return [each for each in found if not (sync and isinstance(each, ConcurrencyExtension))]
 
     async def execute(
@@ -127,14 +126,14 @@ class Schema(strawberry.Schema):
     ) -> ExecutionResult:
         owner = "" if context_value is None else context_value.owner
         try:
-            text, document = self._documents.asked(query, operation_extensions)
+            text, document = self._documents.find(query, operation_extensions)
             self.limiter.begin(owner)
         except GatewayError as exc:
             return self._refused(exc)
         try:
             known = _known(document, operation_name, operation_extensions)
             allowed = allowed_operation_types or _NO_STREAMS
-            # What this is not for, Strawberry says.
+            # Strawberry refuses kinds of operations that are not allowed.
             if known is not None and context_value is not None and known.kind in allowed:
                 self.operations.begun["known"] += 1
                 return await self._execute_known(known, variable_values, context_value)
@@ -166,7 +165,7 @@ class Schema(strawberry.Schema):
         allowed_operation_types: Iterable[OperationType] | None = None,
     ) -> Any:
         try:
-            text, document = self._documents.asked(query, operation_extensions)
+            text, document = self._documents.find(query, operation_extensions)
         except GatewayError as exc:
             return _once(self._refused(exc))
         known = _known(document, operation_name, operation_extensions)
@@ -204,7 +203,7 @@ class Schema(strawberry.Schema):
         try:
             given = known.coerce(variables or {})
             if given is None or not known.fits:
-                # Else as before, and so few plain variables are not too many.
+                # Otherwise the result is as before: so few plain variables exceed no limit.
                 self._check(known, variables)
             begun = finish_without_client if known.kind is OperationType.MUTATION else None
             slot = self.limiter.slot(context.owner, begun=begun)
@@ -212,7 +211,7 @@ class Schema(strawberry.Schema):
                 if known.kind is OperationType.QUERY:
                     if given is None:
                         given = known.given(self._schema, variables or {})
-                    plan = None if given is None else known.document.plans.of(known.name, given)
+                    plan = None if given is None else known.document.plans.plan(known.name, given)
                     if given is not None and plan is not None and plan.direct is not None:
                         context = context.fresh(plan)
                         data = await plan.direct.answer(context, given, self.operations.fallbacks)
@@ -236,7 +235,7 @@ class Schema(strawberry.Schema):
     async def _stream_known(
         self, known: KnownOperation, variables: dict[str, Any] | None, context: RequestContext
     ) -> AsyncGenerator[ExecutionResult]:
-        """Of a subscription."""
+        """Execute a subscription of a stored document."""
         kind = known.kind_name
         begun = self._begun(known, variables, context)
         if isinstance(begun, list):
@@ -258,7 +257,7 @@ class Schema(strawberry.Schema):
     def _begun(
         self, known: KnownOperation, variables: dict[str, Any] | None, context: RequestContext
     ) -> AsyncGenerator[CoreResult] | list[GraphQLError]:
-        """The responses of a subscription, or why there are none."""
+        """Return the responses of a subscription, or the errors that prevent it."""
         given = known.coerce(variables or {})
         if given is None or not known.fits:
             try:
@@ -281,19 +280,21 @@ class Schema(strawberry.Schema):
         return map_source_to_response_event(executor, source)
 
     def _check(self, known: KnownOperation, variables: dict[str, Any] | None) -> None:
-        """Raises:
-        LimitExceeded: beyond the limits.
+        """Check the limits of a stored operation.
+
+        Raises:
+            LimitExceeded: a limit is exceeded.
         """
         documents = self._documents
-        weighed = documents.weighed(known.document, variables, self.scales)
-        check_weight(weighed, known.name, documents.limits, known=True)
-        known.fits = known.document.weighed is not None
+        cost = documents.cost(known.document, variables, self.cost_calculator)
+        check_cost(cost, known.name, documents.limits, known=True)
+        known.fits = known.document.cost is not None
 
     async def _execute(
         self, known: KnownOperation, variables: dict[str, Any] | None, context: RequestContext
     ) -> CoreResult | list[GraphQLError]:
         document = known.document
-        if context.begun is None:
+        if context.root_results is None:
             context = replace(context, plans=document.plans)
         else:
             context.plans = document.plans
@@ -324,31 +325,32 @@ class Schema(strawberry.Schema):
             yield self._refused(exc)
 
     async def _bounded(self, result: ExecutionResult) -> ExecutionResult:
-        """Return an error in the place of a response that is too long."""
+        """Replace a response that is too large by an error."""
         most = self._documents.limits.max_response_bytes
         try:
             if has_read_much():
-                await off_loop(check_response, result.data, most)
+                await run_in_thread(check_response, result.data, most)
             else:
                 check_response(result.data, most)
         except GatewayError as exc:
-            # With its traceback it would keep the response until it is collected as garbage.
+            # Without the traceback, which would keep the response until garbage collection.
             return self._refused(exc.with_traceback(None))
         return result
 
     async def _events_bounded(self, results: Any) -> AsyncGenerator[ExecutionResult]:
-        """Of a subscription that Strawberry executes."""
+        """Bound the events of a subscription that Strawberry executes."""
         async with aclosing(results):
             async for each in results:
                 if isinstance(each, PreExecutionError):
                     yield each
                     continue
                 bounded = await self._bounded(each)
-                # Not as an operation that was refused: the next event follows.
+                # Not a refused operation: the next event follows.
+
                 yield each if bounded is each else ExecutionResult(data=None, errors=bounded.errors)
 
     def event_result(self, result: CoreResult) -> ExecutionResult:
-        """Return the response to an event; an error in its place, where it is too long."""
+        """Return the response to an event, or an error if it is too large."""
         try:
             check_response(result.data, self._documents.limits.max_response_bytes)
         except GatewayError as exc:
@@ -356,7 +358,7 @@ class Schema(strawberry.Schema):
         return ExecutionResult(data=result.data, errors=result.errors)
 
     def _refused(self, exc: GatewayError) -> ExecutionResult:
-        return PreExecutionError(data=None, errors=[self.failures.error(exc)])
+        return PreExecutionError(data=None, errors=[self.error_reporter.error(exc)])
 
     def process_errors(
         self, errors: list[GraphQLError], execution_context: ExecutionContext | None = None
@@ -367,18 +369,18 @@ class Schema(strawberry.Schema):
     def finish_errors(
         self, errors: list[GraphQLError], kind: str, context: RequestContext | None
     ) -> None:
-        """By the table of errors; counts the first of them."""
+        """Apply the error table to errors, and count the first one."""
         if not self._documents.limits.introspection:
             for error in errors:
                 error.message = _GUESS.sub("", error.message)
         token_out = str if context is None else context.token_out
-        self.failures.finish(errors, kind, token_out)
+        self.error_reporter.finish(errors, kind, token_out)
 
 
 def _known(
     document: KnownDocument | None, name: str | None, extensions: Mapping[str, Any] | None
 ) -> KnownOperation | None:
-    """The operation to execute, where it may go the short way."""
+    """Return the stored operation, if it can take the short path."""
     if document is None or (extensions and not extensions.keys().isdisjoint(_LONG_WAY)):
         return None
     return document.operations.get(name)

@@ -1,11 +1,10 @@
-"""Concurrency limiter: so many operations execute at once, callers in turn, and for each so much
-time.
+"""Concurrency limiter for operations, fair between callers, with a time limit for each operation.
 
-Guarantees: slots are shared fairly: one caller holds at most half of them, and a slot that becomes
-free goes to the callers that wait in turn, whatever number of operations each of them has. A full
-queue turns away operations of the caller that has most of it. Callers without a name are one
-caller. An operation that waits for the archive or for memory holds no slot. A subscription counts
-as an operation of its principal for as long as it lives, and holds no slot.
+Guarantees: one caller holds at most half of the slots, and a free slot goes to the waiting callers
+in turn, however many operations each of them has. A full queue refuses operations of the caller
+that has most of it. Callers without a name count as one caller. An operation that waits for the
+archive or for memory holds no slot. A subscription counts as an operation of its principal while it
+runs, and holds no slot.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from strawberry.types.graphql import OperationType
 from revstream.gql.engine.limits.operation_budget import (
     OperationBudget,
     OperationLimits,
-    large_reads,
+    large_read_slots,
 )
 from revstream.gql.engine.limits.schema_only import operation_asks_schema_only
 from revstream.gql.server.client_presence import finish_without_client
@@ -36,24 +35,28 @@ __all__ = ["ConcurrencyExtension", "ConcurrencyLimiter", "SubscriptionOperation"
 _UNLIMITED = OperationLimits()
 
 _MOST_LARGE_WAITING = 100
-"""Operations that wait for memory, half of them at most of one caller: each has what it has read
-until then, which may take 2 MB."""
+"""Maximum number of operations that wait for memory, at most half of them of one caller.
+
+Each keeps what it has read until then, which may take 2 MB."""
 
 RETRY_AFTER_S = 1
-"""The time after which an operation that was turned away may be sent again."""
+"""Time after which a refused operation may be sent again."""
 
 
 class ConcurrencyLimiter:
-    """Args:
-        executing: how many queries and mutations at once; 0: no limit.
-        waiting: how many behind them.
-        suspended: how many may wait for the archive or for memory, without a slot; 0: no limit.
-        limits: of what each of them reads and computes.
-        per_principal: operations of any kind at once of one caller with a name; 0: no limit.
-        limit_s: the most that a query or mutation may take, its waiting included.
+    """Limiter of the operations of one process.
+
+    Args:
+        executing: maximum number of queries and mutations at once; 0: no limit.
+        waiting: maximum number of operations that wait for a slot.
+        suspended: maximum number that wait for the archive or for memory, without a slot; 0: no
+            limit.
+        limits: of the reads and computation of each operation.
+        per_principal: maximum number of operations of any kind of one named caller; 0: no limit.
+        limit_s: maximum duration of a query or mutation, waiting included.
     Attributes:
-        executing, waiting, suspended: how many do.
-        shed: how many were turned away because there were too many of them.
+        executing, waiting, suspended: current numbers of operations.
+        shed: number of operations refused because of these limits.
     """
 
     def __init__(
@@ -70,18 +73,18 @@ class ConcurrencyLimiter:
         self.shed = 0
         self.limit_s = limit_s
         self.limits = limits
-        self.large_reads = large_reads(limits)
+        self.large_reads = large_read_slots(limits)
         self._slots = FairSemaphore(executing, per_caller=(executing + 1) // 2)
         self._most_waiting = waiting
         self._most_suspended = suspended
         self._most_per_principal = per_principal
         self._suspended_of: Counter[str] = Counter()
         self._operations_of: Counter[str] = Counter()
-        # Operations that have begun, with the loop's time at which each has to end, the first one
-        # first; and those that an outage has ended.
+        # Running operations with the loop time at which each must end, in that order; and those
+        # that an outage has cancelled.
         self._running: dict[asyncio.Timeout, float] = {}
         self._interrupted: set[asyncio.Timeout] = set()
-        # One for all: a timer of each operation would cost more than its slot.
+        # One timer for all: a timer per operation would cost more than its slot.
         self._timer: asyncio.TimerHandle | None = None
         self._outage: str | None = None
 
@@ -94,10 +97,10 @@ class ConcurrencyLimiter:
         return self._slots.waiting
 
     def begin(self, principal: str) -> None:
-        """Count an operation of a principal; "": of a caller without a name.
+        """Count an operation of a principal; "" is a caller without a name.
 
         Raises:
-            LimitExceeded: it is one too many.
+            LimitExceeded: the principal has too many operations.
         """
         if not principal:
             return
@@ -120,14 +123,14 @@ class ConcurrencyLimiter:
     async def slot(
         self, caller: str, *, begun: Callable[[], None] | None = None
     ) -> AsyncIterator[None]:
-        """Hold a slot, which is waited for.
+        """Wait for a slot and hold it.
 
         Args:
-            begun: called once it is there.
+            begun: is called when the slot is acquired.
 
         Raises:
-            Unavailable: too many operations wait, or the database is away.
-            TimeLimit: it took too long; what was under way is cancelled.
+            Unavailable: too many operations wait, or the database is not available.
+            TimeLimit: the operation took too long; it was cancelled.
         """
         if self._outage is not None:
             raise self._away()
@@ -153,10 +156,10 @@ class ConcurrencyLimiter:
             self._interrupted.discard(limit)
 
     def interrupt(self, outage: str | None) -> None:
-        """End what has begun, and refuse what comes, while the database is away.
+        """Cancel running operations, and refuse new ones, while the database is not available.
 
         Args:
-            outage: why it is; None: it is back.
+            outage: the reason; None: the database is available again.
         """
         self._outage = outage
         if outage is None:
@@ -174,7 +177,7 @@ class ConcurrencyLimiter:
             self._timer = loop.call_later(self.limit_s, self._end_late)
 
     def _end_late(self) -> None:
-        """End the operations whose time is over, and look again when that of the next one is."""
+        """Cancel the operations that took too long, and set the timer for the next one."""
         self._timer = None
         loop = asyncio.get_running_loop()
         for limit, ends_at in list(self._running.items()):
@@ -198,10 +201,10 @@ class ConcurrencyLimiter:
         )
 
     async def acquire(self, caller: str, *, resumes: bool = False) -> None:
-        """Take a slot, waiting for it behind those of the same caller.
+        """Acquire a slot, after the waiting operations of the same caller.
 
         Args:
-            resumes: it had one before, and is not turned away.
+            resumes: the operation had a slot before, and is not refused.
 
         Raises:
             Unavailable: too many operations wait.
@@ -221,7 +224,7 @@ class ConcurrencyLimiter:
         """Count an operation that waits without a slot.
 
         Raises:
-            Unavailable: too many do, in all or of this caller.
+            Unavailable: too many operations wait, in total or of this caller.
         """
         most, mine = self._most_suspended, self._suspended_of[caller]
         if 0 < most <= max(self.suspended, 2 * mine):
@@ -242,7 +245,7 @@ class ConcurrencyLimiter:
 
 
 class _Slot(OperationBudget):
-    """Slot of one operation, several of whose fields may wait at once."""
+    """Slot of one operation, of which several fields may wait at once."""
 
     __slots__ = ("_held", "_limiter", "_reading", "_regaining", "_waits")
 
@@ -258,7 +261,7 @@ class _Slot(OperationBudget):
     def reading(self) -> Iterator[None]:
         """See `streams.core.operation`."""
         task = asyncio.current_task()
-        # Of one task, only the outermost.
+        # Only the outermost read of a task counts.
         if task is None or task in self._reading:
             yield
             return
@@ -276,7 +279,8 @@ class _Slot(OperationBudget):
         if max(large.waiting, 2 * large.waiting_of(self.caller)) >= _MOST_LARGE_WAITING:
             self._limiter.shed += 1
             raise self._limiter.busy(f"{large.waiting} operations that read much wait for memory")
-        # One that has memory may wait for a slot, so that none with a slot may wait for memory.
+        # An operation with memory may wait for a slot. To exclude deadlocks, none waits for memory
+        # with a slot.
         async with self.suspended():
             await super().acquire_memory()
 
@@ -296,14 +300,14 @@ class _Slot(OperationBudget):
             self._waits -= 1
             if not self._waits:
                 self._limiter.resume(self.caller)
-        # Of an operation that has failed, only the answer is left to do.
+        # A failed operation only has to respond.
         if not (self._waits or self._held or self._regaining or self._ended):
             await self._acquire_again()
 
     def close(self) -> None:
         self.end()
         self._give_back()
-        # Where the operation has failed, or its client has gone.
+        # Reads are left if the operation has failed, or its client has disconnected.
         for task in list(self._reading):
             if task is not asyncio.current_task():
                 task.cancel()
@@ -332,14 +336,14 @@ class SubscriptionOperation:
         self.read_bytes = 0
 
     def count_read(self, size: int, values: int) -> None:
-        # What it reads at once is bounded where it is read, by events and bytes.
+        # Its reads are bounded by events and bytes where they are made.
         pass
 
     async def acquire_memory(self) -> None:
         pass
 
     def count_scanned(self, documents: int) -> None:
-        # One after the other, and each batch in its turn.
+        # Its batches are read one after the other, with other tasks between them.
         pass
 
     def count_values(self, count: int) -> None:
@@ -347,7 +351,7 @@ class SubscriptionOperation:
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        # Its reads are made by its own task, which ends with it, or for others as well.
+        # Its reads are made by its own task, which ends with it, or are shared with others.
         yield
 
     @asynccontextmanager
@@ -356,7 +360,7 @@ class SubscriptionOperation:
 
 
 class ConcurrencyExtension(SchemaExtension):
-    """Slots for queries and mutations that Strawberry executes."""
+    """Strawberry extension that holds a slot for queries and mutations."""
 
     def __init__(self, limiter: ConcurrencyLimiter) -> None:
         self._limiter = limiter

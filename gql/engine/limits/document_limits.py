@@ -1,8 +1,10 @@
-"""How much one request may ask for, and what it is told that asks for more.
+"""Limits of one request's document and variables.
 
-Guarantees: whatever is refused here was cheap to refuse: the text is counted before it is parsed,
-and the document is weighed before it is validated (`gql.engine.limits.query_cost`). A message has
-what was asked for and the bound. Source: docs/decisions/0025.
+Guarantees: a refusal is cheap: tokens are counted before the text is parsed, and the document's
+cost is calculated before it is validated (`gql.engine.limits.query_cost`). A message has the actual
+value and the maximum.
+
+Source: docs/decisions/0025.
 """
 
 from __future__ import annotations
@@ -15,13 +17,16 @@ from typing import Any
 from revstream.gql.engine.limits.query_cost import DocumentCost, OperationCost
 from revstream.resolvers.errors import BadUserInput, LimitExceeded
 
-__all__ = ["COUNTED", "Limits", "check_text", "check_variables", "check_weight"]
+__all__ = ["MAX_REPORTED", "Limits", "check_cost", "check_text", "check_variables"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """`gql.runtime.configuration.settings` says what each means; 0 is no limit. `introspection`:
-    whether the schema may be asked about."""
+    """Limits by setting; `gql.runtime.configuration.settings` describes each; 0: no limit.
+
+    Attributes:
+        introspection: queries of the schema are allowed.
+    """
 
     max_document_bytes: int = 100_000
     max_tokens: int = 3000
@@ -41,9 +46,9 @@ class Limits:
     introspection: bool = True
 
 
-# What graphql-core's lexer makes tokens of; a comment is none. What does not end ends the text, so
-# that nothing is read twice. Only single characters are repeated possessively: groups went wrong
-# before CPython 3.11.5 (its issue 106052).
+# Tokens of graphql-core's lexer; comments are not counted. An unterminated string extends to the
+# end of the text, so that nothing is read twice. Only single characters are repeated possessively:
+# possessive groups are wrong before CPython 3.11.5 (its issue 106052).
 _TOKEN = re.compile(
     r"""[#][^\n\r]*+
     |(-?\d++(?:[.]\d++)?(?:[eE][+-]?\d++)? | \w++ | [.]{3}
@@ -51,8 +56,8 @@ _TOKEN = re.compile(
       | "[^"\\\n\r]*+(?:\\.[^"\\\n\r]*+)*"? | [^\s\w,\ufeff])""",
     re.VERBOSE | re.DOTALL,
 )
-COUNTED = 10**12
-"""Beyond it, a number is no longer read; JSON writes none beyond 64 bits."""
+MAX_REPORTED = 10**12
+"""Largest number that is reported exactly; JSON has no integers beyond 64 bits."""
 
 
 def check_text(text: str, limits: Limits) -> None:
@@ -69,32 +74,33 @@ def check_text(text: str, limits: Limits) -> None:
         _check("max_tokens", tokens, limits, "the document has {} tokens")
 
 
-def check_weight(
-    weighed: DocumentCost, operation: str | None, limits: Limits, *, known: bool = False
+def check_cost(
+    cost: DocumentCost, operation: str | None, limits: Limits, *, known: bool = False
 ) -> None:
-    """Refuse what would take long to validate, or to execute.
+    """Refuse a document that would take long to validate or to execute.
 
     Args:
-        operation: the name of the one to be executed.
-        known: that the document was found valid already, so that only what depends on variables
-            can be too much.
+        operation: the name of the operation to be executed.
+        known: the document was validated before, so that only limits that depend on variables are
+            checked.
 
     Raises:
-        LimitExceeded, BadUserInput: the schema is asked about, which is switched off.
+        LimitExceeded: a limit is exceeded.
+        BadUserInput: it is an introspection query, and introspection is disabled.
     """
     if not known:
-        count = len(weighed.operations)
+        count = len(cost.operations)
         _check("max_operations", count, limits, "the document has {} operations")
-        fields = sum(each.fields for each in weighed.operations.values())
+        fields = sum(each.fields for each in cost.operations.values())
         _check(
             "max_fields",
             fields,
             limits,
             "the document selects {} fields, as often as fragments are spread",
         )
-        for each in weighed.operations.values():
+        for each in cost.operations.values():
             _check_shape(each, limits)
-    chosen = weighed.of(operation)
+    chosen = cost.operation(operation)
     if chosen is not None:
         _check(
             "max_filter_conditions",
@@ -146,7 +152,7 @@ def check_variables(variables: Mapping[str, Any] | None, limits: Limits) -> None
     """Refuse variables that would take long to coerce.
 
     Raises:
-        LimitExceeded: one is nested too deep, a list too long, or there are too many values.
+        LimitExceeded: a value is nested too deep, a list is too long, or there are too many values.
     """
     count = 0
     for name, given in (variables or {}).items():
@@ -182,6 +188,6 @@ def _check(limit: str, asked: int, limits: Limits, says: str, advice: str = "") 
     bound: int = getattr(limits, limit)
     if not 0 < bound < asked:
         return
-    shown = f"{asked:,}" if asked < COUNTED else f"over {COUNTED:,}"
+    shown = f"{asked:,}" if asked < MAX_REPORTED else f"over {MAX_REPORTED:,}"
     message = f"{says.format(shown)}, and {bound:,} is the most" + (f"; {advice}" if advice else "")
-    raise LimitExceeded(message, limit=limit, asked=min(asked, COUNTED), bound=bound)
+    raise LimitExceeded(message, limit=limit, asked=min(asked, MAX_REPORTED), bound=bound)

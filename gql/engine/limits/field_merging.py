@@ -1,13 +1,13 @@
-"""The specification's "Field Selection Merging", in time that grows with the fields and not with
-their pairs.
+"""The specification's rule "Field Selection Merging", in time linear in the number of fields.
 
-graphql-core compares every field with every other of its name: a document of 7 KB that repeats one
-takes it seconds. Being alike is transitive, so that each is compared with the first of its name
-only; who may stand beside whom is decided once for each type. What that does not keep short, which
-is fields of interfaces repeated beside those of many types, ends at a number of steps.
+graphql-core compares every field with every other field of the same name: a document of 7 KB that
+repeats one field takes seconds. Mergeability is transitive, so that each field is compared only
+with the first one of its name; which fields can be in one object is decided once per type. The
+remaining expensive case, fields of interfaces repeated beside those of many types, ends at a
+maximum number of steps.
 
-Source: GraphQL specification, 5.3.2; docs/decisions/0025. It agrees with graphql-core's rule on
-documents drawn at random: tests/unit/gql/test_overlaps.py.
+Source: GraphQL specification, 5.3.2; docs/decisions/0025. Its results are those of graphql-core's
+rule on random documents (tests/unit/gql/engine/limits/test_field_merging.py).
 """
 
 from __future__ import annotations
@@ -40,11 +40,13 @@ from revstream.resolvers.errors import LimitExceeded
 __all__ = ["RULES", "MergeableFields"]
 
 MOST_STEPS = 50_000
-"""Fields looked at in one operation; each is one where no interface is in the way."""
+"""Maximum number of fields visited in one operation.
+
+Without interfaces each selected field is visited once."""
 
 
 class _Selected(NamedTuple):
-    """A field where it is selected. `parent`, `field`: None where the schema has none."""
+    """One selection of a field; `parent` and `field` are None if the schema has none."""
 
     node: FieldNode
     parent: GraphQLNamedType | None
@@ -52,7 +54,7 @@ class _Selected(NamedTuple):
 
 
 Level = Sequence[tuple[SelectionSetNode, GraphQLNamedType | None]]
-"""Selection sets whose fields end up in one object of the response."""
+"""Selection sets whose fields are merged into one object of the response."""
 
 
 class _Conflict(Exception):
@@ -62,7 +64,9 @@ class _Conflict(Exception):
 
 
 class MergeableFields(ValidationRule):
-    """Fields of one name in one object are one field. Fragments may not spread themselves."""
+    """Validation rule: fields of one response name in one object can be merged.
+
+    Fragment cycles must have been refused before."""
 
     def enter_operation_definition(self, node: OperationDefinitionNode, *_args: Any) -> None:
         self._steps = 0
@@ -87,7 +91,7 @@ class MergeableFields(ValidationRule):
                 self._within(name, self._shapes, group)
 
     def _shapes(self, level: Level) -> None:
-        """Fields of objects that cannot be the same one; what they are worth must look alike."""
+        """Check fields of different objects: their types must have the same form."""
         for name, group in self._collected(level).items():
             self._one_shape(name, group)
             self._within(name, self._shapes, group)
@@ -191,7 +195,7 @@ class MergeableFields(ValidationRule):
 
 
 def _parts(group: Sequence[_Selected]) -> Iterator[list[_Selected]]:
-    """Those that may be of one object: each object type's, with those of interfaces and unions."""
+    """Group fields that may be in one object: those of one object type with those of interfaces."""
     objects: dict[Any, list[_Selected]] = defaultdict(list)
     others = []
     for each in group:
@@ -206,7 +210,7 @@ def _parts(group: Sequence[_Selected]) -> Iterator[list[_Selected]]:
 
 
 def _shape(field: GraphQLField) -> str:
-    """Its type as it is written, without the name of a type that has fields."""
+    """Return the field's type as text, without the name of a type that has fields."""
     written = str(field.type)
     named = get_named_type(field.type)
     return written if is_leaf_type(named) else written.replace(named.name, "")
@@ -216,4 +220,4 @@ RULES = tuple(
     MergeableFields if rule is OverlappingFieldsCanBeMergedRule else rule
     for rule in specified_rules
 )
-"""graphql-core's, with this one in the place of its own."""
+"""graphql-core's specified rules, with this rule instead of its own."""

@@ -1,9 +1,8 @@
 """Number of conditions in the filters of an operation, counted before the filters are parsed.
 
-A condition is one operator with its operand. An `in` list is one condition, however long it is: the
-limits of lists apply to it. Nothing recurses, and the contents of a variable are counted once,
-however many places name it.
-"""
+A condition is one operator with its operand. An `in` list is one condition, whatever its length:
+the limits of lists apply to it. Nothing recurses, and the contents of a variable are counted once,
+however many arguments use it."""
 
 from __future__ import annotations
 
@@ -24,17 +23,17 @@ from graphql import (
     is_input_object_type,
 )
 
-__all__ = ["FilterConditions", "conditions_in"]
+__all__ = ["FilterConditions", "count_conditions"]
 
 _SETS = frozenset({"in", "notIn", "hasSome"})
-"""Operators whose list is one condition: it is looked up as a set."""
+"""Operators with a list that is one condition: MongoDB looks it up as a set."""
 
 
-def conditions_in(value: object, *, values_each: int = 0) -> int:
-    """Return the number of conditions in a filter as JSON has it.
+def count_conditions(value: object, *, values_each: int = 0) -> int:
+    """Return the number of conditions in a filter in its JSON form.
 
     Args:
-        values_each: how many values of a list count as one condition more; 0: none does.
+        values_each: the number of list values that count as one more condition; 0: none.
     """
     count = 0
     waiting = [value]
@@ -55,10 +54,10 @@ def conditions_in(value: object, *, values_each: int = 0) -> int:
 
 
 class FilterConditions:
-    """Counts of one operation's filters, given its variables.
+    """Condition counts of one operation's filters, with its variables.
 
     Attributes:
-        varied: a variable was counted whose content may differ from request to request.
+        varied: a variable was counted that may have another content in the next request.
     """
 
     def __init__(
@@ -81,7 +80,7 @@ class FilterConditions:
                     self._plain.add(name)
 
     def count(self, value: ValueNode) -> int:
-        """Return the number of conditions in a filter as a document has it."""
+        """Return the number of conditions in a filter in its document form."""
         count = 0
         waiting = [value]
         while waiting:
@@ -109,7 +108,7 @@ class FilterConditions:
             # A default that names a variable is refused by validation.
             self._counts[name] = found = 1
             if name in self._variables:
-                found = conditions_in(self._variables[name])
+                found = count_conditions(self._variables[name])
             elif name in self._defaults:
                 found = max(map(self.count, self._defaults[name]))
             self._counts[name] = found

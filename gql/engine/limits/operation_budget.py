@@ -1,9 +1,7 @@
-"""Budget of one query or mutation: what it reads, the memory that this takes, what is scanned and
-computed for it.
+"""Budget of one query or mutation: bytes that it reads, their memory, scanned documents, values.
 
-What all operations read takes bounded memory: few of them at once may read much, half of these at
-most for one caller, and the others wait. An operation that reads little waits for none of them.
-"""
+The memory of the reads of all operations is bounded: only a few operations at once may read much,
+at most half of them of one caller; the others wait. An operation that reads little never waits."""
 
 from __future__ import annotations
 
@@ -14,25 +12,26 @@ from revstream.resolvers.errors import LimitExceeded
 from revstream.streams.core.fair_semaphore import FairSemaphore
 from revstream.streams.core.read_memory import VALUE_BYTES, LargeRead
 
-__all__ = ["OperationBudget", "OperationLimits", "large_reads"]
+__all__ = ["OperationBudget", "OperationLimits", "large_read_slots"]
 
 _LARGE_OPERATIONS = 4
 _SMALL_BYTES = 2 * 1024 * 1024
-"""The most memory that what an operation reads takes until it is a large one."""
+"""Maximum memory of an operation's reads before it counts as large."""
 
 _SCANNED_PER_COST = 1000
-"""Documents that MongoDB looks through in the time that one more takes to be read and shown."""
+"""Number of scanned documents that take as long as one that is read and rendered."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperationLimits:
-    """Limits of each operation; 0: none.
+    """Limits of each operation; 0: no limit.
 
     Attributes:
-        read_bytes: that it reads from the database.
-        process_read_bytes: about the memory that what all operations read takes; of one, a quarter.
-        cost: of its scans, which count as `_SCANNED_PER_COST` documents for one that is read.
-        values: that are computed for it, as by `diff`.
+        read_bytes: bytes read from the database.
+        process_read_bytes: approximate memory of the reads of all operations; one operation may use
+            a quarter.
+        cost: cost of its scans; `_SCANNED_PER_COST` scanned documents cost as much as one read.
+        values: values that are computed for it, as by `diff`.
     """
 
     read_bytes: int = 0
@@ -41,17 +40,17 @@ class OperationLimits:
     values: int = 0
 
 
-def large_reads(limits: OperationLimits) -> FairSemaphore:
+def large_read_slots(limits: OperationLimits) -> FairSemaphore:
     """Return the slots of a process for operations that read much."""
     slots = _LARGE_OPERATIONS if limits.process_read_bytes else 0
     return FairSemaphore(slots, per_caller=_LARGE_OPERATIONS // 2)
 
 
 class OperationBudget:
-    """See `streams.core.operation`.
+    """Budget of one operation. See `streams.core.operation`.
 
     Args:
-        large: slots of those that read much.
+        large: slots of the operations that read much.
     """
 
     __slots__ = (
@@ -72,9 +71,9 @@ class OperationBudget:
         self.read_bytes = 0
         self._limits = limits
         self._large = large
-        # About the memory that what was read takes.
+        # Approximate memory of the documents read.
         self._held_bytes = 0
-        # It may read much; or waits until it may.
+        # The operation has a slot for large reads; or `_acquiring` waits for one.
         self._is_large = False
         self._acquiring: asyncio.Task[None] | None = None
         self._ended = False
@@ -89,7 +88,7 @@ class OperationBudget:
             raise _too_much("bytes that the operation reads", "max_read_bytes", read, most)
         if held > _SMALL_BYTES:
             self._check_memory(held)
-        # Of a read that is made again, nothing counts.
+        # A read that is repeated after `LargeRead` must not count twice.
         self.read_bytes, self._held_bytes = read, held
 
     async def acquire_memory(self) -> None:
@@ -99,7 +98,7 @@ class OperationBudget:
         if self._acquiring is None:
             acquire = self._large.acquire(self.caller)
             self._acquiring = asyncio.create_task(acquire, name="memory for reads")
-        # Of several reads that wait, one may be given up.
+        # Shielded: several reads wait for it, and one of them may be cancelled.
         await asyncio.shield(self._acquiring)
         self._is_large = True
 
@@ -131,11 +130,11 @@ class OperationBudget:
             )
 
     def end(self) -> None:
-        """Give the memory back."""
+        """Release the memory slot."""
         self._ended = True
         acquiring = self._acquiring
         if acquiring is not None and not acquiring.done():
-            # Cancelled, it has no slot, even where it was just given one.
+            # `acquire` returns the slot when it is cancelled.
             acquiring.cancel()
         elif acquiring is not None or self._is_large:
             self._large.release(self.caller)
@@ -145,7 +144,7 @@ class OperationBudget:
         if 0 < most < held:
             says = "memory of what the operation reads, in bytes"
             raise _too_much(says, "max_process_read_bytes", held, most)
-        # What still runs of an operation that has failed is given up.
+        # Reads of a failed operation need no slot: they are cancelled soon.
         if not (self._is_large or self._ended):
             if self._acquiring is not None or not self._large.try_acquire(self.caller):
                 raise LargeRead

@@ -1,10 +1,10 @@
-"""Operations that a client names instead of sending: automatic persisted queries, and a list of
-trusted documents beside which nothing is executed.
+"""Persisted documents: automatic persisted queries, and a list of trusted documents.
 
-Automatic: a client sends the SHA-256 of a document; where it is not known here, it is told
-PERSISTED_QUERY_NOT_FOUND, sends both, and from then on the hash will do. What is kept is bounded.
-Trusted: the documents of a file, which a build of the clients has made; by their names or their
-text, and nothing else.
+Automatic: a client sends the SHA-256 hash of a document; if it is unknown, the client receives
+PERSISTED_QUERY_NOT_FOUND and sends document and hash; from then on the hash is enough. The stored
+documents are bounded.
+Trusted: only the documents of a file that the clients' build has written are executed, by name or
+by text.
 
 Source: Apollo's protocol of automatic persisted queries, version 1; docs/decisions/0025.
 """
@@ -29,22 +29,25 @@ __all__ = [
 
 
 class Persisted(Protocol):
+    """Resolver of the document that a request names."""
+
     def text_of(self, query: str | None, extensions: Mapping[str, Any] | None) -> str | None:
-        """The document that a request means; None or empty where it has none.
+        """Return the text of the request's document; None or empty if it has none.
 
         Args:
-            query: what it has sent: empty where a protocol wants text.
+            query: the text that was sent; empty where a protocol requires a text.
 
         Raises:
-            PersistedQueryNotFound, BadUserInput, Forbidden: it may not, or cannot be found.
+            PersistedQueryNotFound, BadUserInput, Forbidden: the document is unknown or refused.
         """
 
 
 class AutomaticDocuments:
-    """Documents that clients have sent with their hashes, kept in memory.
+    """Documents that clients have sent with their hashes, in memory.
 
     Args:
-        most, most_characters: the bounds; the one that was not asked for longest goes first.
+        most: maximum number of documents; the least recently used is evicted first.
+        most_characters: maximum number of characters of all documents.
     """
 
     def __init__(self, *, most: int = 1000, most_characters: int = 4_000_000) -> None:
@@ -70,8 +73,10 @@ class AutomaticDocuments:
 
 
 class TrustedDocuments:
-    """Args:
-    documents: by the names that clients use, hashes most often.
+    """Documents that may be executed; all others are refused.
+
+    Args:
+        documents: texts by the name that clients send, usually a hash.
     """
 
     def __init__(self, documents: Mapping[str, str]) -> None:
@@ -91,10 +96,10 @@ class TrustedDocuments:
 
 
 def read_manifest(path: Path) -> dict[str, str]:
-    """The documents of a file, by name: of Apollo's persisted query manifest, or of Relay's map.
+    """Read the documents of a file by name: Apollo's persisted query manifest, or Relay's map.
 
     Raises:
-        ValueError: it cannot be read, or is neither; says so, with the place.
+        ValueError: the file cannot be read or has neither form; the message has the position.
     """
     try:
         read = json.loads(path.read_text(encoding="utf-8"))

@@ -1,10 +1,8 @@
-"""What an operation asks for before anything of it is done: how deep, how many fields, how many
-documents.
+"""Cost of an operation before it is validated or executed: depth, fields, documents, conditions.
 
-Guarantees: the work is linear in the size of the document, however often its fragments spread one
-another: each definition is looked at once, and what a fragment weighs is known before it is added
-where it is spread. Nothing is expanded, nothing recurses, and nothing is believed: the document was
-parsed, but not validated.
+Guarantees: the time is linear in the size of the document, however often fragments spread one
+another: each definition is visited once, and a fragment's cost is known before it is added where it
+is spread. Nothing is expanded and nothing recurses. The document was parsed, but not validated.
 """
 
 from __future__ import annotations
@@ -34,7 +32,7 @@ from graphql import (
     is_list_type,
 )
 
-from revstream.gql.engine.definitions.field import field_of
+from revstream.gql.engine.definitions.field import strawberry_field
 from revstream.gql.engine.limits.filter_conditions import FilterConditions
 from revstream.resolvers.errors import BadUserInput
 from revstream.resolvers.pagination.page import DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE
@@ -42,13 +40,13 @@ from revstream.resolvers.pagination.page import DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE
 __all__ = ["CostCalculator", "DocumentCost", "OperationCost"]
 
 _MOST_DIGITS = 4300
-"""Of an integer that Python makes a number of; its own bound against the time that takes."""
+"""Maximum number of digits of an integer that Python converts: its own limit."""
 
 LIST_ITEMS = 10
-"""What a list is taken to hold whose length only the data know."""
+"""Assumed number of items of a list whose length depends on the data."""
 
-# How long the lists of a schema's description are, on average: of the example shop's. Not of the
-# one that is served, or a large one could not be asked about.
+# Average lengths of the lists of an introspection response, measured with the example shop. Not of
+# the schema that is served, or a large schema could not be introspected.
 _ITEMS: Mapping[tuple[str, str], int] = {
     ("__Schema", "types"): 175,
     ("__Schema", "directives"): 5,
@@ -67,12 +65,16 @@ Variables = Mapping[str, Any]
 
 @dataclass(slots=True)
 class OperationCost:
-    """Of an operation, or of a fragment where it is spread once.
+    """Cost of an operation, or of one spread of a fragment.
 
-    Fields, aliases, directives and root fields count as often as fragments spread them. `cost`: how
-    many documents and versions may have to be read, and how many conditions of filters be parsed
-    and evaluated. `values`: how many values the response may have. `nested`: the depth of the
-    deepest value written in an argument. `conditions`: those of the largest filter.
+    Fields, aliases, directives and root fields count once per spread.
+
+    Attributes:
+        cost: documents and versions that may have to be read, and filter conditions that may have
+            to be parsed and evaluated.
+        values: maximum number of values of the response.
+        nested: depth of the deepest value of an argument.
+        conditions: number of conditions of the largest filter.
     """
 
     depth: int = 0
@@ -87,7 +89,7 @@ class OperationCost:
     introspects: bool = False
 
     def add(self, other: OperationCost, depth: int, times: int) -> None:
-        """Spread it so deep, for so many objects."""
+        """Add the cost of a fragment that is spread at a depth, for a number of objects."""
         self.depth = max(self.depth, depth + other.depth)
         self.fields += other.fields
         self.aliases += other.aliases
@@ -102,7 +104,11 @@ class OperationCost:
 
 @dataclass(slots=True)
 class _Definition:
-    """Its own weight without its spreads: of which fragments, how deep, for how many objects."""
+    """Cost of a definition without its spreads.
+
+    Attributes:
+        spreads: fragment, depth and factor of each.
+    """
 
     own: OperationCost = field(default_factory=OperationCost)
     spreads: list[tuple[str, int, int]] = field(default_factory=list)
@@ -110,31 +116,34 @@ class _Definition:
 
 @dataclass(frozen=True, slots=True)
 class DocumentCost:
-    """The weights of a document's operations by name, None that of one without.
+    """Costs of a document's operations by name; None is the name of an anonymous one.
 
-    `varies`: whether variables have a part in it.
+    Attributes:
+        varies: the cost depends on variables.
     """
 
     operations: Mapping[str | None, OperationCost]
     varies: bool
 
-    def of(self, name: str | None) -> OperationCost | None:
-        """The operation of that name; where none is named, the only one."""
+    def operation(self, name: str | None) -> OperationCost | None:
+        """Return the cost of an operation; the name None means the only one."""
         if name is None and len(self.operations) == 1:
             return next(iter(self.operations.values()))
         return self.operations.get(name)
 
 
 class CostCalculator:
-    """Weighs the documents of one schema."""
+    """Calculator of the costs of documents of one schema."""
 
     def __init__(self, schema: GraphQLSchema) -> None:
         self._schema = schema
 
-    def weigh(self, document: DocumentNode, variables: Variables) -> DocumentCost:
-        """Raises:
-        BadUserInput: a fragment that spreads itself, two of one name, or a number that Python does
-            not read.
+    def calculate(self, document: DocumentNode, variables: Variables) -> DocumentCost:
+        """Calculate the cost of a document.
+
+        Raises:
+            BadUserInput: a fragment cycle, two definitions of one name, or a number with too many
+                digits.
         """
         fragments: dict[str | None, _Definition] = {}
         operations: dict[str | None, _Definition] = {}
@@ -151,7 +160,7 @@ class CostCalculator:
                 found, kind = operations, "operation"
             else:
                 continue
-            # Validation would say so, too; but of two, only one would have been weighed.
+            # Validation refuses this too, but the cost would be that of one of the two.
             if name is not None and name in found:
                 raise BadUserInput(f"there can be only one {kind} named '{name:.40}'")
             if found is operations and (None in found or (name is None and found)):
@@ -174,7 +183,7 @@ class CostCalculator:
         for each in definition.variable_definitions or ():
             if each.default_value is not None:
                 own.nested = max(own.nested, _depth(each.default_value))
-        # Where a selection set stands: of which type, how deep, for how many objects.
+        # Selection sets with their type, depth and number of objects.
         waiting: list[tuple[SelectionSetNode, GraphQLNamedType | None, int, int]]
         waiting = [(definition.selection_set, type_, 0, 1)]
         while waiting:
@@ -204,7 +213,7 @@ class CostCalculator:
         pages: _Pages,
         filters: FilterConditions,
     ) -> tuple[GraphQLNamedType | None, int, int]:
-        """Add a field; returns the place of what is selected of it."""
+        """Add a field, and return the type, depth and factor of its selection set."""
         name = node.name.value
         own.fields += 1
         own.aliases += node.alias is not None
@@ -231,21 +240,24 @@ class CostCalculator:
         if "first" in found.args and "last" in found.args:
             items = pages.size(node)
             own.cost += times * items
-        elif not getattr(field_of(found), "is_basic_field", True):
-            # Has to be fetched, as `gql.engine.definitions.field.Resolve` says.
-            own.cost += times * field_of(found).cost
+        elif not getattr(strawberry_field(found), "is_basic_field", True):
+            # It may have to be read; see `gql.engine.definitions.field.Resolve`.
+            own.cost += times * strawberry_field(found).cost
         if is_list_type(get_nullable_type(found.type)):
             items = _ITEMS.get((parent.name, name), LIST_ITEMS)  # type: ignore[union-attr]
-            # Of a connection, its own field has counted them.
+            # The field of the connection has counted them.
             if name in ("nodes", "edges"):
                 items = 1
         return get_named_type(found.type), depth + 1, times * items
 
 
 class _Pages:
-    """How many items the pages of an operation have, given its variables.
+    """Numbers of items of the pages of an operation, with its variables.
 
-    `varied`: a variable has been asked about. What is no number is refused later, by others.
+    A value that is not a number is ignored here and refused later.
+
+    Attributes:
+        varied: a variable was used.
     """
 
     def __init__(self, document: DocumentNode, variables: Variables) -> None:
@@ -257,7 +269,7 @@ class _Pages:
                 size = self._number(defined.default_value)
                 if size is not None:
                     name = defined.variable.name.value
-                    # Fragments do not say whose variables theirs are.
+                    # A fragment's variable may belong to any operation: the largest default counts.
                     self._defaults[name] = max(size, self._defaults.get(name, 0))
 
     def size(self, node: FieldNode) -> int:
@@ -269,7 +281,7 @@ class _Pages:
         sizes = [each for each in given if each is not None]
         if not sizes:
             return DEFAULT_PAGE_SIZE
-        # A longer one is refused where it would be read.
+        # A longer page is refused when it is read.
         return max(1, *sizes) if max(sizes) <= MAX_PAGE_SIZE else 1
 
     def _number(self, value: ValueNode | None) -> int | None:
@@ -288,10 +300,10 @@ class _Pages:
 
 
 def _depth(value: ValueNode) -> int:
-    """Of lists and objects within one another.
+    """Return the depth of lists and objects in a value.
 
     Raises:
-        BadUserInput: a number that Python does not read.
+        BadUserInput: a number has too many digits.
     """
     deepest = 0
     waiting: list[tuple[ValueNode, int]] = [(value, 0)]
@@ -312,7 +324,7 @@ def _depth(value: ValueNode) -> int:
 
 
 def _resolved(fragments: Mapping[Any, _Definition]) -> Mapping[str, OperationCost]:
-    """Each with what it spreads, those that are spread first."""
+    """Add the costs of spreads to all fragments, those that are spread first."""
     weights: dict[str, OperationCost] = {}
     for start in fragments:
         path: dict[str, Any] = {}
@@ -341,7 +353,8 @@ def _shown(names: Sequence[str]) -> str:
 
 def _sum(definition: _Definition, weights: Mapping[str, OperationCost]) -> OperationCost:
     for name, depth, times in definition.spreads:
-        # One that is not there is refused by validation.
+        # Validation refuses a missing fragment.
+
         if name in weights:
             definition.own.add(weights[name], depth, times)
     definition.spreads = []

@@ -1,7 +1,6 @@
-"""Size of a response, found out before it is written as JSON.
+"""Size of a response, estimated before it is written as JSON.
 
-Fields that are selected again under other names share one value in memory; as JSON they do not.
-"""
+Fields that are selected under several names share one value in memory, but not in JSON."""
 
 from __future__ import annotations
 
@@ -11,18 +10,20 @@ from revstream.resolvers.errors import LimitExceeded
 
 __all__ = ["check_response"]
 
-# A number, a boolean, null, and the marks around a value.
+# Bytes of a number, a boolean, null, and of the punctuation around a value.
 _OTHER = 6
 
 
 def check_response(data: Any, most_bytes: int) -> None:
-    """Raises:
-    LimitExceeded: it would take about more than so many bytes; 0: no limit.
+    """Refuse a response that is too large.
+
+    Raises:
+        LimitExceeded: it would take about more than `most_bytes`; 0: no limit.
     """
     if most_bytes <= 0:
         return
     size = 0
-    # Lists and objects.
+    # Lists and objects that are not counted yet.
     waiting: list[Any] = [[data]]
     while waiting:
         each = waiting.pop()

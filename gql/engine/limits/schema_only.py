@@ -1,4 +1,4 @@
-"""Operations that ask for nothing but the schema, and take neither the database nor a slot."""
+"""Operations that select nothing but the schema: they need neither the database nor a slot."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def asks_schema_only(document: DocumentNode, operation: OperationDefinitionNode)
 
 
 def operation_asks_schema_only(document: DocumentNode | None, name: str | None) -> bool:
-    """The same for the operation of a name; for the only one, where there is none."""
+    """Return the same for the operation of a name; for the only one if the name is None."""
     found = [
         each
         for each in (() if document is None else document.definitions)

@@ -1,8 +1,6 @@
-"""Budgets for the filters of open subscriptions, which stay in memory and are evaluated for each
-change.
+"""Budgets for the filters of open subscriptions, which stay in memory and run for each change.
 
-A list of values (`in`) counts as one condition for each twenty of them.
-"""
+A list of values (`in`) counts as one more condition per 20 values."""
 
 from __future__ import annotations
 
@@ -11,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from revstream.gql.engine.limits.filter_conditions import conditions_in
+from revstream.gql.engine.limits.filter_conditions import count_conditions
 from revstream.resolvers.errors import LimitExceeded
 
 __all__ = ["SubscriptionFilters"]
@@ -20,12 +18,14 @@ _VALUES_PER_CONDITION = 20
 
 
 class SubscriptionFilters:
-    """Conditions held by all subscriptions of a process, by caller.
+    """Conditions of all open subscriptions of a process, by caller.
 
-    Callers without a name are one caller, which may have half of what the process has.
+    Callers without a name count as one caller, which may use half of the process's budget.
 
     Args:
-        per_subscription, per_caller, in_all: the most conditions; 0: no limit.
+        per_subscription: maximum number of conditions of one subscription; 0: no limit.
+        per_caller: the same for all subscriptions of a caller.
+        in_all: the same for all subscriptions of the process.
     Attributes:
         held: conditions of all open subscriptions.
     """
@@ -40,14 +40,16 @@ class SubscriptionFilters:
         self._by_caller: Counter[str] = Counter()
 
     def check(self, caller: str, where: Mapping[str, Any] | None) -> None:
-        """Raises:
-        LimitExceeded: the filter is too large, or there is no room for it.
+        """Refuse a filter that is too large, or exceeds a budget.
+
+        Raises:
+            LimitExceeded: it does.
         """
         self._size(caller, where)
 
     @contextmanager
     def hold(self, caller: str, where: Mapping[str, Any] | None) -> Iterator[None]:
-        """Count a filter for as long as its subscription lives.
+        """Count a filter while its subscription runs.
 
         Raises:
             LimitExceeded: see `check`.
@@ -66,7 +68,7 @@ class SubscriptionFilters:
     def _size(self, caller: str, where: Mapping[str, Any] | None) -> int:
         if not where:
             return 0
-        size = conditions_in(where, values_each=_VALUES_PER_CONDITION)
+        size = count_conditions(where, values_each=_VALUES_PER_CONDITION)
         _check(
             "max_subscription_conditions",
             size,

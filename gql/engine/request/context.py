@@ -1,5 +1,4 @@
-"""What the resolvers of one request can reach: the services of this gateway, and what was read for
-this response."""
+"""Request context: the services that resolvers use, and the data read for one response."""
 
 from __future__ import annotations
 
@@ -13,10 +12,10 @@ from weakref import ref
 from graphql import GraphQLError, GraphQLResolveInfo
 
 from revstream.gql.auth.sessions import Session, Sessions
-from revstream.gql.engine.limits.filter_conditions import conditions_in
+from revstream.gql.engine.limits.filter_conditions import count_conditions
 from revstream.gql.engine.limits.subscription_filters import SubscriptionFilters
 from revstream.gql.engine.request.loaders import Loaders
-from revstream.gql.engine.request.mutation_services import Editing
+from revstream.gql.engine.request.mutation_services import MutationServices
 from revstream.gql.engine.request.plan import Plan, Plans
 from revstream.gql.engine.request.selection import Nodes, Selections
 from revstream.gql.engine.request.source import CurrentDocument
@@ -40,19 +39,19 @@ from revstream.streams.core import resume_tokens
 __all__ = ["RequestContext", "ResolveInfo", "SubscriptionPosition"]
 
 _LONGEST_KEY = 255
-# About a millisecond.
+# Number of conditions that take about 1 ms to parse.
 _MANY_CONDITIONS = 50
 
 
 @dataclass(slots=True)
 class SubscriptionPosition:
-    """Where a subscription stands, for a transport that lets its clients resume by itself.
+    """Position of a subscription, for transports whose clients resume by themselves.
 
-    Tokens are as the API shows them.
+    Tokens are in the API's form.
 
     Args:
-        after: where to begin, whatever the operation itself says.
-        token: behind the event that was handed out last; None where nobody can resume from there.
+        after: the token to resume from, instead of the operation's own argument.
+        token: the token of the last event sent; None if the subscription cannot be resumed.
     """
 
     after: str | None = None
@@ -61,32 +60,33 @@ class SubscriptionPosition:
 
 @dataclass(kw_only=True, eq=False, slots=True)
 class RequestContext:
-    """One per request; Strawberry shares it among the operations of a WebSocket, so each response
-    gets a `fresh` one of it.
+    """Context of one request. Each response gets a `fresh` one, as a WebSocket shares one.
 
     Args:
-        deployment: the tag that resume tokens end with on the wire.
-        scope: what the one who asks may see and change; the services are within it.
-        caller: who asks, as he has signed in. principal: his name, where that is known: the author
-            of what is written. account: see `Principal`.
-        sessions: who is connected to this process. session: the socket that this is asked over.
-        idempotency_key: under which the mutations of this request may be sent again.
-        place: of the only subscription of this request.
-        audiences: of subscriptions that this caller's are told the same in. executor: of this
-            operation; weakly, since that knows of its context.
-        plans: of the document that is executed. plan: of its operation.
-        subscription_filters: those of all subscriptions of this process. filter_turns: in which
-            large filters are parsed, of this process, too.
+        deployment: the tag at the end of resume tokens.
+        scope: access rights of the caller; the services are restricted to it.
+        caller: the authenticated caller.
+        principal: its name, if known: the author of writes.
+        account: see `Principal`.
+        sessions: WebSocket sessions of this process.
+        session: the session of this request's WebSocket.
+        idempotency_key: key of this request's mutations.
+        position: of the only subscription of this request.
+        broadcast_groups: of the callers with these access rights.
+        executor: of this operation; a weak reference, since the executor refers to the context.
+        plans: of the executed document.
+        plan: of the operation.
+        subscription_filters: budget of the filters of all subscriptions of this process.
+        filter_turns: scheduler of this process for parsing large filters.
     Attributes:
-        loads: what is read for this response.
-        known: what was read ahead of the fields that refer to it, by type and fields, by `_id`.
-        problems: errors of documents that were left out of a page, for the response to name.
-        trusting: what is read is taken to fit the model; whoever makes the response of it gives up
-            where it does not.
-        begun: what root fields have given before the executor came to them, or raised.
-        given: the variables, where the response is made without an executor.
-        ahead: what was read ahead of fields with arguments, or the error of it: by the places where
-            they are selected, by `_id`.
+        loads: loaders of this response.
+        known: referenced documents that were read ahead, by type and fields, then by `_id`.
+        problems: errors of documents that were left out of a page, for the response.
+        assumes_valid: documents are not checked against the model; generated code falls back where
+            one does not fit.
+        root_results: results or errors of root fields, if a compiled query has run before the
+            executor.
+        variables: coerced variables of a compiled query.
     """
 
     current: Current
@@ -95,7 +95,7 @@ class RequestContext:
     live: Changes
     proposals: ProposalChanges
     status: Status
-    editing: Editing
+    editing: MutationServices
     deployment: str
     scope: Scope
     caller: Principal = ANONYMOUS
@@ -104,8 +104,8 @@ class RequestContext:
     principal: str | None = None
     account: str | None = None
     idempotency_key: str | None = None
-    place: SubscriptionPosition | None = None
-    audiences: BroadcastGroups = field(default_factory=BroadcastGroups)
+    position: SubscriptionPosition | None = None
+    broadcast_groups: BroadcastGroups = field(default_factory=BroadcastGroups)
     executor: ref[Any] | None = None
     plans: Plans | None = None
     plan: Plan | None = None
@@ -116,52 +116,54 @@ class RequestContext:
         init=False, repr=False
     )
     problems: list[GraphQLError] = field(init=False, repr=False)
-    trusting: bool = field(init=False, default=False)
-    begun: dict[str, Any] | None = field(init=False, default=None)
-    given: Mapping[str, Any] = field(init=False, default_factory=dict)
-    ahead: dict[tuple[int, ...], dict[Any, Any]] = field(init=False, repr=False)
+    assumes_valid: bool = field(init=False, default=False)
+    root_results: dict[str, Any] | None = field(init=False, default=None)
+    variables: Mapping[str, Any] = field(init=False, default_factory=dict)
+    _prefetched: dict[tuple[int, ...], dict[Any, Any]] = field(init=False, repr=False)
     _conditions: dict[tuple[str, int], tuple[object, Condition]] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        self.forget()
+        self.clear_loaded()
         self.problems = []
 
     def fresh(self, plan: Plan) -> RequestContext:
-        """The same services with nothing read yet: for one operation, or one event of a
-        subscription."""
-        # Field by field: `replace` takes three times as long, of each request.
+        """Return a context with the same services and no data, for one operation or one event."""
+        # Field by field: `replace` takes three times as long, for each request.
         made = object.__new__(RequestContext)
         for name in _GIVEN:
             setattr(made, name, getattr(self, name))
         made.plan, made.executor = plan, None
-        made.trusting, made.begun, made.given = False, None, {}
+        made.assumes_valid, made.root_results, made.variables = False, None, {}
         made.__post_init__()
         return made
 
-    def over(self, session: Session) -> RequestContext:
-        """The same for all that is asked over a socket, each with a `fresh` one of it."""
+    def for_session(self, session: Session) -> RequestContext:
+        """Return the context of all operations of a WebSocket; each takes a `fresh` one."""
         return replace(self, session=session)
 
-    def forget(self) -> None:
-        """What was read is not so any more."""
+    def clear_loaded(self) -> None:
+        """Discard all data loaded for this response."""
         self.known = {}
-        self.ahead = {}
+        self._prefetched = {}
         self._conditions = {}
         self.loads = Loaders(self.current, self.history, self.moments, self.editing)
 
-    def keep_ahead(self, nodes: Nodes, ids: Sequence[Any], found: Sequence[Any]) -> None:
-        """What was read for the field at these places, of documents with these `_id`s, or the
-        error."""
-        kept = self.ahead.setdefault(tuple(map(id, nodes)), {})
+    def keep_prefetched(self, nodes: Nodes, ids: Sequence[Any], found: Sequence[Any]) -> None:
+        """Store a field's values, or errors, for the documents with these `_id`s.
+
+        Args:
+            nodes: selections of the field.
+        """
+        kept = self._prefetched.setdefault(tuple(map(id, nodes)), {})
         kept.update(zip(map(identity, ids), found, strict=True))
 
-    def read_ahead(self, nodes: Nodes, id_: Any) -> Any:
-        """None where nothing was."""
-        kept = self.ahead.get(tuple(map(id, nodes)))
+    def prefetched(self, nodes: Nodes, id_: Any) -> Any:
+        """Return the stored value or error; None if there is none."""
+        kept = self._prefetched.get(tuple(map(id, nodes)))
         return None if kept is None else kept.get(identity(id_))
 
     def selections(self, info: ResolveInfo) -> Selections:
-        """What this operation selects."""
+        """Return the selections of this operation."""
         assert self.plan is not None
         if self.plan.selections is None:
             self.plan.selections = Selections(info)
@@ -169,17 +171,17 @@ class RequestContext:
 
     @property
     def owner(self) -> str:
-        """Whose names are kept apart from others'."""
+        """The name under which the caller's data is stored; "" for a caller without a name."""
         return self.account or self.principal or ""
 
     def author_of(self, info: ResolveInfo, given: Mapping[str, Any]) -> Author:
-        """Who makes a mutation, and why.
+        """Return the author of a mutation, with reason and idempotency key.
 
         Args:
-            given: its arguments.
+            given: arguments of the mutation.
 
         Raises:
-            BadUserInput: an idempotency key that is none.
+            BadUserInput: the idempotency key is invalid.
         """
         key = self.idempotency_key
         if key is not None and not 0 < len(key) <= _LONGEST_KEY:
@@ -191,7 +193,7 @@ class RequestContext:
             by=self.principal,
             owner=self.account or self.principal,
             why=given.get("comment"),
-            # One request may make several mutations.
+            # A request may have several mutations.
             repeat=None if key is None else f"{self.owner}\n{key}\n{info.path.key}",
             fingerprint=hashlib.sha256(asked).hexdigest(),
         )
@@ -199,18 +201,18 @@ class RequestContext:
     async def parse_filter(
         self, model: Model, entity: Entity, where: Mapping[str, Any] | None
     ) -> Condition:
-        """Parse a filter as `condition` does; large ones one by one, with turns for others between.
+        """Parse a filter as `condition` does; large ones one at a time, in turn with other tasks.
 
         Raises:
             BadUserInput, Forbidden: see `parse_where`.
         """
         known = not where or (entity.name, id(where)) in self._conditions
-        if not known and conditions_in(where) > _MANY_CONDITIONS:
+        if not known and count_conditions(where) > _MANY_CONDITIONS:
             await self.filter_turns.next()
         return self.condition(model, entity, where)
 
     def condition(self, model: Model, entity: Entity, where: Mapping[str, Any] | None) -> Condition:
-        """Parse a filter, once per operation where several places name the same variable.
+        """Parse a filter, once per operation if several fields use the same variable.
 
         Raises:
             BadUserInput, Forbidden: see `parse_where`.
@@ -219,17 +221,19 @@ class RequestContext:
         found = self._conditions.get(key)
         if found is None:
             parsed = parse_where(model, entity, where, self.scope.check_read)
-            # With the filter itself, so that its identity is not used again.
+            # The filter is stored too, so that no other object gets its identity.
             found = self._conditions[key] = where, parsed
         return found[1]
 
     def token_out(self, token: str) -> str:
-        """A resume token as the API shows it."""
+        """Return the API's form of a resume token."""
         return resume_tokens.encode(token, self.deployment)
 
     def token_in(self, text: str) -> str:
-        """Raises:
-        ResumeTokenInvalid: malformed, or of another deployment.
+        """Return the internal form of a resume token.
+
+        Raises:
+            ResumeTokenInvalid: it is malformed, or of another deployment.
         """
         return resume_tokens.decode(text, self.deployment)
 
@@ -237,4 +241,4 @@ class RequestContext:
 _GIVEN = tuple(each.name for each in fields(RequestContext) if each.init)
 
 ResolveInfo: TypeAlias = GraphQLResolveInfo[RequestContext]
-"""What graphql-core hands to a field's function."""
+"""The info that graphql-core passes to a field's function."""

@@ -1,8 +1,6 @@
-"""From a request to what it can reach: who sends it, and the services as they are for him.
+"""Request contexts by caller: authenticates a request and provides the caller's services.
 
-What is made for a caller is kept under his sign-in, so that the next request of the same token
-finds it.
-"""
+The services of a caller are stored under the principal, and used for its next requests."""
 
 from __future__ import annotations
 
@@ -23,11 +21,13 @@ _MOST = 1000
 
 
 class RequestContextFactory:
-    """Args:
-    sign_in: None where everyone is served as nobody known.
-    make: a context for a caller, whose services are within his scope.
-    author_header: names the author where nobody signs in.
-    deciding: the claims that row rules name.
+    """Factory of request contexts.
+
+    Args:
+        sign_in: None if callers are anonymous.
+        make: creates a context for a caller, with services restricted to its access rights.
+        author_header: header with the author's name, if callers are anonymous.
+        deciding: claims that row rules use.
     """
 
     def __init__(
@@ -51,9 +51,11 @@ class RequestContextFactory:
     def signs_in(self) -> bool:
         return self._sign_in is not None
 
-    async def of_request(self, headers: Mapping[str, str]) -> RequestContext:
-        """Raises:
-        Unauthenticated, Unavailable: see `Authenticator.principal`.
+    async def for_request(self, headers: Mapping[str, str]) -> RequestContext:
+        """Authenticate a request and return its context.
+
+        Raises:
+            Unauthenticated, Unavailable: see `Authenticator.principal`.
         """
         known = self.known(headers)
         if known is not None:
@@ -62,21 +64,21 @@ class RequestContextFactory:
         return self._context(principal, headers)
 
     def known(self, headers: Mapping[str, str]) -> RequestContext | None:
-        """The same, where nobody has to look closer."""
+        """Return the context if the credentials are cached; None otherwise."""
         principal = ANONYMOUS if self._sign_in is None else self._sign_in.known(headers)
         return None if principal is None else self._context(principal, headers)
 
-    def of_socket(self, headers: Mapping[str, str]) -> RequestContext:
-        """Before it has been introduced: nothing is asked with it."""
+    def for_socket(self, headers: Mapping[str, str]) -> RequestContext:
+        """Return the context of a WebSocket before authentication; no operation uses it."""
         return self._context(ANONYMOUS, headers)
 
-    async def introduced(
+    async def authenticate_socket(
         self, headers: Mapping[str, str], payload: object
     ) -> tuple[Principal, RequestContext]:
-        """Who a socket is of, by what its client says, or has sent headers with.
+        """Authenticate a WebSocket by its `connection_init` payload, or by its headers.
 
         Raises:
-            Unauthenticated, Unavailable.
+            Unauthenticated, Unavailable: see `Authenticator.principal`.
         """
         if self._sign_in is None:
             return ANONYMOUS, self._context(ANONYMOUS, headers)
@@ -86,13 +88,13 @@ class RequestContextFactory:
         principal = await self.principal(credentials)
         return principal, self._context(principal, headers)
 
-    async def renewed(self, principal: Principal, payload: object) -> Principal | None:
-        """The sign-in that takes the place of another one; None where none was sent.
+    async def renew(self, principal: Principal, payload: object) -> Principal | None:
+        """Return the principal of new credentials of a WebSocket; None if there are none.
 
         Raises:
-            Unauthenticated: it is no good.
-            SignInEnded: it is of somebody else, or with other rights: what runs was begun with the
-                old ones.
+            Unauthenticated: the credentials are invalid.
+            SignInEnded: they are of another caller, or with other rights: running operations have
+                begun with the old ones.
         """
         if self._sign_in is None:
             return None
@@ -126,6 +128,6 @@ class RequestContextFactory:
                 name = None
         key = headers.get("idempotency-key")
         if key is None and name == kept.principal:
-            # Whoever executes takes a fresh one of it.
+            # The executor takes a fresh context of it.
             return kept
         return replace(kept, principal=name, idempotency_key=key)

@@ -1,10 +1,8 @@
-"""Documents of a page that cannot be shown, found before one of them takes the whole page with it.
+"""Documents of a page that violate the model, detected before they turn the page into null.
 
-GraphQL answers a missing value of a non-null field with null for the object that has it, and in a
-list of non-null objects that is null for the list. So a page leaves such documents out, and the
-response has an error for each, at the path of the field. Only what is selected is judged, by the
-conversion that reads it.
-"""
+A missing value of a non-null field makes its object null, and in a list of non-null objects the
+whole list. So a page leaves such documents out, and the response has an error for each, at the path
+of the field. Only selected fields are checked, by the conversion that reads them."""
 
 from __future__ import annotations
 
@@ -20,15 +18,15 @@ from bson import Decimal128, ObjectId
 from graphql import GraphQLError
 
 from revstream.gql.engine.definitions.object_type import Link, ObjectTypeInfo
-from revstream.gql.engine.definitions.value_tests import sure_of
+from revstream.gql.engine.definitions.value_tests import compile_validity_test
 from revstream.gql.engine.request.context import RequestContext, ResolveInfo
-from revstream.gql.engine.request.references import follow
+from revstream.gql.engine.request.references import follow_reference
 from revstream.gql.engine.request.selection import Nodes, Selections
 from revstream.gql.engine.request.source import (
     CurrentDocument,
     EmbeddedDocument,
     VersionRecord,
-    not_recorded,
+    not_archived_error,
 )
 from revstream.model.definition import Field, Scalar
 from revstream.resolvers.errors import DocumentMisfit
@@ -36,9 +34,9 @@ from revstream.resolvers.pagination.page import Page
 from revstream.resolvers.values.output import INT_LIMIT, Convert, ValueLocation, converter
 from revstream.streams.core.errors import ArchiveBehind, GatewayError, ParallelLists
 
-__all__ = ["SURE", "report_unordered", "showable", "without_invalid"]
+__all__ = ["VALID_CLASSES", "report_invalid_versions", "report_unordered", "without_invalid"]
 
-SURE: Mapping[Scalar, type] = {
+VALID_CLASSES: Mapping[Scalar, type] = {
     Scalar.ID: str,
     Scalar.STRING: str,
     Scalar.BOOLEAN: bool,
@@ -46,13 +44,17 @@ SURE: Mapping[Scalar, type] = {
     Scalar.DATETIME: datetime,
     Scalar.OBJECTID: ObjectId,
 }
-"""Values of exactly this class always fit: what is slow to convert is converted once only."""
+"""Classes whose values are always valid, so that a slow conversion is done only once."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Check:
-    """A selected field that must have a value. `key`: its name in the response. `inside`: of the
-    documents that it holds."""
+    """Check of a selected field that must have a value.
+
+    Attributes:
+        key: its response name.
+        inside: checks of the embedded documents that it holds.
+    """
 
     name: str
     key: str
@@ -65,7 +67,7 @@ class _Check:
 
 @dataclass(frozen=True, slots=True)
 class _Checks:
-    """What is asked of a document, or of one inside of it."""
+    """Checks of a document, or of an embedded document."""
 
     shape: ObjectTypeInfo
     fields: Sequence[_Check]
@@ -74,7 +76,7 @@ class _Checks:
 
 
 _Path: TypeAlias = "tuple[str | int, ...]"
-"""Of a field below the document, as the response names it."""
+"""Path of a field below the document, in response names."""
 _Misfit: TypeAlias = "tuple[_Path, DocumentMisfit | ArchiveBehind]"
 _Demand: TypeAlias = "tuple[_Path, Link, CurrentDocument | EmbeddedDocument, Nodes]"
 
@@ -82,20 +84,20 @@ _Demand: TypeAlias = "tuple[_Path, Link, CurrentDocument | EmbeddedDocument, Nod
 async def without_invalid(
     info: ResolveInfo, documents: Sequence[CurrentDocument], shape: ObjectTypeInfo, nodes: Nodes
 ) -> list[bool]:
-    """Judge which documents can be shown; the response gets an error for each other one.
+    """Return which documents are valid; the response gets an error for each other one.
 
     Args:
-        nodes: where the documents' fields are selected.
+        nodes: selections of the documents.
     """
     misfits = await _misfits(info, documents, shape, nodes)
     _report(info, misfits, shape.name)
     return [misfit is None for misfit in misfits]
 
 
-def showable(
+def report_invalid_versions(
     info: ResolveInfo, versions: Sequence[VersionRecord], shape: ObjectTypeInfo, nodes: Nodes
 ) -> list[bool]:
-    """Judge versions, of which only the document's id and the number must have a value."""
+    """Return the same for versions, which need a valid document id and number."""
     asked = info.context.selections(info).under(nodes, shape.version)
     named = next((each for name, each in asked.items() if name in _IDS), None)
     misfits: list[_Misfit | None] = []
@@ -118,7 +120,7 @@ def _number_misfit(number: int, place: ValueLocation, nodes: Nodes) -> _Misfit |
 
 
 def report_unordered(info: ResolveInfo, page: Page[Any]) -> None:
-    """Add the error of documents that have no place in a page's order to the response."""
+    """Add an error to the response for documents that have no position in a page's order."""
     for kind in page.unordered:
         misfit = ParallelLists(
             f"documents with {kind}: no order has a place for them, and they are left out; "
@@ -141,7 +143,7 @@ _IDS = frozenset({"documentId", "id", "nodeId"})
 def _report(info: ResolveInfo, misfits: Iterable[_Misfit | None], item: str) -> None:
     """Add the errors of documents that are left out to the response.
 
-    As for every field of what became null, the path is the one that the field would have.
+    The path is that of the field, as for each field that became null.
 
     Args:
         item: the name of the items' type.
@@ -163,7 +165,7 @@ def _report(info: ResolveInfo, misfits: Iterable[_Misfit | None], item: str) -> 
 
 
 def _place_of_items(info: ResolveInfo, item: str) -> tuple[_Path, _Path]:
-    """Return the path to a connection's items, up to their index and behind it."""
+    """Return the path to a connection's items, before and after their index."""
     selections = info.context.selections(info)
     selected = selections.under(info.field_nodes, f"{item}Connection")
     if "nodes" in selected:
@@ -186,7 +188,7 @@ async def _misfits(
     found: list[_Misfit | None] = [None] * len(documents)
     if numbered is not None:
         found = await _unnumbered(info, documents, shape, numbered)
-        # As they were read ahead.
+        # Numbers that were read ahead.
         known = info.context.loads.known_numbers(shape.entity, [d.values for d in documents])
         for index, (number, document) in enumerate(zip(known, documents, strict=True)):
             if number is not None:
@@ -198,7 +200,7 @@ async def _misfits(
         if found[index] is None:
             demands += [(index, demand) for demand in wanted]
     if demands:
-        # References that must lead somewhere. Execution follows them again, and reads nothing anew.
+        # Required references. Execution follows them again without a second read.
         answers = await asyncio.gather(*(_demanded(info, demand) for _, demand in demands))
         for (index, _), answer in zip(demands, answers, strict=True):
             found[index] = found[index] or answer
@@ -208,8 +210,7 @@ async def _misfits(
 async def _unnumbered(
     info: ResolveInfo, documents: Sequence[CurrentDocument], shape: ObjectTypeInfo, nodes: Nodes
 ) -> list[_Misfit | None]:
-    """Find the documents that have no number; those whose numbers cannot be read have an error of
-    their own."""
+    """Return the errors of documents without a number; a failed read is left to the field."""
     found: list[_Misfit | None] = [None] * len(documents)
     lacking = [index for index, each in enumerate(documents) if each.number is None]
     if lacking:
@@ -218,14 +219,14 @@ async def _unnumbered(
             numbers = await info.context.loads.numbers(shape.entity, values)
             for index, number in zip(lacking, numbers, strict=True):
                 if number is None:
-                    found[index] = (_key(nodes),), not_recorded(documents[index])
+                    found[index] = (_key(nodes),), not_archived_error(documents[index])
     return found
 
 
 async def _demanded(info: ResolveInfo, demand: _Demand) -> _Misfit | None:
     path, link, source, nodes = demand
     try:
-        target = follow(link, source, info, nodes)
+        target = follow_reference(link, source, info, nodes)
         if isinstance(target, Awaitable):
             target = await target
     except DocumentMisfit as misfit:
@@ -244,7 +245,7 @@ def _checks(
     for name, places in selections.under(nodes, shape.name).items():
         member = shape.guarded.get(name)
         if member is not None and not context.scope.may_read(shape.type, member):
-            # It is refused when it is read; what it holds is not for the errors of the response.
+            # Reading it is refused later; an error here would reveal its value.
             continue
         link = shape.links.get(name)
         if link is not None and link.reference.required:
@@ -253,7 +254,7 @@ def _checks(
         if field is not None and field.required:
             fields.append(_check_of(context, selections, shape, field, places))
             required.append(field)
-    return _Checks(shape, fields, links, sure_of(tuple(required)))
+    return _Checks(shape, fields, links, compile_validity_test(tuple(required)))
 
 
 def _check_of(
@@ -264,7 +265,7 @@ def _check_of(
     nodes: Nodes,
 ) -> _Check:
     embedded = shape.embedded.get(field.name)
-    # Made where a value is there: documents end somewhere, types that hold themselves do not.
+    # Created for existing values only: documents are finite, recursive types are not.
     inside = (
         None if embedded is None else cache(lambda: _checks(context, selections, embedded, nodes))
     )
@@ -274,7 +275,7 @@ def _check_of(
         stored=field.stored,
         sure=None if field.is_list else _sure(field),
         convert=converter(field),
-        # A list of items that may be null loses an item, and nothing else.
+        # In a list of nullable items only the item becomes null.
         inside=None if field.is_list and not field.item_required else inside,
         items=field.is_list,
     )
@@ -282,7 +283,7 @@ def _check_of(
 
 def _sure(field: Field) -> type | None:
     scalar = field.stored_scalar if field.type is Scalar.ID else field.type
-    return SURE.get(scalar) if isinstance(scalar, Scalar) else None
+    return VALID_CLASSES.get(scalar) if isinstance(scalar, Scalar) else None
 
 
 def _check(
@@ -291,11 +292,11 @@ def _check(
     demands: list[_Demand],
     path: _Path,
 ) -> _Misfit | None:
-    """Return the first selected field that must have a value and has none.
+    """Return the error of the first selected field that must have a value and has none.
 
     Args:
-        demands: gets the references that must lead somewhere.
-        path: from the document of the page to this one.
+        demands: collects the references that must exist.
+        path: path from the page's document to this one.
     """
     values, place = source.values, source.place
     fields = () if checks.sure is not None and checks.sure(values.get) else checks.fields

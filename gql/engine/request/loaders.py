@@ -1,9 +1,7 @@
-"""Read together what many fields of one response ask for one by one: a constant number of commands,
-however many documents.
+"""Data loaders of one response: a constant number of commands, however many documents it has.
 
-Guarantees: what is asked for in the same turn of the loop, with the same fields to read, is one
-call of the resolvers; what was read once in a response is not read again. One `Loaders` serves one
-response and is then thrown away.
+Guarantees: lookups of the same turn of the event loop with the same fields are one call of the
+resolvers; data that was read for a response is not read again. One `Loaders` serves one response.
 """
 
 from __future__ import annotations
@@ -35,8 +33,8 @@ __all__ = ["Loaders"]
 Fields = frozenset[str]
 
 
-class Proposals(Protocol):
-    """Where drafts and comments are."""
+class ProposalStores(Protocol):
+    """Access to drafts."""
 
     @property
     def drafts(self) -> Drafts: ...
@@ -47,8 +45,11 @@ T = TypeVar("T")
 
 
 class Loaders:
-    """Args:
-    current, history, moments, proposals: the batched reads, list in, list out, in the same order.
+    """Loaders of one response.
+
+    Args:
+        current, history, moments, proposals: services with batched reads: a list of keys -> a list
+            of results, in the same order.
     """
 
     def __init__(
@@ -56,39 +57,40 @@ class Loaders:
         current: Current,
         history: VersionHistory,
         moments: TimePointResolver,
-        proposals: Proposals,
+        proposals: ProposalStores,
     ) -> None:
         self._current = current
         self._history = history
         self._moments = moments
         self._proposals = proposals
-        # Before anything is read: a number may not be of a version newer than the content.
+        # Taken before any read: a number must not be of a version newer than the content.
         self._seen = current.seen()
         self._documents: dict[Hashable, asyncio.Future[Sequence[Document | None]]] = {}
         self._loaders: dict[Hashable, DataLoader[Any, Any]] = {}
         self._pools: dict[Hashable, BatchLoader[Any, Any]] = {}
 
     def close(self) -> None:
-        """Forget what was read, once the response is made. Reads refer to their loaders: without
-        this, all of it stays until the garbage collector has found it."""
+        """Discard the data, once the response is complete.
+
+        Reads refer to their loaders: without this, the data lives until the garbage collector runs.
+        """
         self._documents.clear()
         self._loaders.clear()
         self._pools.clear()
 
     async def document(self, entity: Entity, id_: Any, fields: Fields) -> Document | None:
-        """A current document, or None."""
+        """Return a current document, or None."""
         key = entity.name, fields, identity(id_)
         reading = self._documents.get(key)
         if reading is None:
             reading = self._documents[key] = self._many(entity, [id_], fields)
-        # Several fields wait for one result: where execution gives up one of them, the others still
-        # want it.
+        # Shielded: other fields still need the result when execution cancels one of them.
         return (await asyncio.shield(reading))[0]
 
     async def documents(
         self, entity: Entity, ids: Sequence[Any], fields: Fields
     ) -> Sequence[Document | None]:
-        """Many current documents, or None, in the order asked."""
+        """Return current documents, in the order of the ids; None for missing ones."""
         return await self._many(entity, ids, fields)
 
     def _many(
@@ -100,8 +102,9 @@ class Loaders:
         return self._pooled(("documents", entity.name, fields), ids, read)
 
     async def numbers(self, entity: Entity, documents: Sequence[Document]) -> Sequence[int | None]:
-        """The version numbers of current documents, read with their version field; None of those
-        that are not in the archive."""
+        """Return the version numbers of current documents; None for one without a version.
+
+        The documents must have been read with their version field."""
 
         async def read(documents: Sequence[Document]) -> Sequence[int | None]:
             return await self._current.numbers(entity, documents, self._seen[entity.collection])
@@ -114,7 +117,7 @@ class Loaders:
         return [next(told) if number is None else number for number in known]
 
     def known_numbers(self, entity: Entity, documents: Sequence[Document]) -> Sequence[int | None]:
-        """Those that can be told without asking; None of the others."""
+        """Return the version numbers that are known without a read; None for others."""
         return self._current.known_numbers(entity, documents, self._seen[entity.collection])
 
     async def version_numbered(
@@ -128,8 +131,7 @@ class Loaders:
     async def version_at(
         self, entity: Entity, id_: Any, at: Timestamp, fields: Fields | None
     ) -> Version | None:
-        """The version that stood at a moment, once the archive has reached it; None where there was
-        no document."""
+        """Return the version at a cluster time, or None; waits until the archive has reached it."""
 
         async def load(
             wanted: list[tuple[Any, Timestamp]],
@@ -143,8 +145,10 @@ class Loaders:
     async def version_before(
         self, entity: Entity, token: str, fields: Fields | None
     ) -> Version | None:
-        """Args:
-        token: `Version.previous` of the version after.
+        """Return the previous version.
+
+        Args:
+            token: `Version.previous` of the version after it.
         """
 
         async def load(tokens: list[str]) -> Sequence[Version | HistoryLost | None]:
@@ -153,7 +157,7 @@ class Loaders:
         return await self._load(("before", entity.name, fields), token, load)
 
     async def version_ended(self, entity: Entity, id_: Any, number: int) -> datetime | None:
-        """When a version was replaced; None where it was not."""
+        """Return the time at which a version was replaced; None if it is the newest."""
 
         async def load(wanted: list[tuple[Any, int]]) -> Sequence[datetime | None]:
             return await self._history.ends(entity, wanted)
@@ -166,24 +170,24 @@ class Loaders:
 
         return await self._load(("draft", entity.name), (id_, number), load, _id_and)
 
-    async def of_subjects(
+    async def for_subject(
         self,
         kind: Hashable,
         subject: Subject,
         read: Callable[[list[Subject]], Awaitable[Sequence[T]]],
     ) -> T:
-        """Load for one version or draft what is read for all those of a list together.
+        """Load data of one version or draft, together with that of the others in a list.
 
         Args:
-            kind: equal for all that are asked the same.
-            read: subjects -> one for each, in the same order.
+            kind: equal for subjects whose data is read together.
+            read: subjects -> one result for each, in the same order.
         """
         return await self._load(("subjects", kind), subject, read, _id_and)
 
     async def moment(self, entity: Entity, time: datetime | None, token: str | None) -> TimePoint:
-        """The moment that a TimePoint means, once the archive has reached it."""
+        """Return the resolved TimePoint, once the archive has reached it."""
         if token is not None:
-            # For which nothing is read.
+            # A token needs no read.
             return await self._moments.of(entity, time=time, token=token)
 
         async def load(times: list[datetime | None]) -> Sequence[TimePoint]:
@@ -191,14 +195,14 @@ class Loaders:
 
         return await self._load(("moment", entity.name), time, load)
 
-    async def together(
+    async def for_document(
         self, kind: Hashable, id_: Any, read: Callable[[list[Any]], Awaitable[Sequence[T]]]
     ) -> T:
-        """What belongs to one document: a page of its history, its blame, who refers to it.
+        """Load data of one document: a page of its history, its blame, its back references.
 
         Args:
-            kind: equal for all documents that are asked the same.
-            read: ids -> one for each, in the same order.
+            kind: equal for documents whose data is read together.
+            read: ids -> one result for each, in the same order.
         """
         return await self._load(("together", kind), id_, read, identity)
 
@@ -224,8 +228,7 @@ class Loaders:
         if loader is None:
             loader = DataLoader(load_fn=_with_errors(load), cache_key_fn=cache_key)
             self._loaders[kind] = loader
-        # Several fields wait for one result: where execution gives up one of them, the others still
-        # want it.
+        # Shielded: other fields still need the result when execution cancels one of them.
         found: T = await asyncio.shield(loader.load(key))
         return found
 
@@ -233,8 +236,10 @@ class Loaders:
 def _with_errors(
     load: Callable[[list[K]], Awaitable[Sequence[T | Exception]]],
 ) -> Callable[[list[K]], Awaitable[Sequence[T | Exception]]]:
-    """Return the error for each key, where it would be raised: raised, its traceback has the frame
-    of the loader, which refers to the futures that keep it."""
+    """Return errors as results of the keys, instead of raising them.
+
+    The traceback of a raised error has the loader's frame, which refers to the futures that keep
+    the error."""
 
     async def found(keys: list[K]) -> Sequence[T | Exception]:
         try:

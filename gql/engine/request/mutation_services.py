@@ -1,4 +1,4 @@
-"""The services that mutations need, made of those that a gateway has already."""
+"""Services of mutations, drafts and comments, created from a gateway's other services."""
 
 from __future__ import annotations
 
@@ -24,11 +24,13 @@ from revstream.streams.live.archive_progress import ArchiveProgress
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.recording.versions.delete_attribution import DeleteAttributions
 
-__all__ = ["Editing", "prepare_editing"]
+__all__ = ["MutationServices", "prepare_mutation_services"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Editing:
+class MutationServices:
+    """Services for writes."""
+
     writes: DocumentWrites
     restoring: DocumentRestore
     fences: FencedUpserts
@@ -38,8 +40,8 @@ class Editing:
     cursors: SavedCursors
     standing: ExpectedVersions
 
-    def within(self, scope: Scope) -> Editing:
-        """The same for one caller."""
+    def within(self, scope: Scope) -> MutationServices:
+        """Return the services restricted to a caller's access rights."""
         standing = self.standing.within(scope)
         writes = self.writes.within(scope, standing)
         proposer, publisher = scope.acting("propose"), scope.acting("publish")
@@ -62,7 +64,7 @@ class Editing:
         )
 
 
-async def prepare_editing(
+async def prepare_mutation_services(
     mongo: Mongo,
     model: Model,
     archives: Mapping[str, Archive],
@@ -72,11 +74,11 @@ async def prepare_editing(
     repeat_window_s: float,
     images: bool = True,
     before_insert: BeforeInsert = skip_preparation,
-) -> Editing:
-    """With the indexes of what they keep.
+) -> MutationServices:
+    """Create the services, and the indexes of their collections.
 
     Args:
-        images: whether the server is to keep images of drafts and comments.
+        images: the server stores images of drafts and comments.
         before_insert: see `DocumentWrites`.
     """
     repeats = IdempotencyStore(mongo, window_s=repeat_window_s)
@@ -94,7 +96,7 @@ async def prepare_editing(
     await drafts.prepare(model.entities)
     await comments.prepare(model.entities)
     await kept.prepare(proposal_topics(model))
-    return Editing(
+    return MutationServices(
         writes=writes,
         restoring=DocumentRestore(mongo, archives, own_writes, standing, writes),
         fences=FencedUpserts(mongo, archives, writes, own_writes, repeats),

@@ -1,8 +1,7 @@
-"""What is kept of an operation once it was executed, so that the next time it need not be found out
-again.
+"""Query plans: data that is stored of an operation after its first execution.
 
-Guarantees: a plan belongs to one operation of one document under one choice of the flags that @skip
-and @include look at; nothing in it depends on other variables, or on who asks.
+Guarantees: a plan belongs to one operation of one document, with one set of values of the variables
+in @skip and @include. It depends neither on other variables nor on the caller.
 
 Source: docs/decisions/0027-compiled-operations.md
 """
@@ -38,30 +37,30 @@ class Step:
 
 
 class CompiledOperation(Protocol):
-    """Query that is answered without an executor."""
+    """Query that runs without graphql-core's executor."""
 
     async def answer(self, context: Any, given: Any, fallbacks: Any, /) -> dict[str, Any] | None:
-        """Return the data of the response; None where the executor has to find it."""
+        """Return the data of the response; None if the executor has to finish it."""
         ...
 
     def is_short(self, most_bytes: int, /) -> bool:
-        """Return whether the response is surely within so many bytes."""
+        """Return whether the response is surely within a size."""
         ...
 
 
 @dataclass(eq=False, slots=True)
 class Plan:
-    """Of one operation; filled as it is executed.
+    """Query plan of one operation; filled while the operation is executed.
 
     Attributes:
-        sub_fields: graphql-core's memory of the fields that it has collected.
-        root: the fields collected of the root.
-        steps: by the identity of fields collected, which are kept alive beside them.
-        selections: what the operation selects.
-        starts: variables that say where a subscription begins, and nothing else. chooses: these,
-            and those that only say which changes concern it.
-        direct: the query without an executor; None where there is no such thing, or not yet.
-        tried: whether that was looked into.
+        sub_fields: graphql-core's cache of collected fields.
+        root: collected fields of the root.
+        steps: field steps by the identity of the collected fields, which are stored beside them.
+        selections: selections of the operation.
+        starts: variables that only say where a subscription begins.
+        chooses: these, and variables that only filter the changes of a subscription.
+        direct: the compiled query; None if there is none, or not yet.
+        tried: compilation was tried.
     """
 
     sub_fields: dict[Any, Any] = field(default_factory=dict)
@@ -75,10 +74,10 @@ class Plan:
 
 
 class Plans:
-    """Those of one document: one per operation and choice of its flags.
+    """Query plans of one document, by operation and values of its flags.
 
     Args:
-        most: flags double their number.
+        most: maximum number of plans; each flag doubles their number.
     """
 
     def __init__(self, document: DocumentNode, *, most: int = 16) -> None:
@@ -86,9 +85,11 @@ class Plans:
         self._plans: dict[tuple[str | None, tuple[bool, ...]], Plan] = {}
         self._most = most
 
-    def of(self, operation: str | None, variables: Mapping[str, Any]) -> Plan:
-        """Args:
-        variables: coerced.
+    def plan(self, operation: str | None, variables: Mapping[str, Any]) -> Plan:
+        """Return the plan of an operation with these variables.
+
+        Args:
+            variables: coerced.
         """
         flags = tuple(bool(variables.get(name)) for name in self._flags) if self._flags else ()
         key = operation, flags
@@ -111,7 +112,7 @@ class _Flags(Visitor):
 
 
 def _flags(document: DocumentNode) -> Sequence[str]:
-    """The variables that @skip and @include look at."""
+    """Return the variables that @skip and @include use."""
     flags = _Flags()
     visit(document, flags)
     return sorted(flags.names)

@@ -1,9 +1,7 @@
-"""Read ahead what the documents of a page refer to, and their version numbers: one read for each
-reference that is selected, however many documents, and nothing left to wait for in each of them.
+"""Reads of references and version numbers of a page's documents, before their fields run.
 
-What cannot be read ahead (an id that is none, a type that the caller may not read) is left to the
-field, which says what is wrong.
-"""
+There is one read per selected reference, however many documents. A read that fails (an invalid id,
+a type that the caller may not read) is left to the field, which reports the error."""
 
 from __future__ import annotations
 
@@ -14,20 +12,22 @@ from typing import Any
 from revstream.gql.engine.definitions.field import IdOnlyField
 from revstream.gql.engine.definitions.object_type import Link, ObjectTypeInfo
 from revstream.gql.engine.request.context import RequestContext, ResolveInfo
-from revstream.gql.engine.request.references import ids_named
+from revstream.gql.engine.request.references import referenced_ids
 from revstream.gql.engine.request.selection import Nodes
 from revstream.gql.engine.request.source import CurrentDocument
 from revstream.streams.core.errors import GatewayError
 from revstream.streams.mongo.driver.codecs import Document
 
-__all__ = ["prefetch", "read_ahead"]
+__all__ = ["id_only_reads", "prefetch"]
 
 
 async def prefetch(
     info: ResolveInfo, documents: Sequence[CurrentDocument], shape: ObjectTypeInfo, nodes: Nodes
 ) -> None:
-    """Args:
-    nodes: where the documents' fields are selected.
+    """Read the references and version numbers of documents.
+
+    Args:
+        nodes: selections of the documents.
     """
     context = info.context
     if not documents:
@@ -38,8 +38,8 @@ async def prefetch(
         for name, link, places in needs.links
         if _readable(info, shape, name)
     ]
-    if context.trusting:
-        reads += read_ahead(context, [each.values for each in documents], needs.beside)
+    if context.assumes_valid:
+        reads += id_only_reads(context, [each.values for each in documents], needs.beside)
     if needs.version and not _numbered(info, documents, shape):
         reads.append(_number(info, documents, shape))
     if len(reads) == 1:
@@ -48,21 +48,21 @@ async def prefetch(
         await asyncio.gather(*reads)
 
 
-def read_ahead(
+def id_only_reads(
     context: RequestContext, documents: Sequence[Document], besides: Sequence[IdOnlyField]
 ) -> list[Awaitable[None]]:
-    """Reads of what of these documents takes no more than their `_id`, and is not read yet."""
+    """Return the reads of fields that need only the documents' `_id`, and were not read yet."""
     reads: list[Awaitable[None]] = []
     for beside in besides:
         ids = [each["_id"] for each in documents]
-        wanted = [each for each in ids if context.read_ahead(beside.nodes, each) is None]
+        wanted = [each for each in ids if context.prefetched(beside.nodes, each) is None]
         if wanted:
             reads.append(_read(context, beside, wanted))
     return reads
 
 
 async def _read(context: RequestContext, beside: IdOnlyField, ids: Sequence[Any]) -> None:
-    context.keep_ahead(beside.nodes, ids, await beside.read(context, ids))
+    context.keep_prefetched(beside.nodes, ids, await beside.read(context, ids))
 
 
 def _readable(info: ResolveInfo, shape: ObjectTypeInfo, name: str) -> bool:
@@ -73,7 +73,7 @@ def _readable(info: ResolveInfo, shape: ObjectTypeInfo, name: str) -> bool:
 def _numbered(
     info: ResolveInfo, documents: Sequence[CurrentDocument], shape: ObjectTypeInfo
 ) -> bool:
-    """Whether all numbers are known."""
+    """Set the known version numbers, and return whether all are known."""
     known = info.context.loads.known_numbers(shape.entity, [each.values for each in documents])
     for document, number in zip(documents, known, strict=True):
         document.number = number
@@ -98,14 +98,14 @@ async def _refer(
     context, target = info.context, link.target
     fields = context.selections(info).stored(nodes, target, target.name)
     known = context.known.setdefault((target.name, fields), {})
-    named = ids_named(link, [each.values for each in documents])
+    named = referenced_ids(link, [each.values for each in documents])
     wanted = {name: id_ for name, id_ in named.items() if name not in known}
     if not wanted:
         return
     try:
         ids = list(wanted.values())
-        if context.trusting:
-            # What is read for a response that is made directly is read in one place only.
+        if context.assumes_valid:
+            # A compiled query reads each document at one place only, without the loaders.
             found: Sequence[Any] = await context.current.by_ids(
                 target.entity, ids, fields, shown=True
             )

@@ -1,5 +1,4 @@
-"""Follow to-one references: now, or as they stood at the moment of the record they are followed
-from."""
+"""References to one document, followed now or as of the cluster time of the record."""
 
 from __future__ import annotations
 
@@ -28,20 +27,21 @@ from revstream.resolvers.values.output import (
 from revstream.streams.changefeed.event import PLAIN_KEY_TYPES, identity
 from revstream.streams.mongo.driver.codecs import Document
 
-__all__ = ["follow", "followed_already", "ids_named"]
+__all__ = ["follow_reference", "loaded_reference_reader", "referenced_ids"]
 
 _NOWHERE = ValueLocation("", None)
 
 
-def follow(link: Link, source: State, info: ResolveInfo, nodes: Nodes) -> Any:
-    """The document that is referred to, or None where there is none; or an awaitable of it, where
-    it is not read yet: siblings are read together.
+def follow_reference(link: Link, source: State, info: ResolveInfo, nodes: Nodes) -> Any:
+    """Return the referenced document, or None; an awaitable if it has to be read.
+
+    References of sibling objects are read together.
 
     Args:
-        nodes: where its fields are selected.
+        nodes: selections of the reference.
+
     Raises:
-        DocumentMisfit: what should be an id is none, or leads nowhere from a document that is
-            required to have it.
+        DocumentMisfit: the stored id is invalid, or a required reference leads to no document.
     """
     by, target = link.by, link.target
     id_ = source.values.get(by.stored)
@@ -49,8 +49,7 @@ def follow(link: Link, source: State, info: ResolveInfo, nodes: Nodes) -> Any:
         if _required(link, source):
             raise source.place.misfit(by.name, None, f"the id of {with_article(target.name)}")
         return None
-    # For what it refuses: an id of another type leads nowhere, and that would look like a document
-    # that is gone.
+    # Called for its error: an id of another type would look like a deleted document.
     _id_converter(by)(id_, source.place)
     if source.moment is not None:
         return _followed_then(link, source, info, nodes, id_, source.moment)
@@ -63,9 +62,10 @@ def follow(link: Link, source: State, info: ResolveInfo, nodes: Nodes) -> Any:
     return _followed(link, source, info, id_, fields)
 
 
-def followed_already(link: Link, nodes: Nodes) -> Callable[[State, RequestContext], Any]:
-    """The same without waiting, and without an error: FALLBACK, where it would take either. For one
-    plan, whose selections stay what they are."""
+def loaded_reference_reader(link: Link, nodes: Nodes) -> Callable[[State, RequestContext], Any]:
+    """Return a function that returns the loaded document, or FALLBACK, without awaiting or raising.
+
+    It belongs to one plan, whose selections do not change."""
     by, target = link.by.stored, link.target
     missing = FALLBACK if link.reference.required else None
     read: tuple[str, frozenset[str]] | None = None
@@ -116,9 +116,8 @@ def _there(
     return found
 
 
-def ids_named(link: Link, documents: Iterable[Document]) -> dict[Any, Any]:
-    """The ids that documents refer by, each once, by `identity`; without what is none, which the
-    field complains of."""
+def referenced_ids(link: Link, documents: Iterable[Document]) -> dict[Any, Any]:
+    """Return the ids that documents refer to, by `identity`; invalid ids are left out."""
     by = link.by
     ids = [each.get(by.stored) for each in documents]
     usual = ID_CLASSES.get(by.stored_scalar or Scalar.ID) if by.type is Scalar.ID else None
@@ -135,7 +134,7 @@ def ids_named(link: Link, documents: Iterable[Document]) -> dict[Any, Any]:
 
 @lru_cache(maxsize=1024)
 def _id_converter(by: Field) -> Convert:
-    """Return the conversion that refuses what cannot be the id of the target's documents."""
+    """Return the conversion that refuses values that cannot be an id of the target's documents."""
     scalar = by.stored_scalar
     if scalar is None or scalar in TEXT_IDS:
         return converter(by, nullable=True)

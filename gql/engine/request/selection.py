@@ -1,8 +1,8 @@
-"""From the fields that an operation selects to what has to be read for them.
+"""The fields that an operation selects, and the data that has to be read for them.
 
-Guarantees: aliases, fragments, type conditions, @skip and @include are followed as execution
-follows them; the work is linear in the size of the document, whatever fragments it spreads within
-fragments, and is done once per operation, not once per document.
+Guarantees: aliases, fragments, type conditions, @skip and @include are followed as in execution.
+The time is linear in the size of the document, however fragments are nested, and is spent once per
+operation.
 """
 
 from __future__ import annotations
@@ -24,8 +24,13 @@ from graphql import (
     is_abstract_type,
 )
 
-from revstream.gql.engine.definitions.arguments import arguments_of
-from revstream.gql.engine.definitions.field import IdOnlyField, Resolve, field_of, internal_name
+from revstream.gql.engine.definitions.arguments import compile_arguments
+from revstream.gql.engine.definitions.field import (
+    IdOnlyField,
+    Resolve,
+    internal_name,
+    strawberry_field,
+)
 from revstream.gql.engine.definitions.object_type import Link, ObjectTypeInfo
 from revstream.resolvers.pagination.projection import ENDED
 
@@ -33,8 +38,7 @@ __all__ = ["ConnectionSelection", "Nodes", "SelectionNeeds", "Selections", "Vers
 
 
 Nodes = Sequence[FieldNode]
-"""The places of a document where one field of one object is selected; its selections are the union
-of theirs."""
+"""All selections of one field of one object; its sub-selections are merged."""
 
 
 _FACTS: Mapping[str, tuple[str, ...]] = {
@@ -65,14 +69,15 @@ _FACTS: Mapping[str, tuple[str, ...]] = {
     "previous": ("prev",),
     "diff": ("prev", "cut", "changed"),
 }
-"""What of an archive's record a version's fields are made of, beside what all of them are."""
+"""Keys of an archive record that each field of a version needs, beside those of all versions."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectionSelection:
-    """What is selected of a page.
+    """Selection of a page.
 
-    `items`: where its objects are selected, under `nodes` and under `edges`.
+    Attributes:
+        items: selections of its objects, under `nodes` and under `edges`.
     """
 
     items: Nodes
@@ -82,10 +87,12 @@ class ConnectionSelection:
 
 @dataclass(frozen=True, slots=True)
 class VersionSelection:
-    """What is selected of versions.
+    """Selection of versions.
 
-    `fields`: what has to be read of the documents that they hold; None where nothing of those is
-    selected. `facts`: what beside what all versions have (`resolvers.pagination.projection`).
+    Attributes:
+        fields: fields of the documents that have to be read; None if no document is selected.
+        facts: fields of the record, beside those of all versions
+            (`resolvers.pagination.projection`).
     """
 
     fields: frozenset[str] | None
@@ -94,8 +101,7 @@ class VersionSelection:
 
 @dataclass(frozen=True, slots=True)
 class SelectionNeeds:
-    """What has to be read beside documents: their versions' numbers, what they refer to, with the
-    places where that is selected, and what else can be read beside them."""
+    """Data to be read with documents: version numbers, references, fields that are read ahead."""
 
     version: bool
     links: Sequence[tuple[str, Link, Nodes]]
@@ -109,7 +115,7 @@ T = TypeVar("T")
 def _once(
     look: Callable[Concatenate[Selections, Nodes, P], T],
 ) -> Callable[Concatenate[Selections, Nodes, P], T]:
-    """Looks once at each place of the document, for each type or shape."""
+    """Cache a method's result per selection, and type."""
 
     @wraps(look)
     def known(self: Selections, nodes: Nodes, /, *of: P.args, **none: P.kwargs) -> T:
@@ -124,7 +130,7 @@ def _once(
 
 
 class Selections:
-    """What the fields of one operation select, given its variables."""
+    """Selected fields of one operation, with its variables."""
 
     def __init__(self, info: GraphQLResolveInfo[Any]) -> None:
         self._schema: GraphQLSchema = info.schema
@@ -135,7 +141,7 @@ class Selections:
 
     @_once
     def under(self, nodes: Nodes, type_name: str) -> Mapping[str, Nodes]:
-        """The fields selected of an object type, by name, with all places where they are."""
+        """Return the selected fields of an object type by name, with all their selections."""
         found: dict[str, list[FieldNode]] = {}
         seen: set[str] = set()
         for node in nodes:
@@ -144,7 +150,7 @@ class Selections:
 
     @_once
     def needs(self, nodes: Nodes, shape: ObjectTypeInfo) -> SelectionNeeds:
-        """What current documents refer to, of what is selected of them."""
+        """Return the data to be read with current documents, for the selected fields."""
         selected = self.under(nodes, shape.name)
         return SelectionNeeds(
             version="version" in selected,
@@ -161,28 +167,27 @@ class Selections:
         )
 
     def _beside(self, shape: ObjectTypeInfo, name: str, places: Nodes) -> Iterable[IdOnlyField]:
-        """Of a field, under each name that the response has of it: their arguments differ."""
+        """Yield the fields to be read ahead, one per response name: their arguments differ."""
         type_: Any = self._schema.type_map[shape.name]
         definition = type_.fields.get(name)
-        made = field_of(definition)
+        made = strawberry_field(definition)
         if not isinstance(made, Resolve) or made.beside is None:
             return
         aliased: dict[str, list[FieldNode]] = {}
         for node in places:
             aliased.setdefault(node.alias.value if node.alias else name, []).append(node)
         for nodes in aliased.values():
-            yield made.beside(self, nodes, arguments_of(definition, nodes[0], made))
+            yield made.beside(self, nodes, compile_arguments(definition, nodes[0], made))
 
     @_once
     def stored(self, nodes: Nodes, shape: ObjectTypeInfo, type_name: str) -> frozenset[str]:
-        """The stored names, dotted below embedded documents, that the selected fields of a document
-        are made of.
+        """Return the stored names that the selected fields of a document need.
 
-        A path may lie inside of another one: of a reference by a field of a document that is also
-        read as a whole.
+        Names are dotted below embedded documents. A path may be part of another one, if a reference
+        is stored in an embedded document that is also read completely.
 
         Args:
-            type_name: the document's type in the API: of current documents or of snapshots.
+            type_name: the document's type in the API, current or snapshot.
         """
         paths: set[str] = set()
         for node in nodes:
@@ -191,6 +196,7 @@ class Selections:
 
     @_once
     def connection(self, nodes: Nodes, type_name: str, edge_name: str) -> ConnectionSelection:
+        """Return the selection of a connection."""
         selected = self.under(nodes, type_name)
         edges = self.under(selected.get("edges", ()), edge_name)
         return ConnectionSelection(
@@ -201,6 +207,7 @@ class Selections:
 
     @_once
     def version(self, nodes: Nodes, shape: ObjectTypeInfo) -> VersionSelection:
+        """Return the selection of versions."""
         selected = self.under(nodes, shape.version)
         document = selected.get("document")
         fields = self.stored(document, shape, shape.snapshot) if document else None
@@ -232,8 +239,7 @@ class Selections:
     def _stored_in(
         self, selections: SelectionSetNode | None, shape: ObjectTypeInfo, type_name: str
     ) -> frozenset[str]:
-        """Each selection set and fragment is looked at once per type, however often it is
-        spread."""
+        """Return the stored names of a selection set; each is visited once per type."""
         paths: set[str] = set()
         for node in self._included(selections):
             if isinstance(node, FieldNode):
@@ -275,7 +281,7 @@ class Selections:
             return frozenset({field.stored})
         inner_name = embedded.snapshot if type_name == shape.snapshot else embedded.name
         inner = self._stored_in(node.selection_set, embedded, inner_name)
-        # With nothing but __typename below it, whether it is there still has to be known.
+        # With only __typename below it, the field is still read, since it may be null.
         return frozenset(f"{field.stored}.{path}" for path in inner) or frozenset({field.stored})
 
     def _included(
@@ -306,6 +312,6 @@ class Selections:
         name = condition.name.value
         if name == type_name:
             return True
-        # An interface, or a union: of what a mutation results in.
+        # An interface, or the result union of a mutation.
         abstract, type_ = self._schema.type_map[name], self._schema.type_map[type_name]
         return is_abstract_type(abstract) and self._schema.is_sub_type(abstract, type_)

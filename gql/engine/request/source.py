@@ -1,7 +1,6 @@
-"""What the resolvers of the API hand to one another: small records, one per object of a response.
+"""Source objects of resolvers: one small record per object of a response.
 
-`moment` is the cluster time at which references below a record are resolved; None means now.
-"""
+`moment` is the cluster time at which references below a record are resolved; None means now."""
 
 from __future__ import annotations
 
@@ -29,8 +28,9 @@ __all__ = [
 
 
 class CurrentDocument:
-    """A document as it is now, or as a change left it: then its version `number` is known, where it
-    was asked for."""
+    """A document as it is now, or as a change event left it.
+
+    `number` is its version number, if it was read."""
 
     __slots__ = ("number", "shape", "values")
     moment: ClassVar[Timestamp | None] = None
@@ -42,7 +42,7 @@ class CurrentDocument:
 
     @property
     def place(self) -> ValueLocation:
-        # Made where it is asked for: for what is unusual.
+        # Created on access, since only errors need it.
         return ValueLocation(self.shape.entity.collection, self.values["_id"])
 
     @property
@@ -55,7 +55,7 @@ class CurrentDocument:
 
 
 class SnapshotDocument:
-    """A document as one version left it, or as a draft would: then `number` is a name of that."""
+    """A document as a version left it, or as a draft proposes it; `number` identifies either."""
 
     __slots__ = ("moment", "number", "shape", "values")
 
@@ -81,7 +81,7 @@ class SnapshotDocument:
 
 
 class EmbeddedDocument:
-    """A document inside another one."""
+    """An embedded document."""
 
     __slots__ = ("moment", "place", "shape", "values")
 
@@ -106,9 +106,14 @@ State = CurrentDocument | SnapshotDocument | EmbeddedDocument
 
 
 class VersionRecord:
-    """One version of one document; by itself it stands at its own moment, below an as-of root at
-    the root's. `before`: the version before, where that was read with it, with the same fields.
-    `ends`: of its page, where they were read."""
+    """A version of a document.
+
+    Its `moment` is its own time, or that of the as-of read above it.
+
+    Args:
+        before: the previous version with the same fields, if it was read.
+        ends: times of replacement of the page's versions, if they were read.
+    """
 
     __slots__ = ("before", "ends", "moment", "shape", "version")
 
@@ -144,7 +149,7 @@ class VersionRecord:
 
     @property
     def snapshot(self) -> SnapshotDocument | None:
-        """None where this version is a deletion."""
+        """The document of this version; None for a deletion."""
         version = self.version
         if version.operation == "DELETE":
             return None
@@ -152,8 +157,8 @@ class VersionRecord:
         return SnapshotDocument(self.shape, values, version.number, self.moment)
 
 
-def not_recorded(document: CurrentDocument) -> ArchiveBehind:
-    """Make the error of a document that has no number in the archive."""
+def not_archived_error(document: CurrentDocument) -> ArchiveBehind:
+    """Return the error of a document that has no version number in the archive."""
     place = document.place
     shown = any_id(place.document_id)
     return ArchiveBehind(
@@ -166,9 +171,11 @@ def not_recorded(document: CurrentDocument) -> ArchiveBehind:
 
 
 def id_text(shape: ObjectTypeInfo, value: Any, record: Any) -> str:
-    """Raises:
-    DocumentMisfit: it is none.
+    """Return the API's form of a document's id.
+
+    Raises:
+        DocumentMisfit: the value is not a valid id.
     """
     shown: Any = shape.shown_id(value)
-    # The place is for the error.
+    # The location is for the error.
     return id_to_api(shape.id_scalar, value, record.place) if shown is REFUSED else shown

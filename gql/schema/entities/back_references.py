@@ -64,7 +64,7 @@ def back_reference_field(model: Model, link: BackLink) -> StrawberryField:
             )
 
         kind = (source.shape.name, link.reference.name, *map(id, info.field_nodes))
-        found = await context.loads.together(kind, source.values["_id"], read)
+        found = await context.loads.for_document(kind, source.values["_id"], read)
         return await document_page_record(info, target, found, selected.items)
 
     return Resolve(

@@ -145,7 +145,7 @@ async def read_comment_page(
         return await info.context.editing.comments.on(shape.entity, subjects, request, total=total)
 
     kind = ("comments", shape.name, *map(id, info.field_nodes))
-    found = await info.context.loads.of_subjects(kind, subject, read)
+    found = await info.context.loads.for_subject(kind, subject, read)
     return comment_page_record({shape.name: shape}, found)
 
 

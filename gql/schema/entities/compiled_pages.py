@@ -15,8 +15,8 @@ from revstream.gql.engine.definitions.value_tests import FALLBACK
 from revstream.gql.engine.execution.compiled_documents import (
     CompiledDocuments,
     RelatedData,
+    compile_documents,
     field_growth,
-    rendering_of,
 )
 from revstream.gql.engine.execution.compiled_object import Make, compile_object
 from revstream.gql.engine.execution.planned_execution import PlannedExecution
@@ -71,7 +71,7 @@ def compile_page(
     if len(places) > 1:
         # `nodes` and `edges.node` may select different fields of the same documents.
         return None
-    rendering = rendering_of(executor, shape, places[0] if places else [])
+    rendering = compile_documents(executor, shape, places[0] if places else [])
     make = compile_object(executor, connection, details, ready=types[shape.name])
     if rendering is None or make is None:
         return None
@@ -170,11 +170,11 @@ class _CompiledPage:
             token=selected.token,
         )
 
-    def made(self, found: tuple[Page[Document], RelatedData], context: RequestContext) -> Any:
+    def render(self, found: tuple[Page[Document], RelatedData], context: RequestContext) -> Any:
         page, related = found
         if page.unordered:
             return FALLBACK
-        items = self._rendering.made(page.items, related, context)
+        items = self._rendering.render(page.items, related, context)
         return (
             items
             if items is FALLBACK

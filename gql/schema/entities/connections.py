@@ -11,7 +11,7 @@ from typing import Any, Literal
 from revstream.gql.engine.definitions.field import Argument, Read, Resolve
 from revstream.gql.engine.definitions.object_type import ObjectTypeInfo
 from revstream.gql.engine.execution.planned_execution import PlannedExecution
-from revstream.gql.engine.execution.worker_thread import counted
+from revstream.gql.engine.execution.worker_thread import count_items
 from revstream.gql.engine.request.context import RequestContext, ResolveInfo
 from revstream.gql.engine.request.invalid_documents import report_unordered, without_invalid
 from revstream.gql.engine.request.prefetch import prefetch
@@ -209,7 +209,7 @@ async def document_page_record(
     """
     documents = [CurrentDocument(shape, each) for each in page.items]
     await prefetch(info, documents, shape, nodes)
-    if info.context.trusting and not page.unordered:
+    if info.context.assumes_valid and not page.unordered:
         return unchecked_page_record(info, documents, page, shape, nodes)
     return await _checked_page_record(info, documents, page, shape, nodes)
 
@@ -262,8 +262,10 @@ def define_connections(types: Types, shape: ObjectTypeInfo) -> None:
     async def gaps(_source: PageRecord, info: ResolveInfo) -> Any:
         context = info.context
         # One read for the pages of all documents.
-        found = await context.loads.together("gaps", shape.entity.collection, context.status.gaps)
-        return counted(found)
+        found = await context.loads.for_document(
+            "gaps", shape.entity.collection, context.status.gaps
+        )
+        return count_items(found)
 
     lost = Resolve(
         "gaps",

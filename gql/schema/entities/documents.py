@@ -15,12 +15,12 @@ from revstream.gql.engine.definitions.object_type import Link, ObjectTypeInfo
 from revstream.gql.engine.definitions.value_tests import FALLBACK
 from revstream.gql.engine.execution.worker_thread import count_list
 from revstream.gql.engine.request.context import RequestContext, ResolveInfo
-from revstream.gql.engine.request.references import follow, followed_already
+from revstream.gql.engine.request.references import follow_reference, loaded_reference_reader
 from revstream.gql.engine.request.source import (
     CurrentDocument,
     EmbeddedDocument,
     State,
-    not_recorded,
+    not_archived_error,
 )
 from revstream.gql.schema.common.access_check import check_field_access
 from revstream.gql.schema.common.descriptions import field_description, object_phrase
@@ -148,10 +148,10 @@ def _reference(link: Link, inner: str, past: bool) -> Resolve:
     reference = link.reference
 
     def resolve(source: State, info: ResolveInfo) -> Any:
-        return follow(link, source, info, info.field_nodes)
+        return follow_reference(link, source, info, info.field_nodes)
 
     def ready(executor: Any, details: Any) -> Callable[[State, RequestContext], Any]:
-        return followed_already(link, [each.node for each in details])
+        return loaded_reference_reader(link, [each.node for each in details])
 
     as_of = " It is read at the same time point." if past else ""
     description = (
@@ -201,7 +201,7 @@ def _loaded_number(source: CurrentDocument, context: RequestContext) -> Any:
 async def _load_number(shape: ObjectTypeInfo, source: CurrentDocument, info: ResolveInfo) -> int:
     [number] = await info.context.loads.numbers(shape.entity, [source.values])
     if number is None:
-        raise not_recorded(source)
+        raise not_archived_error(source)
     return number
 
 

@@ -11,7 +11,7 @@ from strawberry.types.field import StrawberryField
 
 from revstream.gql.engine.definitions.field import Argument, InputField, Read, Resolve
 from revstream.gql.engine.definitions.object_type import ObjectTypeInfo
-from revstream.gql.engine.execution.worker_thread import counted, has_read_much, off_loop
+from revstream.gql.engine.execution.worker_thread import count_items, has_read_much, run_in_thread
 from revstream.gql.engine.request.context import ResolveInfo
 from revstream.gql.engine.request.source import (
     CurrentDocument,
@@ -177,10 +177,10 @@ def define_drafts(types: Types, model: Model, shape: ObjectTypeInfo) -> None:
         return diff_off_loop(source, comparison) if has_read_much() else changes(source, comparison)
 
     async def diff_off_loop(source: DraftRecord, comparison: FieldDiff) -> Sequence[FieldChange]:
-        return await off_loop(changes, source, comparison)
+        return await run_in_thread(changes, source, comparison)
 
     def changes(source: DraftRecord, comparison: FieldDiff) -> Sequence[FieldChange]:
-        return counted(comparison.changes(source.draft.base, source.draft.full))
+        return count_items(comparison.changes(source.draft.base, source.draft.full))
 
     def comments(source: DraftRecord, info: ResolveInfo, **page: Any) -> Any:
         draft = source.draft
@@ -253,7 +253,7 @@ def drafts_field(model: Model, shape: ObjectTypeInfo) -> StrawberryField:
             )
 
         kind = ("drafts", shape.name, *map(id, info.field_nodes))
-        found = await context.loads.together(kind, source.values["_id"], read)
+        found = await context.loads.for_document(kind, source.values["_id"], read)
         return draft_page_record({shape.name: shape}, found)
 
     return Resolve(

@@ -42,7 +42,7 @@ def history_field(model: Model, shape: ObjectTypeInfo) -> StrawberryField:
         context, id_, nodes = info.context, source.values["_id"], info.field_nodes
         selections = context.selections(info)
         selected = version_selection(selections, nodes, shape)
-        found = context.read_ahead(nodes, id_)
+        found = context.prefetched(nodes, id_)
         if found is None:
             reading = version_read_options(context, selections, selected, shape)
 
@@ -50,7 +50,7 @@ def history_field(model: Model, shape: ObjectTypeInfo) -> StrawberryField:
                 return await pages(context, ids, reading, **arguments)
 
             kind = ("history", shape.name, *map(id, nodes))
-            found = await context.loads.together(kind, id_, read)
+            found = await context.loads.for_document(kind, id_, read)
         elif isinstance(found, Exception):
             # Raised by the field, so that the error has its path in the response.
             raise found
@@ -76,10 +76,10 @@ def history_field(model: Model, shape: ObjectTypeInfo) -> StrawberryField:
     ) -> Callable[[CurrentDocument, RequestContext], Any] | CompleteValue:
         nodes = [each.node for each in details]
         compiled = compiled_versions(executor, shape, details)
-        render = None if compiled is None else compiled.made
+        render = None if compiled is None else compiled.render
 
         def known(source: CurrentDocument, context: RequestContext) -> Any:
-            found = context.read_ahead(nodes, source.values["_id"])
+            found = context.prefetched(nodes, source.values["_id"])
             if not isinstance(found, Page):
                 return FALLBACK
             if render is not None:
@@ -122,7 +122,7 @@ class _HistoryReader:
 
     async def read(self, context: RequestContext, ids: Sequence[Any]) -> Sequence[Any]:
         try:
-            arguments = self._arguments(context.given)
+            arguments = self._arguments(context.variables)
             found: Sequence[Any] = await self._pages(context, ids, self._reading, **arguments)
         except Exception as exc:
             # The field raises it for each document, with its path in the response.

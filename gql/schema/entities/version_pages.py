@@ -13,10 +13,10 @@ from bson import Timestamp
 from revstream.gql.engine.definitions.object_type import ObjectTypeInfo
 from revstream.gql.engine.definitions.value_tests import FALLBACK
 from revstream.gql.engine.execution.compiled_object import Make, compile_object
-from revstream.gql.engine.execution.compiled_versions import VersionRendering, version_rendering_of
+from revstream.gql.engine.execution.compiled_versions import CompiledRecords, compile_records
 from revstream.gql.engine.execution.planned_execution import PlannedExecution
 from revstream.gql.engine.request.context import RequestContext, ResolveInfo
-from revstream.gql.engine.request.invalid_documents import report_unordered, showable
+from revstream.gql.engine.request.invalid_documents import report_invalid_versions, report_unordered
 from revstream.gql.engine.request.selection import ConnectionSelection, Nodes, Selections
 from revstream.gql.engine.request.source import VersionRecord
 from revstream.gql.schema.entities.connections import (
@@ -84,7 +84,7 @@ def version_read_options(
         "fields": versions.fields,
         "facts": versions.facts,
         "total": selected.total,
-        "shown": context is None or context.trusting,
+        "shown": context is None or context.assumes_valid,
     }
 
 
@@ -110,12 +110,12 @@ def version_page_record(
 
     def known() -> PageRecord:
         report_unordered(info, page)
-        return PageRecord(versions, showable(info, versions, shape, nodes), page)
+        return PageRecord(versions, report_invalid_versions(info, versions, shape, nodes), page)
 
     async def checked() -> PageRecord:
         return known()
 
-    if info.context.trusting and not page.unordered:
+    if info.context.assumes_valid and not page.unordered:
         return PageRecord(versions, None, page, checked=checked)
     return known()
 
@@ -148,16 +148,16 @@ class CompiledVersions:
         make: creates the response's connection from a page with rendered items.
     """
 
-    def __init__(self, rendering: VersionRendering, make: Make) -> None:
+    def __init__(self, rendering: CompiledRecords, make: Make) -> None:
         self.shape = rendering.shape
         self._rendering = rendering
         self._make = make
 
-    def made(
+    def render(
         self, page: Page[Document], context: RequestContext, moment: Timestamp | None = None
     ) -> Any:
         """Return the response's value of a page, or FALLBACK."""
-        rows = FALLBACK if page.unordered else self._rendering.made(page, context, moment)
+        rows = FALLBACK if page.unordered else self._rendering.render(page, context, moment)
         return (
             rows
             if rows is FALLBACK
@@ -180,7 +180,7 @@ def compiled_versions(
         # `nodes` and `edges.node` may select different fields of the same versions.
         return None
     types: Any = executor.schema.type_map
-    rendering = version_rendering_of(executor, shape, places[0] if places else [])
+    rendering = compile_records(executor, shape, places[0] if places else [])
     connection = types[connection_name(shape.version)]
     make = compile_object(executor, connection, details, ready=types[shape.version])
     return None if rendering is None or make is None else CompiledVersions(rendering, make)
@@ -244,9 +244,9 @@ class _CompiledVersionField:
     async def read(self, info: ResolveInfo, **arguments: Any) -> VersionPage:
         return await self._read(info.context, self._reading, **arguments)
 
-    def made(self, found: VersionPage, context: RequestContext) -> Any:
+    def render(self, found: VersionPage, context: RequestContext) -> Any:
         page, moment = found
-        return self._page.made(page, context, moment)
+        return self._page.render(page, context, moment)
 
     def record(self, found: VersionPage, info: ResolveInfo) -> PageRecord:
         page, moment = found

@@ -12,7 +12,7 @@ from strawberry.types.field import StrawberryField
 from revstream.gql.engine.definitions.field import Argument, Read, Resolve
 from revstream.gql.engine.definitions.object_type import ObjectTypeInfo
 from revstream.gql.engine.definitions.value_tests import FALLBACK
-from revstream.gql.engine.execution.worker_thread import counted, has_read_much, off_loop
+from revstream.gql.engine.execution.worker_thread import count_items, has_read_much, run_in_thread
 from revstream.gql.engine.request.context import RequestContext, ResolveInfo
 from revstream.gql.engine.request.selection import Nodes
 from revstream.gql.engine.request.source import CurrentDocument, VersionRecord
@@ -119,7 +119,7 @@ def define_versions(types: Types, model: Model, shape: ObjectTypeInfo) -> None:
         return read_diff(source, info) if known is FALLBACK else known
 
     async def diff_off_loop(source: VersionRecord, info: ResolveInfo) -> Any:
-        known = await off_loop(known_diff, source, info.context)
+        known = await run_in_thread(known_diff, source, info.context)
         return await read_diff(source, info) if known is FALLBACK else known
 
     def known_diff(source: VersionRecord, context: RequestContext) -> Any:
@@ -129,10 +129,10 @@ def define_versions(types: Types, model: Model, shape: ObjectTypeInfo) -> None:
         """
         version, before = source.version, source.before
         if version.cut is not None and version.operation not in _INITIAL_OPERATIONS:
-            return counted(compared(context).latest(version.changed, version.full))
+            return count_items(compared(context).latest(version.changed, version.full))
         if version.previous is not None and before is None:
             return FALLBACK
-        return counted(
+        return count_items(
             compared(context).changes(_content_from_version(before), version.full, version.changed)
         )
 
@@ -142,8 +142,8 @@ def define_versions(types: Types, model: Model, shape: ObjectTypeInfo) -> None:
         after = in_utc(source.version.full)
         changes = compared(info.context).changes
         if has_read_much():
-            return counted(await off_loop(changes, _content_from_version(before), after))
-        return counted(changes(_content_from_version(before), after))
+            return count_items(await run_in_thread(changes, _content_from_version(before), after))
+        return count_items(changes(_content_from_version(before), after))
 
     async def _before(
         version: Version, info: ResolveInfo, fields: frozenset[str] | None
@@ -240,13 +240,13 @@ def history_fields(model: Model, shape: ObjectTypeInfo) -> list[StrawberryField]
             else:
                 after = await content(to)
             compared = context.scope.compared(shape.comparison)
-            return [await off_loop(compared.changes, before, after)]
+            return [await run_in_thread(compared.changes, before, after)]
 
         # One comparison for all fields with the same arguments.
-        found = await context.loads.together(
+        found = await context.loads.for_document(
             ("diff", shape.name, from_, to, source.id_text), id_, compare
         )
-        return counted(found)
+        return count_items(found)
 
     async def blames(source: CurrentDocument, info: ResolveInfo) -> list[BlameRecord]:
         context = info.context
@@ -259,7 +259,7 @@ def history_fields(model: Model, shape: ObjectTypeInfo) -> list[StrawberryField]
             return await blame_documents(context.history, within, shown, ids, fields)
 
         kind = ("blame", shape.name, fields)
-        found = counted(await context.loads.together(kind, source.values["_id"], read))
+        found = count_items(await context.loads.for_document(kind, source.values["_id"], read))
         return [
             BlameRecord(each.path, each.value, VersionRecord(shape, each.version)) for each in found
         ]

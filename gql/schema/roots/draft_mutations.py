@@ -124,7 +124,7 @@ def _comment_field(shape: ObjectTypeInfo) -> StrawberryField:
             _subject_kind(arguments),
             missing=BadUserInput,
         )
-        info.context.forget()
+        info.context.clear_loaded()
         return CommentRecord(shape, comment)
 
     return Resolve(
@@ -185,6 +185,6 @@ def _draft_writing_field(
         except WriteRefused as exc:
             return RefusedRecord(shape, exc)
         finally:
-            info.context.forget()
+            info.context.clear_loaded()
 
     return Resolve(name, f"{shape.name}Proposal!", description, resolve, (*definitions, COMMENT))

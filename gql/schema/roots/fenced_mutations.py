@@ -80,7 +80,7 @@ def _apply_batch_field(model: Model, shape: ObjectTypeInfo) -> StrawberryField:
                 ) from exc
             parsed.append((stored_id(shape, event["id"]), document))
         applied = await info.context.editing.fences.apply_each(entity, parsed, author)
-        info.context.forget()
+        info.context.clear_loaded()
         return AppliedRecord(applied)
 
     return Resolve(

@@ -15,11 +15,11 @@ from revstream.gql.engine.definitions.value_tests import FALLBACK
 from revstream.gql.engine.execution.compiled_documents import (
     CompiledDocuments,
     RelatedData,
-    rendering_of,
+    compile_documents,
 )
 from revstream.gql.engine.execution.planned_execution import PlannedExecution
 from revstream.gql.engine.request.context import RequestContext, ResolveInfo
-from revstream.gql.engine.request.prefetch import prefetch, read_ahead
+from revstream.gql.engine.request.prefetch import id_only_reads, prefetch
 from revstream.gql.engine.request.source import CurrentDocument, SnapshotDocument, VersionRecord
 from revstream.gql.schema.entities.drafts import DraftRecord
 from revstream.gql.schema.entities.versions import read_version
@@ -92,7 +92,7 @@ async def read_current_document(
     """Read a current document; None if it does not exist."""
     context = info.context
     fields = context.selections(info).stored(info.field_nodes, shape, shape.name)
-    if not context.trusting:
+    if not context.assumes_valid:
         document = await context.loads.document(shape.entity, id_, fields)
         return None if document is None else CurrentDocument(shape, document)
     # No other field of this response reads it; reads of other responses share the command.
@@ -117,7 +117,9 @@ async def _read_with_related(
     Both are in the context afterwards: the document nearly always exists, so the fields do not
     wait for a second read.
     """
-    beside = [asyncio.ensure_future(each) for each in read_ahead(context, [{"_id": id_}], besides)]
+    beside = [
+        asyncio.ensure_future(each) for each in id_only_reads(context, [{"_id": id_}], besides)
+    ]
     try:
         [document] = await reading
         # A document whose stored id has another type: its fields are read by its own id later.
@@ -134,7 +136,7 @@ def compile_document(
     executor: PlannedExecution, shape: ObjectTypeInfo, details: Any
 ) -> _CompiledDocumentField | None:
     """Compile a root field that returns one document; None if that is not possible."""
-    rendering = rendering_of(executor, shape, details)
+    rendering = compile_documents(executor, shape, details)
     if rendering is None:
         return None
     return _CompiledDocumentField(rendering)
@@ -165,8 +167,8 @@ class _CompiledDocumentField:
             return None
         return [document], await rendering.related(context, [document])
 
-    def made(self, found: _DocumentRead, context: RequestContext) -> Any:
-        made = self._rendering.made(*found, context)
+    def render(self, found: _DocumentRead, context: RequestContext) -> Any:
+        made = self._rendering.render(*found, context)
         return made if made is FALLBACK else made[0]
 
     def record(self, found: _DocumentRead, info: ResolveInfo) -> CurrentDocument:

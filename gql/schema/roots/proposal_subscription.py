@@ -226,9 +226,9 @@ def _changes_field(
         after: str | None = None,
     ) -> AsyncGenerator[ProposalChangeRecord]:
         context = info.context
-        if context.place is not None and context.place.after is not None:
+        if context.position is not None and context.position.after is not None:
             # The client resumes: its original starting point is before this token.
-            after = context.place.after
+            after = context.position.after
         documents: Sequence[Any] = ()
         if document_id is not None:
             (shape,) = shapes.values()

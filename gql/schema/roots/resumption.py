@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from revstream.gql.engine.request.context import RequestContext
 from revstream.gql.subscriptions.broadcast_message import BroadcastTarget
-from revstream.gql.subscriptions.interruption import PASSING, passes
+from revstream.gql.subscriptions.interruption import TEMPORARY_ERRORS, is_temporary
 from revstream.resolvers.errors import Unauthenticated
 from revstream.streams.core.errors import GatewayError
 
 __all__ = ["RESUMABLE_ERRORS", "Resumption"]
 
-RESUMABLE_ERRORS: tuple[type[GatewayError], ...] = (Unauthenticated, *PASSING)
+RESUMABLE_ERRORS: tuple[type[GatewayError], ...] = (Unauthenticated, *TEMPORARY_ERRORS)
 """Errors that end a subscription and carry a resume token."""
 
 
@@ -42,9 +42,9 @@ class Resumption:
         """
         if token is not None:
             self.token = token
-        if self._context.place is not None:
+        if self._context.position is not None:
             shown = None if self.token is None else self._context.token_out(self.token)
-            self._context.place.token = shown
+            self._context.position.token = shown
 
     def end(self, error: GatewayError) -> GatewayError:
         """Return a copy of the error with the resume token and the flag `resubscribe`.
@@ -55,7 +55,7 @@ class Resumption:
         end = error.copy()
         # A client that stored no token itself resumes after this one.
         last = max(self.token or "", "" if self._target is None else self._target.token)
-        end.resubscribe = passes(error, begun=bool(last))
+        end.resubscribe = is_temporary(error, begun=bool(last))
         if last:
             self.token = end.facts["resumeToken"] = last
             if end.resubscribe:

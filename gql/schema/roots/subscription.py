@@ -139,9 +139,9 @@ def _changes_field(model: Model, shape: ObjectTypeInfo) -> StrawberryField:
     ) -> AsyncGenerator[ChangeRecord]:
         context = info.context
         selections = context.selections(info)
-        if context.place is not None and context.place.after is not None:
+        if context.position is not None and context.position.after is not None:
             # The client resumes: its original starting point is before this token.
-            after, since, cursor = context.place.after, None, None
+            after, since, cursor = context.position.after, None, None
         asked = ChangeRequest(
             ids=() if id is None else ids_shown_as(shape.entity, stored_id(shape, id)),
             where=None if where is None else context.condition(model, shape.entity, where),
@@ -216,7 +216,7 @@ async def _stream_changes(
     if target is not None:
         source = _GroupEventSource(shape, context, request, response_cache_key(info))
         selected = context.selections(info).under(info.field_nodes, f"{shape.name}Change")
-        group = context.audiences.of(group_key(info), context.live.told(entity))
+        group = context.broadcast_groups.group(group_key(info), context.live.told(entity))
         membership = _GroupMembership(group, target, source, alike="replayed" not in selected)
 
     filters = context.subscription_filters.hold(context.owner, where)
@@ -301,7 +301,7 @@ class _GroupEventSource:
         self._request = request
         self._selection = selection
 
-    async def behind(self, position: str) -> AsyncGenerator[Sequence[BroadcastMessage]]:
+    async def events_after(self, position: str) -> AsyncGenerator[Sequence[BroadcastMessage]]:
         request = replace(self._request, after=position, since=None, cursor=None, snapshot=False)
         parts = self._context.live.parts(self._shape.entity, request)
         async with aclosing(parts) as opened:
@@ -321,7 +321,7 @@ class _GroupEventSource:
         context = self._context
         seen = change.transition, change.replayed, change.cut, change.before is None
         key = self._selection, change.kind, change.token, seen
-        message = context.audiences.responses.get(key)
+        message = context.broadcast_groups.responses.get(key)
         if message is None:
             assert self._executor is not None
             response = await self._executor.response_to(ChangeRecord(self._shape, change))
@@ -331,7 +331,7 @@ class _GroupEventSource:
                 shown=context.token_out(change.token),
                 counts=change.kind != "CHECKPOINT",
             )
-            context.audiences.responses[key] = message
+            context.broadcast_groups.responses[key] = message
         return message
 
 

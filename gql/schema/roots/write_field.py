@@ -49,7 +49,7 @@ def write_field(
             return RefusedRecord(shape, exc)
         finally:
             # Data that was read before this write may be out of date.
-            info.context.forget()
+            info.context.clear_loaded()
         return await _written_record(info, shape, written)
 
     return Resolve(name, f"{shape.name}Write!", description, resolve, (*definitions, COMMENT))

@@ -53,7 +53,7 @@ class _View:
         self.connection_init_wait_timeout = timedelta(0)
         self._checking = checking
 
-    async def introduced(self, *_given: object) -> tuple[Principal, RequestContext]:
+    async def authenticate_socket(self, *_given: object) -> tuple[Principal, RequestContext]:
         await self._checking()
         return ANONYMOUS, self.context
 
@@ -71,7 +71,7 @@ def socket_of(kind: type[Any], wire: _Wire, view: _View) -> Any:
         websocket=wire,
         context=view.context,
         root_value=None,
-        schema=SimpleNamespace(operations=operations, failures=ErrorReporter(operations)),
+        schema=SimpleNamespace(operations=operations, error_reporter=ErrorReporter(operations)),
         max_subscriptions_per_connection=1,
         **given,
     )

@@ -13,7 +13,7 @@ from graphql import (
     is_list_type,
 )
 
-from revstream.gql.engine.definitions.field import field_of
+from revstream.gql.engine.definitions.field import strawberry_field
 from revstream.gql.engine.execution.schema import Schema
 from revstream.gql.schema import build_schema
 from revstream.model.compiler.loader import read_model
@@ -67,7 +67,7 @@ def unbounded(model: Model) -> list[str]:
         if is_page or (type_, name) in stored:
             continue
         cost, _ = BOUNDS.get(name, (-1, ""))
-        if cost < 0 or getattr(field_of(field), "cost", 0) not in (0, 1, cost):
+        if cost < 0 or getattr(strawberry_field(field), "cost", 0) not in (0, 1, cost):
             found.append(f"{type_}.{name}: {field.type}")
     return found
 

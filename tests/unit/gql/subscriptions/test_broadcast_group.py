@@ -17,7 +17,11 @@ from hypothesis import strategies as st
 from revstream.gql.engine.execution.executor import Executor
 from revstream.gql.engine.request.plan import Plans
 from revstream.gql.schema.roots.subscription_key import group_key
-from revstream.gql.subscriptions.broadcast_group import BroadcastGroup, BroadcastGroups, forget_told
+from revstream.gql.subscriptions.broadcast_group import (
+    BroadcastGroup,
+    BroadcastGroups,
+    clear_recent_events,
+)
 from revstream.gql.subscriptions.broadcast_message import BroadcastMessage
 from revstream.streams.core.errors import SlowConsumer, Unavailable
 from tests.support.reads import Memory
@@ -70,7 +74,7 @@ class Stage:
     async def checkpoint(self, token: str) -> BroadcastMessage:
         return BroadcastMessage(token, b"!" + token.encode(), shown=token, counts=False)
 
-    async def behind(self, position: str) -> AsyncGenerator[Sequence[BroadcastMessage]]:
+    async def events_after(self, position: str) -> AsyncGenerator[Sequence[BroadcastMessage]]:
         self.led.append(position)
         try:
             yield [await self.checkpoint(position)]
@@ -212,7 +216,7 @@ async def test_what_was_told_can_be_let_go_of(stage: Stage) -> None:
     sitting = [await stage.sit(first, "b")]
     stage.say("c", "d")
     await settled()
-    forget_told()
+    clear_recent_events()
     assert await (await stage.sit(Chair(), "c")) is None
     sitting.append(await stage.sit(last, "d"))
     stage.say("e")
@@ -269,7 +273,7 @@ class Stream:
     async def checkpoint(self, token: str) -> BroadcastMessage:
         return BroadcastMessage(token, b"!", shown=token, counts=False)
 
-    async def behind(self, position: str) -> AsyncGenerator[Sequence[BroadcastMessage]]:
+    async def events_after(self, position: str) -> AsyncGenerator[Sequence[BroadcastMessage]]:
         caught_up = False
         while True:
             later = [each for each in self.tokens if each > position]
@@ -370,12 +374,12 @@ async def test_a_thousand_tokens_are_reached_back_to_by_one_execution_each() -> 
 
 async def test_audiences_are_forgotten_with_the_last_who_holds_them() -> None:
     audiences = BroadcastGroups()
-    with audiences.of("a", int) as first, audiences.of("a", int) as second:
+    with audiences.group("a", int) as first, audiences.group("a", int) as second:
         assert first is second
         assert first.held == 2
-        with audiences.of("b", int) as other:
+        with audiences.group("b", int) as other:
             assert other is not first
-    with audiences.of("a", int) as again:
+    with audiences.group("a", int) as again:
         assert again is not first
 
 

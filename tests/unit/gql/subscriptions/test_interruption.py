@@ -6,7 +6,7 @@ import pytest
 from graphql import GraphQLError
 from strawberry.types import ExecutionResult
 
-from revstream.gql.subscriptions.interruption import Interruption, interruption_of, passes
+from revstream.gql.subscriptions.interruption import Interruption, interruption_of, is_temporary
 from revstream.resolvers.errors import Forbidden, SignInEnded, Unauthenticated
 from revstream.streams.core.errors import (
     ArchiveBehind,
@@ -40,8 +40,8 @@ def test_what_passes_is_what_a_retry_mends(
     kind: type[GatewayError], begun: bool, at_first: bool
 ) -> None:
     """Once it has begun, and where it could not begin."""
-    assert passes(kind("away"), begun=True) == begun
-    assert passes(kind("away"), begun=False) == at_first
+    assert is_temporary(kind("away"), begun=True) == begun
+    assert is_temporary(kind("away"), begun=False) == at_first
 
 
 @pytest.mark.parametrize(

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from revstream.gql.engine.definitions.object_type import shapes_of
+from revstream.gql.engine.definitions.object_type import build_object_types
 from revstream.model.definition import Model
 
 
 def test_links_lead_to_the_shapes_of_their_targets(model: Model) -> None:
     """References, back references and embedded types, also those that hold themselves."""
-    shapes = shapes_of(model)
+    shapes = build_object_types(model)
     product, supplier = shapes["Product"], shapes["Supplier"]
     assert product.links["supplier"].target is supplier
     assert product.links["supplier"].by.name == "supplierId"
@@ -20,13 +20,13 @@ def test_links_lead_to_the_shapes_of_their_targets(model: Model) -> None:
 
 def test_everything_is_the_stored_names(model: Model) -> None:
     """What a comparison of two states reads."""
-    assert shapes_of(model)["Dimensions"].everything == {"width", "height", "unit"}
-    assert "added_at" in shapes_of(model)["Product"].everything
+    assert build_object_types(model)["Dimensions"].everything == {"width", "height", "unit"}
+    assert "added_at" in build_object_types(model)["Product"].everything
 
 
 def test_only_entities_have_an_entity(model: Model) -> None:
     """Embedded types have none."""
-    shapes = shapes_of(model)
+    shapes = build_object_types(model)
     assert shapes["City"].is_entity
     assert shapes["City"].entity.collection == "cities"
     assert not shapes["Unit"].is_entity

@@ -16,9 +16,9 @@ from graphql.execution.values import VariableValues, get_argument_values, get_va
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from revstream.gql.engine.definitions.arguments import arguments_of
+from revstream.gql.engine.definitions.arguments import compile_arguments
 from revstream.gql.engine.execution import field_steps
-from revstream.gql.engine.execution.compiled_query import CompiledQuery, coercion_of
+from revstream.gql.engine.execution.compiled_query import CompiledQuery, compile_coercion
 from revstream.gql.engine.execution.executor import Executor
 from revstream.gql.observability import fallback_metrics
 from revstream.resolvers.errors import BadUserInput
@@ -62,7 +62,11 @@ def told(data: Any, errors: Any) -> bytes:
 
 
 def by_the_schema(schema: Any, memory: Memory, text: str, variables: dict[str, Any]) -> bytes:
+    counts = schema.operations.fallbacks.counts
+    before = counts.copy()
     result = asyncio.run(schema.execute(text, variables, memory.context()))
+    # Generated code raises nothing but what unusual data raises.
+    assert not [each for each in counts - before if each[1] == "exception"]
     return told(result.data, result.errors)
 
 
@@ -362,7 +366,7 @@ def test_arguments_are_what_graphql_core_makes_of_them(
         made = field.extensions["strawberry-definition"]
         names = {each.graphql_name: each.python_name for each in made.arguments}
         expected = get_argument_values(field, node, coerced)
-        found = arguments_of(field, node, made)(coerced.coerced)
+        found = compile_arguments(field, node, made)(coerced.coerced)
         assert found == {names[name]: value for name, value in expected.items()}
 
 
@@ -394,7 +398,7 @@ def test_quick_coercion_is_graphql_core_s_or_none(schema: Any, variables: dict[s
     declared = "$id: ID!, $name: String, $first: Int, $flag: Boolean, $at: TimePoint!"
     document: Any = parse(f"query({declared}) {{ __typename }}")
     [operation] = document.definitions
-    found = coercion_of(operation)(variables)
+    found = compile_coercion(operation)(variables)
     coerced = get_variable_values(schema._schema, operation.variable_definitions, variables)
     if found is not None:
         assert isinstance(coerced, VariableValues)
@@ -402,4 +406,4 @@ def test_quick_coercion_is_graphql_core_s_or_none(schema: Any, variables: dict[s
     full = {"id": 7, "name": "x", "first": 1, "flag": True, "at": {"token": "82.here"}}
     expected = get_variable_values(schema._schema, operation.variable_definitions, full)
     assert isinstance(expected, VariableValues)
-    assert coercion_of(operation)(full) == expected.coerced == {**full, "id": "7"}
+    assert compile_coercion(operation)(full) == expected.coerced == {**full, "id": "7"}

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from revstream.gql.engine.execution.schema import Schema
 from revstream.gql.engine.limits.document_limits import (
     Limits,
+    check_cost,
     check_text,
     check_variables,
-    check_weight,
 )
 from revstream.resolvers.errors import BadUserInput, LimitExceeded
 from tests.support.exhaustive import examples
@@ -44,8 +44,8 @@ NONE = Limits(**{each: 0 for each in Limits.__slots__ if each.startswith("max_")
 
 def check(schema: Schema, text: str, limits: Limits) -> None:
     check_text(text, limits)
-    weighed = schema.scales.weigh(parse(text), {})
-    check_weight(weighed, None if len(weighed.operations) == 1 else "A", limits)
+    weighed = schema.cost_calculator.calculate(parse(text), {})
+    check_cost(weighed, None if len(weighed.operations) == 1 else "A", limits)
 
 
 def product(body: str) -> str:

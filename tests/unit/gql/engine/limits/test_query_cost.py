@@ -25,7 +25,7 @@ from tests.support.exhaustive import examples
 
 def weigh(schema: Schema, text: str, **variables: Any) -> OperationCost:
     """Of the only operation."""
-    found = schema.scales.weigh(parse(text), variables).of(None)
+    found = schema.cost_calculator.calculate(parse(text), variables).operation(None)
     assert found is not None
     return found
 
@@ -96,14 +96,14 @@ def test_values_are_counted_as_often_as_pages_repeat_them(schema: Schema) -> Non
 
 def test_an_operation_is_found_by_its_name(schema: Schema) -> None:
     """Of several, and none where none is named."""
-    found = schema.scales.weigh(
+    found = schema.cost_calculator.calculate(
         parse("query A { streams { name } } query B { a: node(nodeId: 1) { nodeId } }"), {}
     )
-    assert found.of("A") is not None
-    b = found.of("B")
+    assert found.operation("A") is not None
+    b = found.operation("B")
     assert b is not None
     assert b.aliases == 1
-    assert found.of(None) is None
+    assert found.operation(None) is None
     assert not found.varies
 
 
@@ -112,8 +112,8 @@ def test_what_no_variable_has_a_part_in_is_said(schema: Schema) -> None:
     text = (
         "query($n: Int, $id: ID!) { product(id: $id) { history(first: %s) { nodes { version } } } }"
     )
-    assert schema.scales.weigh(parse(text % "$n"), {}).varies
-    assert not schema.scales.weigh(parse(text % "5"), {}).varies
+    assert schema.cost_calculator.calculate(parse(text % "$n"), {}).varies
+    assert not schema.cost_calculator.calculate(parse(text % "5"), {}).varies
 
 
 @pytest.mark.parametrize(
@@ -167,7 +167,7 @@ def test_fragments_within_fragments_take_no_longer_for_what_they_stand_for(schem
     text = f'{{ product(id: "1") {{ ...F0 }} }} {chain} fragment F1000 on Product {{ name: id }}'
     document = parse(text)
     began = time.process_time()
-    weight = schema.scales.weigh(document, {}).of(None)
+    weight = schema.cost_calculator.calculate(document, {}).operation(None)
     assert time.process_time() - began < 2
     assert weight is not None
     assert weight.fields == 1 + 2**1000

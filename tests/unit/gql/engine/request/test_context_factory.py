@@ -49,7 +49,7 @@ async def test_who_asks_often_is_kept(memory: Memory, monkeypatch: pytest.Monkey
         cast(Authenticator, _Known()), make, author_header=None, deciding=frozenset()
     )
     for name in ("often", "a", "often", "b", "often", "c", "often", "a"):
-        context = await callers.of_request(Headers({"authorization": name}))
+        context = await callers.for_request(Headers({"authorization": name}))
         assert context.principal == name
     assert made == ["often", "a", "b", "c", "a"]
 
@@ -60,7 +60,7 @@ async def test_a_reserved_name_in_the_author_header_is_nobodys(memory: Memory) -
         None, lambda _: memory.context(), author_header="x-user", deciding=frozenset()
     )
     for name, author in (("ann", "ann"), ("revstream:copier", None), ("revstream:", None)):
-        context = await callers.of_request(Headers({"x-user": name}))
+        context = await callers.for_request(Headers({"x-user": name}))
         assert context.principal == author
 
 
@@ -78,7 +78,7 @@ async def test_a_key_and_a_token_of_one_name_are_two_owners(memory: Memory) -> N
         deciding=frozenset(),
     )
     found = [
-        await callers.of_request(Headers({"authorization": each, "idempotency-key": "k"}))
+        await callers.for_request(Headers({"authorization": each, "idempotency-key": "k"}))
         for each in ("token", "key")
     ]
     info = cast(Any, SimpleNamespace(field_name="f", path=SimpleNamespace(key="f")))

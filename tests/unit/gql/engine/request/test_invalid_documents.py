@@ -10,7 +10,7 @@ import pytest
 from bson import Decimal128, ObjectId
 from bson.datetime_ms import DatetimeMS
 
-from revstream.gql.engine.request.invalid_documents import SURE
+from revstream.gql.engine.request.invalid_documents import VALID_CLASSES
 from revstream.model.definition import Field, Scalar
 from revstream.resolvers.values.output import ValueLocation, converter
 from tests.support.reads import Memory
@@ -163,12 +163,12 @@ SAMPLES: dict[Scalar, Any] = {
 }
 
 
-@pytest.mark.parametrize("scalar", list(SURE))
+@pytest.mark.parametrize("scalar", list(VALID_CLASSES))
 def test_what_is_sure_to_fit_does(scalar: Scalar) -> None:
     """Every value of that very class has a form in the API."""
     field = Field(name="x", stored="x", type=scalar, stored_scalar=scalar, required=True)
     for value in SAMPLES[scalar]:
-        assert type(value) is SURE[scalar]
+        assert type(value) is VALID_CLASSES[scalar]
         assert converter(field)(value, ValueLocation("c", 1)) is not None
     far = Field(name="x", stored="x", type=Scalar.DATETIME, required=True)
     assert converter(far)(DatetimeMS(2**62), ValueLocation("c", 1)) is not None

@@ -18,7 +18,7 @@ from graphql.execution.collect_fields import FieldDetails
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from revstream.gql.engine.definitions.object_type import shapes_of
+from revstream.gql.engine.definitions.object_type import build_object_types
 from revstream.gql.engine.definitions.value_tests import FALLBACK
 from revstream.gql.engine.execution.compiled_object import compile_object
 from revstream.gql.engine.execution.executor import Executor
@@ -183,15 +183,15 @@ def test_a_plan_is_kept_per_operation_and_choice_of_flags() -> None:
     """No more of them than so many; and other variables make no difference."""
     document = parse(PAGE)
     plans = Plans(document, most=2)
-    plan = plans.of("Page", {"short": True, "names": True, "first": 1})
-    assert plans.of("Page", {"short": True, "names": True, "first": 2}) is plan
-    other = plans.of("Page", {"short": False, "names": True})
+    plan = plans.plan("Page", {"short": True, "names": True, "first": 1})
+    assert plans.plan("Page", {"short": True, "names": True, "first": 2}) is plan
+    other = plans.plan("Page", {"short": False, "names": True})
     assert other is not plan
-    assert plans.of("Page", {"short": False, "names": False}) is not other
+    assert plans.plan("Page", {"short": False, "names": False}) is not other
     # A third is made each time.
     third = {"short": False, "names": False}
-    assert plans.of("Page", third) is not plans.of("Page", third)
-    assert plans.of("Page", {"short": True, "names": True}) is plan
+    assert plans.plan("Page", third) is not plans.plan("Page", third)
+    assert plans.plan("Page", {"short": True, "names": True}) is plan
 
 
 @pytest.mark.parametrize("text", ["{ __schema { queryType { name } } }", "{ __typename }"])
@@ -233,7 +233,7 @@ async def test_what_waits_for_nothing_is_one_function_that_gives_up_at_what_does
     """Nor is there one where something has to be fetched."""
     executor: Any = Executor.build(schema._schema, parse("{ __typename }"), None, memory.context())
     type_: Any = schema._schema.type_map["Product"]
-    entity = shapes_of(model)["Product"]
+    entity = build_object_types(model)["Product"]
 
     def made(selection: str) -> Any:
         document: Any = parse(f"{{ product {{ {selection} }} }}")

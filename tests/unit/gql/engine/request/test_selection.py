@@ -9,7 +9,7 @@ import pytest
 import strawberry
 from graphql import GraphQLResolveInfo, execute_sync, parse
 
-from revstream.gql.engine.definitions.object_type import ObjectTypeInfo, shapes_of
+from revstream.gql.engine.definitions.object_type import ObjectTypeInfo, build_object_types
 from revstream.gql.engine.execution.executor import Executor
 from revstream.gql.engine.request.selection import Selections
 from revstream.model.definition import Model
@@ -17,7 +17,7 @@ from revstream.model.definition import Model
 
 @pytest.fixture(scope="module")
 def shapes(model: Model) -> dict[str, ObjectTypeInfo]:
-    return dict(shapes_of(model))
+    return dict(build_object_types(model))
 
 
 def info_of(

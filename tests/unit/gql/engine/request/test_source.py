@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from revstream.gql.engine.definitions.object_type import ObjectTypeInfo, shapes_of
+from revstream.gql.engine.definitions.object_type import ObjectTypeInfo, build_object_types
 from revstream.gql.engine.request.source import (
     CurrentDocument,
     EmbeddedDocument,
@@ -20,7 +20,7 @@ from tests.support.reads import Memory, at
 
 @pytest.fixture
 def city(model: Model) -> ObjectTypeInfo:
-    return shapes_of(model)["City"]
+    return build_object_types(model)["City"]
 
 
 def test_a_snapshot_has_the_id_of_its_document_and_version(city: ObjectTypeInfo) -> None:
@@ -59,7 +59,7 @@ def test_an_embedded_document_is_of_the_time_of_what_holds_it(
     model: Model, city: ObjectTypeInfo
 ) -> None:
     """And has the type of that time."""
-    unit = shapes_of(model)["Unit"]
+    unit = build_object_types(model)["Unit"]
     place = CurrentDocument(city, {"_id": 7}).place
     assert EmbeddedDocument(unit, {}, place, None).type_name == "Unit"
     assert EmbeddedDocument(unit, {}, place, at(1)).type_name == "UnitSnapshot"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from revstream.gql.engine.definitions.object_type import shapes_of
+from revstream.gql.engine.definitions.object_type import build_object_types
 from revstream.gql.schema.common.descriptions import enum_description, field_description
 from revstream.model.definition import EnumType, Model
 from revstream.model.naming import with_article
@@ -27,7 +27,7 @@ def test_a_field_has_the_models_description_or_a_derived_one(
     model: Model, type_name: str, field: str, said: str
 ) -> None:
     """A description of the model has precedence."""
-    shape = shapes_of(model)[type_name]
+    shape = build_object_types(model)[type_name]
     assert field_description(shape, shape.fields[field]) == said
 
 

@@ -8,7 +8,7 @@ import pytest
 import strawberry
 from graphql import build_schema as from_sdl
 
-from revstream.gql.engine.definitions.object_type import shapes_of
+from revstream.gql.engine.definitions.object_type import build_object_types
 from revstream.gql.schema import print_sdl
 from revstream.gql.schema.common.filter_inputs import orderable_fields
 from revstream.model.definition import Entity, EnumType, Model, Scalar
@@ -116,7 +116,7 @@ def test_documents_are_ordered_by_single_comparable_values(
     ]
     expected = ["id", *(["version"] if entity.version else []), *single[1:]]
     assert list(inputs(types[f"{name}Order"])) == expected
-    assert orderable_fields(shapes_of(model)[name]) == expected
+    assert orderable_fields(build_object_types(model)[name]) == expected
 
 
 async def test_every_operator_of_every_field_is_parsed(
