@@ -100,7 +100,7 @@ async def retry(
     async with _connected(settings, uri, database) as mongo:
         query: dict[str, Any] = {}
         if type_ is not None and id_ is not None:
-            query = _of(model, type_, id_)
+            query = _query_for(model, type_, id_)
         count = await request_retry(mongo, query, datetime.now(UTC))
         if query and not count:
             raise _nothing(type_, id_)
@@ -117,7 +117,7 @@ async def drop(
         click.ClickException: none waits. BadUserInput: no id of one.
     """
     async with _connected(settings, uri, database) as mongo:
-        found = await find_deliveries(mongo, _of(model, type_, id_))
+        found = await find_deliveries(mongo, _query_for(model, type_, id_))
         failing = [each for each in found if each.reason is not None]
         if not failing:
             raise _nothing(type_, id_)
@@ -215,7 +215,7 @@ async def _shown(
     )
 
 
-def _of(model: Model, type_: str, id_: str) -> dict[str, Any]:
+def _query_for(model: Model, type_: str, id_: str) -> dict[str, Any]:
     entity, key = subject(model, type_, id_)
     return {"collection": entity.collection, "doc": {"$in": list(ids_shown_as(entity, key))}}
 

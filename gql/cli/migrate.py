@@ -64,10 +64,10 @@ async def migrate(
         archive = Archive(mongo, entity.collection, create_layout(mongo, entity))
         migration = Migration(mongo, archive, to, progress)
 
-        def told(done: int, total: int) -> None:
+        def report_progress(done: int, total: int) -> None:
             report(f"versions of {entity.collection}", done, total)
 
-        copied = await migration.copy(told)
+        copied = await migration.copy(report_progress)
         if not finish:
             return Move(entity, to, copied)
         # Programs would be refused for as long as no recorder follows.
@@ -78,7 +78,7 @@ async def migrate(
             sealed = await migration.seal()
             commands = await migration.opened_by(sealed)
             undo = [f"db.runCommand({json_util.dumps(each)})" for each in commands]
-            moved = await migration.finish(told)
+            moved = await migration.finish(report_progress)
         except GatewayError as exc:
             refusing = _refusing(sealed) if sealed else _refusing(migration.sealable, "may refuse")
             raise click.ClickException(f"{exc}\n{_not_finished(refusing, undo)}") from exc

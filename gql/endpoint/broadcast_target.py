@@ -38,7 +38,7 @@ class WebSocketTarget:
         self.kind: Hashable = len(self.own)
 
     @classmethod
-    def of(
+    def from_scope(
         cls,
         scope: Mapping[str, Any],
         id_: str,
@@ -71,7 +71,7 @@ class HttpStreamTarget:
         self.kind = framing
 
     @classmethod
-    def of(
+    def from_scope(
         cls, scope: Mapping[str, Any], framing: Framing, extensions: Mapping[str, Any] | None
     ) -> HttpStreamTarget | None:
         # Of an older version a response ends with the connection, and has no chunks.

@@ -175,7 +175,7 @@ class GraphQLEndpoint(GraphQL[RequestContext, None]):
             )
         place = SubscriptionPosition(after=headers.get("last-event-id") or None)
         if result is None:
-            CURRENT_TARGET.set(HttpStreamTarget.of(scope, formats.stream, asked.extensions))
+            CURRENT_TARGET.set(HttpStreamTarget.from_scope(scope, formats.stream, asked.extensions))
             results = await self.schema.stream(
                 asked.query,
                 variable_values=asked.variables,

@@ -150,7 +150,8 @@ class TransportSocket(BaseGraphQLTransportWSHandler[RequestContext, None]):
             self._waiting = None
 
     async def run_operation(self, operation: Operation[RequestContext, None]) -> None:
-        seat = WebSocketTarget.of(self.websocket.ws.scope, operation.id, b"next", _extensions.get())  # type: ignore[attr-defined]
+        scope = self.websocket.ws.scope  # type: ignore[attr-defined]
+        seat = WebSocketTarget.from_scope(scope, operation.id, b"next", _extensions.get())
         CURRENT_TARGET.set(seat)
         if seat is not None:
             self._seats[operation.id] = seat
@@ -191,11 +192,11 @@ class TransportSocket(BaseGraphQLTransportWSHandler[RequestContext, None]):
             "type": "connection_init",
             "payload": message.get("payload") or {},
         }
-        if self.connection_init_received or await self._introduction.of(taken):
+        if self.connection_init_received or await self._introduction.authenticate(taken):
             await super().handle_connection_init(taken)
 
     async def handle_ping(self, message: PingMessage) -> None:
-        if not await self._introduction.again(message):
+        if not await self._introduction.renew(message):
             return
         # Strawberry's answer is without what the client wants to know it by.
         given = message.get("payload")
@@ -256,7 +257,7 @@ class LegacySocket(BaseGraphQLWSHandler[RequestContext, None]):
 
     async def handle_async_results(self, *args: Any, **kwargs: Any) -> None:
         scope = self.websocket.ws.scope  # type: ignore[attr-defined]
-        CURRENT_TARGET.set(WebSocketTarget.of(scope, args[0], b"data", _extensions.get()))
+        CURRENT_TARGET.set(WebSocketTarget.from_scope(scope, args[0], b"data", _extensions.get()))
         # Nobody looks at what its task has raised.
         with self._operations, suppress(WebSocketDisconnected):
             await super().handle_async_results(*args, **kwargs)
@@ -274,11 +275,11 @@ class LegacySocket(BaseGraphQLWSHandler[RequestContext, None]):
     async def handle_connection_init(self, message: LegacyInitMessage) -> None:
         if not self._introduced:
             self._introduced = True
-            if await self._introduction.of(message):
+            if await self._introduction.authenticate(message):
                 await super().handle_connection_init(message)
         elif self._introduction.renewable:
             # This protocol has no ping: to introduce oneself again is to renew the sign-in.
-            if await self._introduction.again(message):
+            if await self._introduction.renew(message):
                 await self.send_message({"type": "connection_ack"})
         else:
             await self.websocket.close(_INTRODUCED_TWICE, "Too many initialisation requests")

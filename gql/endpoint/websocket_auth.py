@@ -59,7 +59,7 @@ class WebSocketAuthentication:
         """Whether it has been introduced by what comes to an end."""
         return self._session is not None and bool(self._handler.view.callers.signs_in)
 
-    async def of(self, message: Mapping[str, Any]) -> bool:
+    async def authenticate(self, message: Mapping[str, Any]) -> bool:
         """Whether it is one; else the socket is closed."""
         handler = self._handler
         callers = handler.view.callers
@@ -74,7 +74,7 @@ class WebSocketAuthentication:
         handler.context = context.for_session(self._session)
         return True
 
-    async def again(self, message: Mapping[str, Any]) -> bool:
+    async def renew(self, message: Mapping[str, Any]) -> bool:
         """Whether it may go on; else the socket is closed."""
         if self._session is None:
             return True

@@ -67,7 +67,9 @@ class Scope:
         if found is None:
             if self._model is None:
                 return ALL_ROWS
-            self._check(_of(entity.access, "read"), f"{entity.name} may be read by", entity.name)
+            self._check(
+                _roles_for(entity.access, "read"), f"{entity.name} may be read by", entity.name
+            )
             found = self._read_rows[entity.name] = self._rows_of(entity)
         return found
 
@@ -98,7 +100,7 @@ class Scope:
         """
         self.read_rows(entity)
         if self._model is not None:
-            demands = _of(entity.access, "comment")
+            demands = _roles_for(entity.access, "comment")
             self._check(demands, f"{entity.name} may be commented on by", entity.name)
 
     def check_publisher(self, entity: Entity, proposed_by: str | None, *, own: bool) -> None:
@@ -117,7 +119,7 @@ class Scope:
         )
 
     def may_read_entity(self, entity: Entity) -> bool:
-        return self._model is None or self._has(_of(entity.access, "read"))
+        return self._model is None or self._has(_roles_for(entity.access, "read"))
 
     def check_shown(self, entity: Entity) -> None:
         """Check that the caller may read an entity.
@@ -312,10 +314,10 @@ def read_by(
 
     A reference reveals the id that it follows, so it needs the permission to read the id field.
     """
-    found = list(_of(member.access, "read"))
+    found = list(_roles_for(member.access, "read"))
     match member:
         case Field(type=str(name)):
-            found += _of(model.embedded(name).access, "read")
+            found += _roles_for(model.embedded(name).access, "read")
         case Reference(by=by):
             field = kind.field(by)
             found += [] if field is None else read_by(model, kind, field)
@@ -327,22 +329,22 @@ def read_by(
 
 
 def _written_by(model: Model, field: Field) -> Sequence[Roles]:
-    found = list(_of(field.access, "write"))
+    found = list(_roles_for(field.access, "write"))
     if isinstance(field.type, str):
-        found += _of(model.embedded(field.type).access, "write")
+        found += _roles_for(model.embedded(field.type).access, "write")
     return found
 
 
 def _demanded(entity: Entity, right: Right) -> tuple[Sequence[Roles], str]:
     """Return the role lists for a right, and what it lets do with the entity."""
-    named = _of(entity.access, right)
+    named = _roles_for(entity.access, right)
     doing = {"write": "written", "propose": "proposed for", "publish": "published"}
     if right != "write" and not named:
-        return _of(entity.access, "write"), doing["write"]
+        return _roles_for(entity.access, "write"), doing["write"]
     return named, doing[right]
 
 
-def _of(access: Access | None, which: str) -> Sequence[Roles]:
+def _roles_for(access: Access | None, which: str) -> Sequence[Roles]:
     roles: Roles | None = None if access is None else getattr(access, which)
     return () if roles is None else (roles,)
 

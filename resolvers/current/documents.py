@@ -255,9 +255,9 @@ class Current:
 
         return await (at_one_time(self._mongo, read) if token else read())
 
-    def seen(self) -> ReadPositions:
+    def read_positions(self) -> ReadPositions:
         """Return resume tokens by collection that later reads reach; an argument of `numbers`."""
-        return self._own_writes.seen()
+        return self._own_writes.read_positions()
 
     async def numbers(
         self, entity: Entity, documents: Sequence[Document], seen: str
@@ -359,7 +359,7 @@ class Current:
         self, entity: Entity, documents: Sequence[Document], seen: str
     ) -> list[int | None]:
         """Return cached version numbers without a read, None if unknown; see `numbers`."""
-        known = self._own_writes.numbers.of(entity.collection, documents, seen)
+        known = self._own_writes.numbers.last_numbers(entity.collection, documents, seen)
         field = entity.version
         if field is None or [each.get(field) for each in documents] == known:
             return known

@@ -68,7 +68,7 @@ class OwnWrites:
             _, forgotten = written.popitem(last=False)
             self._forgotten[collection] = max(forgotten, self._forgotten.get(collection, ""))
 
-    def seen(self) -> ReadPositions:
+    def read_positions(self) -> ReadPositions:
         """Return resume tokens by collection that all reads begun from now on reach."""
         return ReadPositions(self._latest, *self._progress.known_positions())
 

@@ -36,7 +36,7 @@ class VersionNumberCache:
         self._most = most
         self._of: dict[str, _CollectionNumbers] = {}
 
-    def of(
+    def last_numbers(
         self, collection: str, documents: Sequence[Mapping[str, Any]], seen: str
     ) -> list[int | None]:
         """Return the numbers of the last versions of documents; None for unknown ones.
@@ -47,7 +47,7 @@ class VersionNumberCache:
         known = self._of.get(collection)
         if known is None:
             return [None] * len(documents)
-        return known.of(identities([each["_id"] for each in documents]), seen)
+        return known.last_numbers(identities([each["_id"] for each in documents]), seen)
 
     def learn(self, collection: str, found: Iterable[tuple[Any, int, str]], archived: str) -> None:
         """Store numbers that were read from the archive.
@@ -106,7 +106,7 @@ class _CollectionNumbers:
         self.changed: dict[Any, str] = {}
         self.floor = floor
 
-    def of(self, names: Sequence[Any], seen: str) -> list[int | None]:
+    def last_numbers(self, names: Sequence[Any], seen: str) -> list[int | None]:
         found = list(map(self.numbers.get, names))
         if self.newest > seen:
             found = [

@@ -283,7 +283,7 @@ class Comments:
 
             return (await self._repeats.once(author, work, {"comment": record["_id"]}))[0]
 
-        async def again(outcome: Mapping[str, Any]) -> Comment:
+        async def from_outcome(outcome: Mapping[str, Any]) -> Comment:
             found = await self._mongo.find(_name(entity), {"_id": outcome["comment"]}, limit=1)
             comment = self.parse(entity, found[0]) if found else None
             if comment is None:
@@ -294,7 +294,7 @@ class Comments:
             await self._check_subject(entity, key, comment.version, comment.draft)
             return comment
 
-        return await self._repeats.first(author, commenting, again)
+        return await self._repeats.first(author, commenting, from_outcome)
 
     async def _subject(
         self,

@@ -135,7 +135,9 @@ _CREATED = {"_id": {"$type": "objectId"}}
 
 async def _first(mongo: Mongo, source: RecordSource[T], window: Window) -> list[Document]:
     rows: list[Document] = []
-    async with aclosing(_seen(mongo, source, window, max(window.limit, _FEWEST))) as portions:
+    async with aclosing(
+        _visible_rows(mongo, source, window, max(window.limit, _FEWEST))
+    ) as portions:
         async for portion in portions:
             rows += portion
             if len(rows) >= window.limit:
@@ -147,13 +149,13 @@ async def _count(mongo: Mongo, source: RecordSource[T], window: Window) -> int:
     if source.judge is None:
         return await mongo.count(source.collection, {"$and": [_CREATED, source.query]})
     count = 0
-    async with aclosing(_seen(mongo, source, window, _PORTION)) as portions:
+    async with aclosing(_visible_rows(mongo, source, window, _PORTION)) as portions:
         async for portion in portions:
             count += len(portion)
     return count
 
 
-async def _seen(
+async def _visible_rows(
     mongo: Mongo, source: RecordSource[T], window: Window, size: int
 ) -> AsyncGenerator[list[Document]]:
     """Yield what the caller may see, one read after the other: rows with `_id` and item.
@@ -178,5 +180,5 @@ async def _seen(
         yield [{"_id": id_, _ITEM: (source.entity, item)} for id_, item in items]
         if len(found) < size:
             return
-        place = window.behind(found[-1])
+        place = window.query_after(found[-1])
         size = _PORTION

@@ -270,10 +270,10 @@ class Drafts:
     async def _once(
         self, entity: Entity, author: Author, operation: Callable[[], Awaitable[Draft]]
     ) -> Draft:
-        async def again(outcome: Mapping[str, Any]) -> Draft:
+        async def from_outcome(outcome: Mapping[str, Any]) -> Draft:
             return await self.one(entity, outcome["doc"], outcome["number"])
 
-        return await self._repeats.first(author, operation, again)
+        return await self._repeats.first(author, operation, from_outcome)
 
     async def _foundation(
         self, entity: Entity, key: Any, version: int | None, draft: int | None

@@ -166,7 +166,7 @@ class ProposalWatch:
         for first in range(0, len(events), _PORTION):
             portion = events[first : first + _PORTION]
             states = await self._states(portion, again=isinstance(part, OplogEvents))
-            seen = await self._seen(states)
+            seen = await self._visibility(states)
             kept = [
                 change
                 for state, (before, after) in zip(states, seen, strict=True)
@@ -237,7 +237,7 @@ class ProposalWatch:
         item = self._parse(self._collections[event.collection], record)
         return None if item is None else _Stored(record, item)
 
-    async def _seen(self, states: Sequence[_State]) -> list[tuple[bool, bool]]:
+    async def _visibility(self, states: Sequence[_State]) -> list[tuple[bool, bool]]:
         """Return of each whether the caller may see the record before, and after."""
         seen: dict[int, bool] = {}
         for entity in self._request.entities:

@@ -99,7 +99,7 @@ class _Parser:
             raise BadUserInput(f"{owner}: a filter is an object, not {shorten_repr(where)}")
         deeper = _Parser(self.model, self.check, self.depth + 1)
 
-        def again(each: object) -> Condition:
+        def parse_nested(each: object) -> Condition:
             return deeper.where(kind, owner, each, prefix, embedded=embedded)
 
         conditions: list[Condition] = []
@@ -113,11 +113,11 @@ class _Parser:
                 if value is not None:
                     combine = all_of if name == "and" else any_of
                     conditions.append(
-                        combine([again(each) for each in _list(f"{owner} {name}", value)])
+                        combine([parse_nested(each) for each in _list(f"{owner} {name}", value)])
                     )
             elif name == "not":
                 if value is not None:
-                    conditions.append(negate(again(value)))
+                    conditions.append(negate(parse_nested(value)))
             elif name == "exists" and embedded:
                 conditions.append(_exists(HOLDER, prefix[:-1], f"{owner} exists", value))
             else:

@@ -158,7 +158,7 @@ class CollectionAsOf:
             if missing <= 0 or not passed.more:
                 return rows[: window.limit], passed.coverage, ()
             walked += step
-            place = window.behind({"doc": passed.last})
+            place = window.query_after({"doc": passed.last})
             # As many as will do if they drop out as they did so far, and not too many on a few.
             step = min(missing * walked // (len(rows) + 1) + missing, 8 * step, _WALK_MOST)
         rows += await self._sweep(window, place, projection, window.limit - len(rows))
@@ -187,7 +187,7 @@ class CollectionAsOf:
             rows += await self._judging.matching(passed.found)
             if len(rows) >= window.limit or not passed.more:
                 return rows[: window.limit], ()
-            place = window.behind({"doc": passed.last})
+            place = window.query_after({"doc": passed.last})
             step = min(2 * step, _WALK_MOST)
 
     async def _first_apart(self, window: Window, beside: Mapping[str, Any]) -> list[Document]:

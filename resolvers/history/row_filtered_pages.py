@@ -76,7 +76,9 @@ class RowFilteredPages:
         rows: list[Document] = []
         size = max(window.limit, _FEWEST)
         changed = None if where is None else where.changed
-        async with aclosing(self._seen(query, window, projection, size, changed)) as portions:
+        async with aclosing(
+            self._visible_rows(query, window, projection, size, changed)
+        ) as portions:
             async for portion in portions:
                 rows += portion
                 if len(rows) >= window.limit:
@@ -88,13 +90,13 @@ class RowFilteredPages:
         """Without keeping what was looked at."""
         projection = window.projected(record_projection(self._rows.fields))
         count = 0
-        seen = self._seen(query, window, projection, _PORTION, changed)
+        seen = self._visible_rows(query, window, projection, _PORTION, changed)
         async with aclosing(seen) as portions:
             async for portion in portions:
                 count += len(portion)
         return count
 
-    async def _seen(
+    async def _visible_rows(
         self,
         query: Mapping[str, Any],
         window: Window,
@@ -119,5 +121,5 @@ class RowFilteredPages:
             yield seen
             if len(found) < size:
                 return
-            place = window.behind(found[-1])
+            place = window.query_after(found[-1])
             size = _PORTION

@@ -78,7 +78,7 @@ class TimePointResolver:
         """The present: what is written from here on stands behind it. It need not be archived."""
         return TimePoint(await self._mongo.operation_time())
 
-    async def of(
+    async def resolve(
         self,
         entity: Entity,
         *,

@@ -58,7 +58,12 @@ class VersionPages:
         shown: bool,
     ) -> list[Page[Any]]:
         """n ids -> a page each of the document's versions, newest first, in one command."""
-        make, where, page, fields = _made(shown), reading.where, reading.page, reading.fields
+        make, where, page, fields = (
+            _item_renderer(shown),
+            reading.where,
+            reading.page,
+            reading.fields,
+        )
         keyset = Keyset(f"versions of one {entity.name}", (("v", -1),), uniform=True)
         sifting = RowFilteredPages(archive, entity, rows)
         if await sifting.is_needed(where):
@@ -111,7 +116,7 @@ class VersionPages:
         shown: bool,
     ) -> Page[Any]:
         """A page of the versions of all documents, newest first: in the order of the stream."""
-        make, where, fields = _made(shown), reading.where, reading.fields
+        make, where, fields = _item_renderer(shown), reading.where, reading.fields
         keyset = Keyset(f"versions of all {entity.name}", (("_id", -1),), uniform=True)
         window = Window(keyset, reading.page)
         sifting = RowFilteredPages(archive, entity, rows)
@@ -133,5 +138,5 @@ class VersionPages:
         return window.page(found, make, total=count)
 
 
-def _made(shown: bool) -> Callable[[Document], Any] | None:
+def _item_renderer(shown: bool) -> Callable[[Document], Any] | None:
     return None if shown else Version.from_record

@@ -262,12 +262,12 @@ class FencedUpserts:
             # not behind what made these events stale.
             return BatchOutcome(applied=changed, stale=len(events) - changed, at=at)
 
-        async def again(outcome: Mapping[str, Any]) -> BatchOutcome:
+        async def from_outcome(outcome: Mapping[str, Any]) -> BatchOutcome:
             changed = outcome["applied"]
             at = await self._mongo.operation_time()
             return BatchOutcome(applied=changed, stale=len(events) - changed, at=at)
 
-        return await self._repeats.first(author, applying, again)
+        return await self._repeats.first(author, applying, from_outcome)
 
     def _reason(self, entity: Entity, exc: GatewayError) -> str | None:
         """Return why MongoDB has refused an event; None where it is not about one."""

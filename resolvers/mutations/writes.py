@@ -268,10 +268,10 @@ class DocumentWrites:
     ) -> Written:
         """The first result, if this mutation was made before."""
 
-        async def again(outcome: Mapping[str, Any]) -> Written:
+        async def from_outcome(outcome: Mapping[str, Any]) -> Written:
             return await self.made.before(entity, outcome)
 
-        return await self._repeats.first(author, operation, again)
+        return await self._repeats.first(author, operation, from_outcome)
 
 
 async def _fence_of(writing: WriteSession, entity: Entity, key: Any) -> Any:

@@ -125,7 +125,7 @@ class Keyset:
         body = bson.encode({str(n): value for n, value in enumerate(values)}, codec_options=DECODED)
         return base64.urlsafe_b64encode(self._digest() + body).decode().rstrip("=")
 
-    def behind(self, cursor: str, name: str, *, backwards: bool = False) -> dict[str, Any]:
+    def query_after(self, cursor: str, name: str, *, backwards: bool = False) -> dict[str, Any]:
         """Return a query for the documents after a cursor, or before it with `backwards`.
 
         Args:

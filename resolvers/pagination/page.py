@@ -87,7 +87,7 @@ class Page(Generic[T]):
     ends: Mapping[str, datetime | None] | None = None
     unordered: Sequence[str] = ()
 
-    def made(self, make: Callable[[T], M]) -> Page[M]:
+    def transform(self, make: Callable[[T], M]) -> Page[M]:
         """Return the page with each item replaced by the result of `make`."""
         return Page(
             items=list(map(make, self.items)),
@@ -149,10 +149,10 @@ class Window:
         self.backwards = request.last is not None
         self.size = (request.last if self.backwards else request.first) or 0
         self.query = and_queries(
-            {} if request.after is None else keyset.behind(request.after, "after"),
+            {} if request.after is None else keyset.query_after(request.after, "after"),
             {}
             if request.before is None
-            else keyset.behind(request.before, "before", backwards=True),
+            else keyset.query_after(request.before, "before", backwards=True),
         )
 
     def unbounded(self) -> Window:
@@ -227,10 +227,10 @@ class Window:
         """Return a query restricted to this window."""
         return and_queries(query, self.query)
 
-    def behind(self, row: Document) -> dict[str, Any]:
+    def query_after(self, row: Document) -> dict[str, Any]:
         """Return a query for the rest of the window after a row, in reading direction."""
         cursor = self._keyset.cursor(row, row.get(SORT_KEY))
-        rest = self._keyset.behind(cursor, "cursor", backwards=self.backwards)
+        rest = self._keyset.query_after(cursor, "cursor", backwards=self.backwards)
         return and_queries(rest, self.query)
 
     def page(

@@ -131,7 +131,7 @@ class EventEnrichment:
     ) -> Sequence[Change]:
         """Change events as changes, in their order; a dropped collection deletes each document."""
         key = tuple([each.token for each in events]), needs, replayed
-        return await self._completed.of(key, lambda: self._of_events(events, needs, replayed))
+        return await self._completed.run(key, lambda: self._of_events(events, needs, replayed))
 
     async def _of_events(
         self, events: Sequence[ChangeEvent], needs: EventNeeds, replayed: bool
@@ -162,7 +162,7 @@ class EventEnrichment:
         await self._progress.wait(self._archive.collection, last, limit_s=limit_s)
         writes = [each for each in incomplete if each.is_write]
         full = any(_lacks_image(each, needs) for each in writes)
-        records = await self._records.of([each.token for each in writes], full=full)
+        records = await self._records.load([each.token for each in writes], full=full)
         for each in writes:
             if records[each.token] is None:
                 # No version was made of it, or retention was faster.
@@ -196,7 +196,7 @@ class EventEnrichment:
         here: dict[str, Document | None] = {record["_id"]: record for record in records}
         wanted = [r["prev"] for r in records if r["prev"] is not None]
         missing = [token for token in wanted if token not in here]
-        return here | await self._records.of(missing, full=full) if missing else here
+        return here | await self._records.load(missing, full=full) if missing else here
 
     def _of_record(self, record: Document, befores: Mapping[str, Document | None] | None) -> Change:
         before = None if befores is None else befores.get(record["prev"])
@@ -276,7 +276,7 @@ class _Records:
         """Return whether a record is cached, without the document before."""
         return (token, False) in self._known
 
-    async def of(self, wanted: Sequence[str], *, full: bool) -> dict[str, Document | None]:
+    async def load(self, wanted: Sequence[str], *, full: bool) -> dict[str, Document | None]:
         """By token; None where there is no such record. At most one read."""
         loop = asyncio.get_running_loop()
         asked: dict[str, asyncio.Future[Document | None]] = {}

@@ -56,7 +56,7 @@ class SavedCursors:
         await self._cluster_time.check_reached(token)
         return token
 
-    async def of(self, owner: str) -> list[SavedCursor]:
+    async def list_for(self, owner: str) -> list[SavedCursor]:
         """Return a caller's places by name.
 
         Raises:

@@ -29,7 +29,7 @@ class SingleFlight(Generic[K, T]):
         self._kept = kept
         self._made: OrderedDict[K, asyncio.Future[T]] = OrderedDict()
 
-    async def of(self, key: K, make: Callable[[], Awaitable[T]]) -> T:
+    async def run(self, key: K, make: Callable[[], Awaitable[T]]) -> T:
         """Return the result of `make`, which the first caller runs."""
         while (found := self._made.get(key)) is not None:
             try:

@@ -154,7 +154,7 @@ class Changes:
                 if changes:
                     yield changes
 
-    def told(self, entity: Entity) -> Callable[[int], None]:
+    def delivery_counter(self, entity: Entity) -> Callable[[int], None]:
         """Counts changes that were handed out elsewhere, to those who joined others."""
 
         def count(changes: int) -> None:

@@ -192,7 +192,7 @@ async def test_one_document_alone_has_the_page_that_it_has_among_others(
         arguments: Any = {"where": where, "page": request, "fields": NAME}
         (alone,) = await reading.pages_of(PRODUCT, [id_], **arguments)
         (records,) = await reading.pages_of(PRODUCT, [id_], **arguments, shown=True)
-        shown = records.made(Version.from_record)
+        shown = records.transform(Version.from_record)
         among = await reading.pages_of(PRODUCT, [id_, "other"], **arguments)
         assert alone == among[0]
         assert told(shown.items) == told(alone.items)
@@ -319,7 +319,7 @@ async def test_versions_say_when_they_were_replaced(mongo: Mongo, scribe: Scribe
             ),
         ]
         for page in pages:
-            items = page.made(Version.from_record).items if shown else page.items
+            items = page.transform(Version.from_record).items if shown else page.items
             assert page.ends is not None
             told_ends = {token: _aware(end) for token, end in page.ends.items()}
             assert told_ends == {each.token: expected[each.token] for each in items}

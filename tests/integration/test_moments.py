@@ -55,7 +55,7 @@ class Shop:
             self.progress.note_baseline(Partition(entity.collection), Baseline(done=True))
 
     async def of(self, time: datetime | DatetimeMS) -> Timestamp:
-        return (await self.moments.of(PRODUCT, time=time)).at
+        return (await self.moments.resolve(PRODUCT, time=time)).at
 
 
 @pytest.fixture
@@ -76,7 +76,7 @@ async def test_a_token_is_its_cluster_time(shop: Shop) -> None:
         resume_tokens.token_from_time(at(5, 3)),
         f"{resume_tokens.time_prefix(at(5, 3))}2B0401",
     ):
-        moment = await shop.moments.of(PRODUCT, token=resume_tokens.encode(token, "here"))
+        moment = await shop.moments.resolve(PRODUCT, token=resume_tokens.encode(token, "here"))
         assert moment == TimePoint(at(5, 3))
 
 
@@ -86,14 +86,14 @@ async def test_a_token_is_its_cluster_time(shop: Shop) -> None:
 async def test_a_token_that_is_none_of_ours_is_refused(shop: Shop, text: str) -> None:
     """Never taken for now."""
     with pytest.raises(ResumeTokenInvalid):
-        await shop.moments.of(PRODUCT, token=text)
+        await shop.moments.resolve(PRODUCT, token=text)
 
 
 @pytest.mark.parametrize("given", [{}, {"time": wall(1), "token": "x"}])
 async def test_one_of_time_and_token_is_given(shop: Shop, given: dict[str, Any]) -> None:
     """Not both, nor none."""
     with pytest.raises(BadUserInput, match="either time or token"):
-        await shop.moments.of(PRODUCT, **given)
+        await shop.moments.resolve(PRODUCT, **given)
 
 
 async def test_a_time_is_the_last_cluster_time_written_by_then(shop: Shop) -> None:
@@ -149,7 +149,7 @@ async def test_a_read_waits_for_the_archive(shop: Shop) -> None:
     """Until the recorder has come to the moment."""
     shop.reached(resume_tokens.token_from_time(at(4)))
     token = resume_tokens.encode(resume_tokens.token_from_time(at(5)), "here")
-    waiting = asyncio.create_task(shop.moments.of(PRODUCT, token=token))
+    waiting = asyncio.create_task(shop.moments.resolve(PRODUCT, token=token))
     done, _ = await asyncio.wait([waiting], timeout=0.05)
     assert not done
     shop.reached(resume_tokens.token_from_time(at(5)))
@@ -160,7 +160,7 @@ async def test_a_read_does_not_wait_for_ever(shop: Shop) -> None:
     """It says how far the archive has come, and how far behind that is."""
     shop.reached(resume_tokens.token_from_time(at(4)))
     with pytest.raises(ArchiveBehind, match="archive of products has reached") as caught:
-        await shop.moments.of(
+        await shop.moments.resolve(
             PRODUCT, token=resume_tokens.encode(resume_tokens.token_from_time(at(90)), "here")
         )
     assert caught.value.extensions["lagSeconds"] == 86
@@ -223,7 +223,7 @@ async def test_a_token_of_the_future_is_refused_at_once(mongo: Mongo, ahead_s: i
     async with asyncio.timeout(60):
         for _ in range(2):
             with pytest.raises(ResumeTokenInvalid, match="the database has only reached"):
-                await shop.moments.of(PRODUCT, token=resume_tokens.encode(future, "here"))
+                await shop.moments.resolve(PRODUCT, token=resume_tokens.encode(future, "here"))
 
 
 async def test_what_waits_for_the_archive_does_not_execute(mongo: Mongo) -> None:
@@ -238,7 +238,7 @@ async def test_what_waits_for_the_archive_does_not_execute(mongo: Mongo) -> None
 
     async def ask(moment: dict[str, Any]) -> None:
         async with limiter.slot(""):
-            await shop.moments.of(PRODUCT, **moment)
+            await shop.moments.resolve(PRODUCT, **moment)
 
     waiting = [asyncio.create_task(ask(each)) for each in moments]
     await eventually(lambda: limiter.suspended == len(moments))

@@ -317,7 +317,7 @@ def test_a_cursor_that_a_client_makes_up_is_answered_or_refused(
     refused = 0
     for value in values:
         try:
-            query = keyset.behind(keyset.cursor_of([value]), "after")
+            query = keyset.query_after(keyset.cursor_of([value]), "after")
         except BadUserInput:
             refused += 1
             continue

@@ -64,7 +64,7 @@ class _Noted:
 
 
 class _Cursors(_Noted):
-    async def of(self, owner: str) -> list[SavedCursor]:
+    async def list_for(self, owner: str) -> list[SavedCursor]:
         return [SavedCursor("mine", resume_tokens.token_from_time(Timestamp(1, 1)), _THEN)]
 
 

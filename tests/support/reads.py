@@ -198,7 +198,7 @@ class MemoryCurrent:
             for p in parents
         ]
 
-    def seen(self) -> dict[str, str]:
+    def read_positions(self) -> dict[str, str]:
         return defaultdict(str)
 
     def known_numbers(
@@ -357,7 +357,7 @@ class MemoryHistory:
             if ENDED in facts
             else None,
         )
-        return page_found.made(self._memory.record) if shown else page_found
+        return page_found.transform(self._memory.record) if shown else page_found
 
     def _one(
         self, entity: Entity, fields: frozenset[str] | None, matches: Matches
@@ -373,7 +373,7 @@ class MemoryMoments:
     def __init__(self, memory: Memory) -> None:
         self._memory = memory
 
-    async def of(
+    async def resolve(
         self, entity: Entity, *, time: datetime | None = None, token: str | None = None
     ) -> TimePoint:
         self._memory.called("moment", entity, 1, None)

@@ -153,9 +153,9 @@ class CompiledQuery:
         data: dict[str, Any] = {}
         for root, value in zip(self._roots, outcomes, strict=True):
             made = (
-                await run_in_thread(_made, root, value, context)
+                await run_in_thread(_render_root, root, value, context)
                 if much
-                else _made(root, value, context)
+                else _render_root(root, value, context)
             )
             if made is FALLBACK:
                 return None
@@ -178,7 +178,7 @@ async def _begin(root: _Root, context: RequestContext, given: CoercedVariables) 
         return exc
 
 
-def _made(root: _Root, found: Any, context: RequestContext) -> Any:
+def _render_root(root: _Root, found: Any, context: RequestContext) -> Any:
     if found is None:
         return FALLBACK if root.required else None
     return root.prepared.render(found, context)

@@ -64,7 +64,7 @@ class Loaders:
         self._moments = moments
         self._proposals = proposals
         # Taken before any read: a number must not be of a version newer than the content.
-        self._seen = current.seen()
+        self._seen = current.read_positions()
         self._documents: dict[Hashable, asyncio.Future[Sequence[Document | None]]] = {}
         self._loaders: dict[Hashable, DataLoader[Any, Any]] = {}
         self._pools: dict[Hashable, BatchLoader[Any, Any]] = {}
@@ -188,10 +188,12 @@ class Loaders:
         """Return the resolved TimePoint, once the archive has reached it."""
         if token is not None:
             # A token needs no read.
-            return await self._moments.of(entity, time=time, token=token)
+            return await self._moments.resolve(entity, time=time, token=token)
 
         async def load(times: list[datetime | None]) -> Sequence[TimePoint]:
-            return await asyncio.gather(*(self._moments.of(entity, time=each) for each in times))
+            return await asyncio.gather(
+                *(self._moments.resolve(entity, time=each) for each in times)
+            )
 
         return await self._load(("moment", entity.name), time, load)
 

@@ -137,7 +137,7 @@ def version_records(
 def _decode_page(page: Page[Any]) -> Page[Version]:
     """Convert records to versions: a page for a compiled query has raw records."""
     records = not isinstance(page.items[0] if page.items else page.beyond, Version | None)
-    return page.made(Version.from_record) if records else page
+    return page.transform(Version.from_record) if records else page
 
 
 class CompiledVersions:

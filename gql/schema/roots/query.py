@@ -241,7 +241,7 @@ def _streams_field() -> StrawberryField:
 
 def _saved_cursors_field() -> StrawberryField:
     async def resolve(_root: None, info: ResolveInfo) -> Any:
-        return await info.context.editing.cursors.of(info.context.owner)
+        return await info.context.editing.cursors.list_for(info.context.owner)
 
     return Resolve(
         "savedCursors",

@@ -216,7 +216,9 @@ async def _stream_changes(
     if target is not None:
         source = _GroupEventSource(shape, context, request, response_cache_key(info))
         selected = context.selections(info).under(info.field_nodes, f"{shape.name}Change")
-        group = context.broadcast_groups.group(group_key(info), context.live.told(entity))
+        group = context.broadcast_groups.group(
+            group_key(info), context.live.delivery_counter(entity)
+        )
         membership = _GroupMembership(group, target, source, alike="replayed" not in selected)
 
     filters = context.subscription_filters.hold(context.owner, where)

@@ -237,7 +237,7 @@ def _read_enum(definition: EnumTypeDefinitionNode, place: DeclarationLocation) -
     names = {each.name.value for each in definition.values or ()}
     for node in definition.values or ():
         value = node.name.value
-        of_value = place.of(value)
+        of_value = place.for_field(value)
         directive = read_directives(node.directives, Spot.ENUM_VALUE, of_value).one("stored")
         text = directive.text("as") if directive else None
         if value in values:
@@ -286,7 +286,7 @@ def _read_type(definition: ObjectTypeDefinitionNode, place: DeclarationLocation)
     fields: dict[str, FieldDeclaration] = {}
     for node in definition.fields or ():
         name = node.name.value
-        field = _read_field(node, place.of(name))
+        field = _read_field(node, place.for_field(name))
         if name in fields:
             field.place.error(
                 node.name, f'the type has a field "{name}" already', "rename or remove one of them"

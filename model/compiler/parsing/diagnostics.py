@@ -89,7 +89,7 @@ class DeclarationLocation:
     type: str | None = None
     field: str | None = None
 
-    def of(self, field: str) -> DeclarationLocation:
+    def for_field(self, field: str) -> DeclarationLocation:
         """Return the location of one field, or enum value, of this type."""
         return replace(self, field=field)
 

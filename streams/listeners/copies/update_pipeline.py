@@ -63,13 +63,13 @@ def _referred(copy: CopiedField) -> Expression:
     """Return the ids that the document refers to."""
 
     def collect(value: Expression, steps: Sequence[str], depth: int) -> Expression:
-        def of(item: Expression) -> Expression:
+        def collect_item(item: Expression) -> Expression:
             deeper = [_get(item, copy.by)]
             if steps:
                 deeper = collect(_get(item, steps[0]), steps[1:], depth + 1)
             return {"$cond": [_has_type(item, "object"), deeper, []]}
 
-        return of(value) if depth == 0 else _of_each(value, of, depth)
+        return collect_item(value) if depth == 0 else _of_each(value, collect_item, depth)
 
     return collect("$$ROOT", copy.steps, 0)
 

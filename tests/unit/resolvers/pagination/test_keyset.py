@@ -33,7 +33,7 @@ def query_values(query: Any) -> list[Any]:
 def test_a_cursor_keeps_the_type_of_what_it_holds(value: Any) -> None:
     """What is compared with is the very value that the document has."""
     cursor = BY_PRICE.cursor({"_id": "p1", "price": value})
-    found = [each for each in query_values(BY_PRICE.behind(cursor, "after")) if each == value]
+    found = [each for each in query_values(BY_PRICE.query_after(cursor, "after")) if each == value]
     assert found
     assert all(type(each) is type(value) for each in found)
 
@@ -63,7 +63,7 @@ def test_a_cursor_of_another_order_is_refused(other: Keyset) -> None:
     """It would name a place that this list does not have."""
     cursor = other.cursor({"_id": 1, "price": 2, "stock": 3})
     with pytest.raises(BadUserInput, match=f"after: '{cursor}' is no cursor of this list"):
-        BY_PRICE.behind(cursor, "after")
+        BY_PRICE.query_after(cursor, "after")
 
 
 def digest() -> bytes:
@@ -87,14 +87,14 @@ def test_a_broken_cursor_is_refused(broken: bytes) -> None:
     """Cut short, lengthened, or made of something else."""
     cursor = base64.urlsafe_b64encode(broken).decode().rstrip("=")
     with pytest.raises(BadUserInput, match="is no cursor"):
-        BY_PRICE.behind(cursor, "before")
+        BY_PRICE.query_after(cursor, "before")
 
 
 @pytest.mark.parametrize("text", ["", "!", "a b", "ä", "A", "x" * 500, "\x00", "😀"])
 def test_text_that_is_no_cursor_is_refused(text: str) -> None:
     """Whatever it is, it is named, and cut where it is long."""
     with pytest.raises(BadUserInput) as caught:
-        BY_PRICE.behind(text, "after")
+        BY_PRICE.query_after(text, "after")
     assert caught.value.extensions == {"code": "BAD_USER_INPUT", "argument": "after"}
     assert len(caught.value.message) < 200
 
@@ -102,7 +102,7 @@ def test_text_that_is_no_cursor_is_refused(text: str) -> None:
 def test_operators_in_a_cursor_are_values() -> None:
     """Whoever forges a cursor gets a place, not a query of his own."""
     forged = BY_PRICE.cursor({"_id": {"$ne": 1}, "price": {"$where": "true"}})
-    query = BY_PRICE.behind(forged, "after")
+    query = BY_PRICE.query_after(forged, "after")
     assert {"price": {"$gt": {"$where": "true"}}} in query["$and"][0]["$or"]
 
 
@@ -110,15 +110,15 @@ def test_nothing_comes_behind_the_largest_value() -> None:
     """The query then finds nothing, instead of being empty and finding everything."""
     keyset = Keyset("products", (("_id", 1),))
     largest = keyset.cursor({"_id": bson.MaxKey()})
-    assert keyset.behind(largest, "after") == {"_id": {"$in": []}}
+    assert keyset.query_after(largest, "after") == {"_id": {"$in": []}}
 
 
 def test_values_of_one_type_need_one_comparison() -> None:
     """Version numbers and tokens: no other types have to be looked for."""
     keyset = Keyset("versions", (("v", -1),), uniform=True)
     cursor = keyset.cursor({"v": 7})
-    assert keyset.behind(cursor, "after") == {"v": {"$lt": 7}}
-    assert keyset.behind(cursor, "before", backwards=True) == {"v": {"$gt": 7}}
+    assert keyset.query_after(cursor, "after") == {"v": {"$lt": 7}}
+    assert keyset.query_after(cursor, "before", backwards=True) == {"v": {"$gt": 7}}
 
 
 def test_an_order_is_reversed_key_by_key() -> None:

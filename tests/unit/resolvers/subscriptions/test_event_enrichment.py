@@ -77,7 +77,7 @@ async def test_a_read_of_records_that_fails_leaves_nobody_waiting() -> None:
     records = _Records(archive)
     for count in (1, 2):
         both = asyncio.gather(
-            *(records.of(["t"], full=False) for _ in range(2)), return_exceptions=True
+            *(records.load(["t"], full=False) for _ in range(2)), return_exceptions=True
         )
         assert [str(each) for each in await asyncio.wait_for(both, 5)] == ["broken"] * 2
         assert archive.asked == count

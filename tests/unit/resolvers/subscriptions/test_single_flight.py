@@ -38,7 +38,7 @@ async def asked(
     flight: SingleFlight[str, str], make: Callable[[], Awaitable[str]], count: int
 ) -> list[asyncio.Task[str]]:
     """So many who ask for the same, and wait."""
-    tasks = [asyncio.ensure_future(flight.of("a", make)) for _ in range(count)]
+    tasks = [asyncio.ensure_future(flight.run("a", make)) for _ in range(count)]
     await asyncio.sleep(0)
     return tasks
 
@@ -50,16 +50,16 @@ async def test_those_who_ask_at_once_and_a_little_later_share_what_one_has_made(
     tasks = await asked(flight, making.make, 3)
     making.go.set()
     assert await asyncio.gather(*tasks) == ["made 1"] * 3
-    assert await flight.of("a", making.make) == "made 1"
-    assert await flight.of("b", making.make) == "made 2"
+    assert await flight.run("a", making.make) == "made 1"
+    assert await flight.run("b", making.make) == "made 2"
 
 
 async def test_only_a_few_are_kept(flight: SingleFlight[str, str]) -> None:
     making = Making()
     making.go.set()
     for key in "abc":
-        await flight.of(key, making.make)
-    assert [await flight.of(key, making.make) for key in "cba"] == ["made 3", "made 2", "made 4"]
+        await flight.run(key, making.make)
+    assert [await flight.run(key, making.make) for key in "cba"] == ["made 3", "made 2", "made 4"]
 
 
 async def test_what_is_being_made_is_not_forgotten_for_what_is_done(
@@ -69,7 +69,7 @@ async def test_what_is_being_made_is_not_forgotten_for_what_is_done(
     quick.go.set()
     tasks = await asked(flight, slow.make, 1)
     for key in "bcd":
-        await flight.of(key, quick.make)
+        await flight.run(key, quick.make)
     tasks += await asked(flight, slow.make, 1)
     slow.go.set()
     assert await asyncio.gather(*tasks) == ["made 1"] * 2
@@ -105,7 +105,7 @@ async def test_each_is_told_an_error_of_his_own_and_the_next_one_tries_again(
         assert (each.message, each.facts) == ("gone", {"oldestResumeToken": "t"})
         each.facts["mine"] = True
     assert sum("mine" in each.facts for each in errors if isinstance(each, GatewayError)) == 3
-    assert await flight.of("a", making.make) == "made 2"
+    assert await flight.run("a", making.make) == "made 2"
 
 
 async def test_a_fault_is_nobody_else_s(flight: SingleFlight[str, str]) -> None:

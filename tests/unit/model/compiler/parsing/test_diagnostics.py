@@ -18,7 +18,9 @@ def test_a_mistake_stands_where_its_node_begins() -> None:
     assert isinstance(definition, ObjectTypeDefinitionNode)
     assert definition.fields
     report = Report(source)
-    report.place("A").of("b").error(definition.fields[0].name, "it is wrong", "make it right")
+    report.place("A").for_field("b").error(
+        definition.fields[0].name, "it is wrong", "make it right"
+    )
     with pytest.raises(ModelErrors) as caught:
         report.raise_if_any()
     (error,) = caught.value.errors
