@@ -1,10 +1,10 @@
-"""What administrators do: see who is connected to this process, and disconnect a principal.
+"""Administration of one process: list its sessions, and disconnect a principal.
 
     GET  /admin/sessions
     POST /admin/disconnect      {"principal": "ann"}
 
-HTTP, and not fields of the API: it is about the process and not about its data, it is no part of
-what a model generates, and a proxy can keep the path from the world.
+Plain HTTP, not a part of the generated API: it is about the process, not its data, and a proxy can
+block the path.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ Handle = Callable[[Request, Principal], Awaitable[Response]]
 
 
 def admin_routes(
-    callers: RequestContextFactory, role: str | None, failures: ErrorReporter, body_bytes: int
+    callers: RequestContextFactory, role: str | None, reporter: ErrorReporter, body_bytes: int
 ) -> list[Route]:
-    """None where no role is an administrator's."""
+    """Create the routes for administrators; empty if no role is configured."""
     if role is None:
         return []
 
@@ -43,10 +43,10 @@ def admin_routes(
             try:
                 principal = await callers.principal(Credentials.from_headers(request.headers))
                 if role not in principal.roles:
-                    raise Forbidden(f"this is for the role {role} only")
+                    raise Forbidden(f"administration: the role {role} is required")
                 return await handle(request, principal)
             except (GatewayError, Refused) as exc:
-                return failures.response(exc)
+                return reporter.response(exc)
 
         return endpoint
 

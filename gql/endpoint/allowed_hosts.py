@@ -1,6 +1,7 @@
-"""By which names this gateway may be asked: a page whose own name was made to resolve to it (DNS
-rebinding) is of the same origin for its browser, and would get at what listens on this machine
-only.
+"""Allowed host names, against DNS rebinding.
+
+A page whose own name resolves to this gateway has the same origin for its browser, and could reach
+a gateway that listens on this machine only.
 """
 
 from __future__ import annotations
@@ -20,20 +21,20 @@ __all__ = ["AllowedHosts", "allowed_hosts"]
 
 _LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 _HOST = re.compile(r"(\[[0-9a-f:.]*\]|[^:\[\]]*)(?::\d*)?")
-# Characters of a header that are shown.
+# Maximum characters of a header in a message.
 _SHOWN = 200
 
 
 def allowed_hosts(given: str | None, bound: str) -> frozenset[str] | None:
-    """Names as in a request's `Host`, without ports; None: any.
+    """Return the host names that a request may have, without ports; None: any.
 
     Args:
-        given: separated by commas, `*` for any; None: those of this machine, where nobody else
-            reaches the gateway, and any where others do.
-        bound: the address that is listened on.
+        given: names separated by commas, `*` for any; None: loopback names if the gateway listens
+            on a loopback address, otherwise any.
+        bound: address that the gateway listens on.
 
     Raises:
-        click.UsageError: one is none.
+        click.UsageError: one of them is not a host name.
     """
     if given is None:
         if not _is_loopback(bound):
@@ -54,37 +55,37 @@ def _is_loopback(address: str) -> bool:
 
 @lru_cache(maxsize=128)
 def _name(host: str) -> str:
-    """Without its port; empty of what is none."""
+    """Return a host in lower case without its port; empty if it is invalid."""
     found = _HOST.fullmatch(host.strip().lower())
     return "" if found is None else found[1].rstrip(".")
 
 
 class AllowedHosts:
-    """Refuses requests and handshakes that go to another name, with 421.
+    """Middleware that refuses requests and handshakes for other host names, with 421.
 
     Args:
-        names: None: any will do.
+        names: allowed names; None: any.
     """
 
-    def __init__(self, app: ASGIApp, names: frozenset[str] | None, failures: ErrorReporter) -> None:
+    def __init__(self, app: ASGIApp, names: frozenset[str] | None, reporter: ErrorReporter) -> None:
         self._app = app
         self._names = names
-        self._failures = failures
+        self._reporter = reporter
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if self._names is None or scope["type"] == "lifespan":
             await self._app(scope, receive, send)
             return
-        asked = next((value for name, value in scope["headers"] if name == b"host"), b"")
-        if _name(asked.decode("latin-1")) in self._names:
+        host = next((value for name, value in scope["headers"] if name == b"host"), b"")
+        if _name(host.decode("latin-1")) in self._names:
             await self._app(scope, receive, send)
             return
         refused = Refused(
             421,
-            f"nothing is served here under {asked.decode('latin-1')[:_SHOWN]!r} "
+            f"nothing is served here under {host.decode('latin-1')[:_SHOWN]!r} "
             "(--allowed-hosts has the names)",
         )
-        response = self._failures.response(refused)
+        response = self._reporter.response(refused)
         if scope["type"] == "websocket":
             await WebSocket(scope, receive, send).send_denial_response(response)
         else:

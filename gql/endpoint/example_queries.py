@@ -1,8 +1,8 @@
-"""Queries worth trying first, made for a model: GraphiQL's tabs, and what the demo prints.
+"""Example queries for a model: the tabs of GraphiQL, and output of the demo.
 
-They name no document, so that they work on any data: history, a moment in the past beside the
-present, and changes as they happen. They are made anew at each request, because the moment that is
-asked about is that of the request.
+They name no document, so that they work on any data: history, an as-of read beside the current
+documents, and changes. They are built for each request, because the time of the as-of read is the
+time of the request.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from revstream.model.definition import Entity, EnumType, Model, Scalar
 
 __all__ = ["Example", "examples_of"]
 
-# What a person knows a document by comes first; this many fields are enough to see one.
+# Fields by which people recognize a document come first; `FIELDS` of them are enough.
 TELLING = ("name", "title", "label", "sku")
 FIELDS = 4
 
@@ -74,7 +74,7 @@ subscription Live {
 }
 """,
     "Now": """\
-# Where the stream stands, and who follows it.
+# The current resume token, and the recorders and listeners.
 query Now {
   resumeToken
   streams { name collection state owner lagSeconds }
@@ -85,17 +85,17 @@ query Now {
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """One query; `name` is its operation's, too."""
+    """Query with its name, which is also the name of its operation."""
 
     name: str
     query: str
 
 
 def examples_of(model: Model, now: datetime | None = None) -> tuple[Example, ...]:
-    """The examples for the model's richest entity: the one with most fields, the first of equals.
+    """Build the examples for the entity with most fields; the first of equals.
 
     Args:
-        now: The moment that the as-of example asks about; the clock's where it is None.
+        now: time of the as-of example; None: the clock's.
     """
     if not model.entities:
         return ()
@@ -113,7 +113,7 @@ def examples_of(model: Model, now: datetime | None = None) -> tuple[Example, ...
 
 
 def _selection(entity: Entity) -> str:
-    """The id and up to `FIELDS` fields that need no selection of their own, as GraphQL text."""
+    """Return the id and up to `FIELDS` fields without a selection of their own, as GraphQL text."""
     plain = [
         each.name
         for each in entity.fields[1:]

@@ -1,8 +1,8 @@
-"""GraphQL over WebSocket: Strawberry's handlers of the two protocols, with what they lack.
+"""GraphQL over WebSocket: Strawberry's handlers of the two protocols, extended.
 
-Guarantees: whatever is not a message of its protocol closes the socket with 4400 and a reason,
+Guarantees: a message that is invalid in its protocol closes the socket with 4400 and a reason,
 never with an exception; a document that cannot be executed is an error of its one operation, and
-the others on the socket go on. Both protocols take queries as well as subscriptions.
+the others on the socket go on. Both protocols run queries as well as subscriptions.
 
 Source: docs/decisions/0024-sockets.md; PROTOCOL.md of enisdenjo/graphql-ws and of
 apollographql/subscriptions-transport-ws.
@@ -54,25 +54,24 @@ __all__ = ["LegacySocket", "SocketMessages", "TransportSocket"]
 _MALFORMED = 4400
 _NOT_INTRODUCED = 4408
 _INTRODUCED_TWICE = 4429
-# RFC 6455, 5.5.1: a control frame holds 125 bytes, and the code takes two.
+# RFC 6455, 5.5.1: a control frame has at most 125 bytes, two of them for the code.
 _REASON_BYTES = 123
 
-# Of the operation that a message starts: Strawberry's handlers do not hand them on.
+# Extensions of the operation that a message starts: Strawberry's handlers drop them.
 _extensions: ContextVar[Mapping[str, Any] | None] = ContextVar("extensions", default=None)
-# Of the operation of this task: its client is to subscribe again, so that it must not complete.
+# True in the task of an interrupted operation: it must not complete, so that its client resumes.
 _interrupted: ContextVar[bool] = ContextVar("interrupted", default=False)
 
 
 @dataclass(frozen=True, slots=True)
 class _NoMessage:
-    """What has come in the place of one."""
+    """Placeholder for a frame that contains no message."""
 
     problem: str
 
 
 class SocketMessages(ASGIWebSocketAdapter):
-    """The messages of one socket. A socket that is closed already, by whichever side, is a
-    disconnection and no fault."""
+    """Messages of one socket; a socket closed by either side is a disconnect, not an error."""
 
     async def iter_json(self, *, ignore_parsing_errors: bool = False) -> AsyncGenerator[object]:
         while self.ws.application_state is not WebSocketState.DISCONNECTED:
@@ -93,7 +92,7 @@ class SocketMessages(ASGIWebSocketAdapter):
         try:
             await super().send_json(message)
         except RuntimeError as exc:
-            # Closed by another task, before this or while it waited for room.
+            # Closed by another task, earlier or during this send.
             if self.ws.application_state is WebSocketState.DISCONNECTED:
                 raise WebSocketDisconnected from exc
             raise
@@ -106,20 +105,20 @@ class SocketMessages(ASGIWebSocketAdapter):
 
 
 class TransportSocket(BaseGraphQLTransportWSHandler[RequestContext, None]):
-    """`graphql-transport-ws`, the protocol of today."""
+    """Handler of `graphql-transport-ws`, the current protocol."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._operations: Operations = self.schema.operations  # type: ignore[attr-defined]
-        self._failures: ErrorReporter = self.schema.error_reporter  # type: ignore[attr-defined]
-        self._seats: dict[str, WebSocketTarget] = {}
+        self._reporter: ErrorReporter = self.schema.error_reporter  # type: ignore[attr-defined]
+        self._targets: dict[str, WebSocketTarget] = {}
         self._waiting: asyncio.TimerHandle | None = None
-        self._introduction = WebSocketAuthentication(self)
-        self.schema = _Executing(self.schema, self._introduction)  # type: ignore[assignment]
+        self._authentication = WebSocketAuthentication(self)
+        self.schema = _Executing(self.schema, self._authentication)  # type: ignore[assignment]
 
     @property
     def running(self) -> list[asyncio.Task[Any]]:
-        """The tasks of its operations."""
+        """Return the tasks of the operations."""
         return [each.task for each in self.operations.values() if each.task is not None]
 
     async def send_message(self, message: Any) -> None:
@@ -127,14 +126,14 @@ class TransportSocket(BaseGraphQLTransportWSHandler[RequestContext, None]):
             await super().send_message(message)
 
     async def handle(self) -> None:
-        async with self._introduction:
+        async with self._authentication:
             try:
                 await super().handle()
             finally:
                 self._wait_no_more()
 
     def on_request_accepted(self) -> None:
-        # A timer, where Strawberry has a task that sleeps: ten thousand come back at once.
+        # A timer in place of Strawberry's sleeping task: ten thousand clients reconnect at once.
         limit_s = self.connection_init_wait_timeout.total_seconds()
         self._waiting = asyncio.get_running_loop().call_later(limit_s, self._waited)
 
@@ -151,25 +150,25 @@ class TransportSocket(BaseGraphQLTransportWSHandler[RequestContext, None]):
 
     async def run_operation(self, operation: Operation[RequestContext, None]) -> None:
         scope = self.websocket.ws.scope  # type: ignore[attr-defined]
-        seat = WebSocketTarget.from_scope(scope, operation.id, b"next", _extensions.get())
-        CURRENT_TARGET.set(seat)
-        if seat is not None:
-            self._seats[operation.id] = seat
+        target = WebSocketTarget.from_scope(scope, operation.id, b"next", _extensions.get())
+        CURRENT_TARGET.set(target)
+        if target is not None:
+            self._targets[operation.id] = target
         with self._operations:
             await super().run_operation(operation)
 
     def _task_done(self, task: asyncio.Task[Any]) -> None:
-        # Strawberry cancels those that are unsubscribed, and asks no more of them.
+        # Strawberry cancels the tasks of ended subscriptions and does not await them.
         retrieve_exception(task, (WebSocketDisconnected,))
 
     async def cleanup_operation(self, operation_id: str) -> None:
-        seat = self._seats.pop(operation_id, None)
-        if seat is not None:
-            seat.close()
+        target = self._targets.pop(operation_id, None)
+        if target is not None:
+            target.close()
         await super().cleanup_operation(operation_id)
 
     def forget_id(self, id: str) -> None:
-        self._seats.pop(id, None)
+        self._targets.pop(id, None)
         super().forget_id(id)
 
     async def handle_message(self, message: Message) -> None:
@@ -183,22 +182,22 @@ class TransportSocket(BaseGraphQLTransportWSHandler[RequestContext, None]):
     async def handle_connection_init(self, message: ConnectionInitMessage) -> None:
         if self.connection_timed_out:
             return
-        # It has come: how long it takes to check is not the client's doing.
+        # Stop the timeout: the time of the check is not the client's.
         self._wait_no_more()
         if self.connection_init_timeout_task is not None:
             self.connection_init_timeout_task.cancel()
-        # The protocol lets the payload be null.
+        # The protocol allows null as payload.
         taken: ConnectionInitMessage = {
             "type": "connection_init",
             "payload": message.get("payload") or {},
         }
-        if self.connection_init_received or await self._introduction.authenticate(taken):
+        if self.connection_init_received or await self._authentication.authenticate(taken):
             await super().handle_connection_init(taken)
 
     async def handle_ping(self, message: PingMessage) -> None:
-        if not await self._introduction.renew(message):
+        if not await self._authentication.renew(message):
             return
-        # Strawberry's answer is without what the client wants to know it by.
+        # Strawberry's pong has no payload, by which the client recognizes it.
         given = message.get("payload")
         answer: Any = {"type": "pong"} if given is None else {"type": "pong", "payload": given}
         await self.send_message(answer)
@@ -209,33 +208,33 @@ class TransportSocket(BaseGraphQLTransportWSHandler[RequestContext, None]):
         if known or full is None:
             await super().handle_subscribe(message)
             return
-        error = self._failures.error(full).formatted
+        error = self._reporter.error(full).formatted
         await self.send_message({"id": message["id"], "type": "error", "payload": [error]})
 
     @staticmethod
     def _get_pre_execution_close_reason(error: GraphQLError) -> str | None:
-        # Strawberry closes the socket on a syntax error, with all that runs on it.
+        # Strawberry would close the socket on a syntax error, with all its operations.
         return None
 
 
 class LegacySocket(BaseGraphQLWSHandler[RequestContext, None]):
-    """`graphql-ws`, the protocol of subscriptions-transport-ws.
+    """Handler of `graphql-ws`, the protocol of subscriptions-transport-ws.
 
-    What that leaves open is as in the other one: the codes, and how long an introduction is waited
-    for.
+    The protocol leaves close codes and the time limit for `connection_init` open; here they are
+    those of `graphql-transport-ws`.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._operations: Operations = self.schema.operations  # type: ignore[attr-defined]
-        self._failures: ErrorReporter = self.schema.error_reporter  # type: ignore[attr-defined]
-        self._introduced = False
-        self._introduction = WebSocketAuthentication(self)
-        self.schema = _Executing(self.schema, self._introduction)  # type: ignore[assignment]
+        self._reporter: ErrorReporter = self.schema.error_reporter  # type: ignore[attr-defined]
+        self._initialized = False
+        self._authentication = WebSocketAuthentication(self)
+        self.schema = _Executing(self.schema, self._authentication)  # type: ignore[assignment]
 
     @property
     def running(self) -> list[asyncio.Task[Any]]:
-        """The tasks of its operations."""
+        """Return the tasks of the operations."""
         return list(self.tasks.values())
 
     async def send_message(self, message: Any) -> None:
@@ -243,29 +242,29 @@ class LegacySocket(BaseGraphQLWSHandler[RequestContext, None]):
             await super().send_message(message)
 
     async def handle(self) -> None:
-        waiting = asyncio.create_task(self._expect_introduction())
+        waiting = asyncio.create_task(self._expect_connection_init())
         try:
-            async with self._introduction:
+            async with self._authentication:
                 await super().handle()
         finally:
             waiting.cancel()
 
-    async def _expect_introduction(self) -> None:
+    async def _expect_connection_init(self) -> None:
         await asyncio.sleep(self.view.connection_init_wait_timeout.total_seconds())
-        if not self._introduced:
+        if not self._initialized:
             await self.websocket.close(_NOT_INTRODUCED, "Connection initialisation timeout")
 
     async def handle_async_results(self, *args: Any, **kwargs: Any) -> None:
         scope = self.websocket.ws.scope  # type: ignore[attr-defined]
         CURRENT_TARGET.set(WebSocketTarget.from_scope(scope, args[0], b"data", _extensions.get()))
-        # Nobody looks at what its task has raised.
+        # No code retrieves the exception of the task.
         with self._operations, suppress(WebSocketDisconnected):
             await super().handle_async_results(*args, **kwargs)
 
     async def handle_message(self, message: OperationMessage) -> None:
         problem = _problem(message, _LEGACY)
         if problem is not None:
-            # The protocol says so; a client that sends what makes no sense is not heard any longer.
+            # As in the protocol; the socket is closed, too.
             await self.send_message({"type": "connection_error", "payload": {"message": problem}})
             await self.websocket.close(code=_MALFORMED, reason=problem)
             return
@@ -273,13 +272,13 @@ class LegacySocket(BaseGraphQLWSHandler[RequestContext, None]):
         await super().handle_message(message)
 
     async def handle_connection_init(self, message: LegacyInitMessage) -> None:
-        if not self._introduced:
-            self._introduced = True
-            if await self._introduction.authenticate(message):
+        if not self._initialized:
+            self._initialized = True
+            if await self._authentication.authenticate(message):
                 await super().handle_connection_init(message)
-        elif self._introduction.renewable:
-            # This protocol has no ping: to introduce oneself again is to renew the sign-in.
-            if await self._introduction.renew(message):
+        elif self._authentication.renewable:
+            # This protocol has no ping: a repeated connection_init renews the sign-in.
+            if await self._authentication.renew(message):
                 await self.send_message({"type": "connection_ack"})
         else:
             await self.websocket.close(_INTRODUCED_TWICE, "Too many initialisation requests")
@@ -290,24 +289,23 @@ class LegacySocket(BaseGraphQLWSHandler[RequestContext, None]):
         if known or full is None:
             await super().handle_start(message)
             return
-        error = self._failures.error(full).formatted
+        error = self._reporter.error(full).formatted
         await self.send_message({"id": message["id"], "type": "error", "payload": error})
 
 
 class _Executing:
-    """A schema as Strawberry's handlers call it, with the extensions of the operation; what
-    interrupts a subscription interrupts the socket.
+    """Adapter that passes the extensions of an operation to the schema.
 
-    `subscribe`, all that the legacy one calls, takes nothing but subscriptions in Strawberry, which
-    the protocol does not say.
+    An interrupted subscription interrupts the socket. The legacy handler calls `subscribe` only,
+    which takes only subscriptions in Strawberry; the protocol has no such limit.
     """
 
-    def __init__(self, schema: Any, introduction: WebSocketAuthentication) -> None:
+    def __init__(self, schema: Any, authentication: WebSocketAuthentication) -> None:
         self._schema = schema
-        self._introduction = introduction
+        self._authentication = authentication
 
     async def stream(self, query: str, **given: Any) -> Any:
-        # Set where the message was handled; the operation's task has a copy of that context.
+        # Set when the message was handled; the operation's task has a copy of that context.
         return self._uninterrupted(
             await self._schema.stream(query, operation_extensions=_extensions.get(), **given)
         )
@@ -320,14 +318,14 @@ class _Executing:
                 interruption = interruption_of(result)
                 if interruption is not None:
                     _interrupted.set(True)
-                    self._introduction.interrupt(interruption)
+                    self._authentication.interrupt(interruption)
                     return
                 yield result
 
 
 @dataclass(frozen=True, slots=True)
 class _Protocol:
-    """Which messages a client may send: what starts an operation, what ends it, and the others."""
+    """Message types of a client: start of an operation, end of an operation, and others."""
 
     starts: str
     ends: str
@@ -339,7 +337,7 @@ _LEGACY = _Protocol("start", "stop", frozenset({"connection_init", "connection_t
 
 
 def _problem(message: object, protocol: _Protocol) -> str | None:
-    """What is wrong with a message; None: nothing is."""
+    """Return the error in a message; None if it is valid."""
     if isinstance(message, _NoMessage):
         return message.problem
     if not isinstance(message, Mapping) or not isinstance(message.get("type"), str):
@@ -370,7 +368,7 @@ def _extensions_of(message: Mapping[str, Any]) -> Mapping[str, Any] | None:
 
 
 def _room(count: int, most: int | None) -> LimitExceeded | None:
-    """None where one more operation may run on a connection."""
+    """Return an error if a connection may not run one more operation."""
     if most is None or count < most:
         return None
     return LimitExceeded(
@@ -383,5 +381,5 @@ def _room(count: int, most: int | None) -> LimitExceeded | None:
 
 
 def _cut(reason: str) -> str:
-    """As much of it as a closing frame holds."""
+    """Shorten a reason to the length of a close frame."""
     return reason.encode(errors="replace")[:_REASON_BYTES].decode(errors="ignore")

@@ -1,11 +1,11 @@
-"""The sign-in of a socket: when it is introduced, when it is renewed, and when it ends.
+"""Authentication of a WebSocket: its start, its renewal and its end.
 
-A refusal closes it with 4403 and the reason, and so does an administrator. The end of what was
-signed in with closes it with 1012, since the client may come back with another sign-in, and so does
-a subscription that is interrupted; whatever else runs on it is told where it stands before. Where
-it cannot be told for now who it is, it closes with 1013. A `ping` with a
-payload as of `connection_init` renews the sign-in of a socket without a reconnect; in the legacy
-protocol, which has no ping, another `connection_init` does.
+A refused sign-in and an administrator's disconnect close the socket with 4403 and a reason. The
+expiry of a sign-in, and an interrupted subscription, close it with 1012, so that the client comes
+back; the other subscriptions on the socket get their resume tokens before. If the sign-in cannot be
+checked for now, the socket is closed with 1013. A `ping` with the payload of a `connection_init`
+renews the sign-in without a reconnect; in the legacy protocol, which has no ping, another
+`connection_init` does.
 """
 
 from __future__ import annotations
@@ -27,14 +27,16 @@ __all__ = ["WebSocketAuthentication"]
 _FORBIDDEN = 4403
 # IANA's "Try Again Later".
 _TRY_AGAIN = 1013
-# How long it is waited for what runs on an interrupted socket: one message each is sent.
+# Maximum time for the operations of an interrupted socket to send a last message each.
 _PARTING_MOST_S = 2.0
 
 
 class WebSocketAuthentication:
-    """Args:
-    handler: Strawberry's, of either protocol; its `view` knows the callers, and `running` are the
-        tasks of its operations.
+    """Sign-in of one WebSocket.
+
+    Args:
+        handler: Strawberry's handler, of either protocol; its `view` has the context factory, and
+            `running` the tasks of its operations.
     """
 
     def __init__(self, handler: Any) -> None:
@@ -51,16 +53,16 @@ class WebSocketAuthentication:
         if self._closing is not None:
             await asyncio.wait([self._closing])
             retrieve_exception(self._closing, (WebSocketDisconnected,))
-        # Each knows of the other: left so, only the garbage collector would find them.
+        # Break the cycle between handler and session, for the garbage collector.
         self._handler = self._session = None
 
     @property
     def renewable(self) -> bool:
-        """Whether it has been introduced by what comes to an end."""
+        """Return True if the sign-in of the socket can expire."""
         return self._session is not None and bool(self._handler.view.callers.signs_in)
 
     async def authenticate(self, message: Mapping[str, Any]) -> bool:
-        """Whether it is one; else the socket is closed."""
+        """Authenticate a `connection_init`; close the socket and return False if it is refused."""
         handler = self._handler
         callers = handler.view.callers
         headers = handler.websocket.ws.headers
@@ -75,7 +77,7 @@ class WebSocketAuthentication:
         return True
 
     async def renew(self, message: Mapping[str, Any]) -> bool:
-        """Whether it may go on; else the socket is closed."""
+        """Renew the sign-in; close the socket and return False if it is refused."""
         if self._session is None:
             return True
         callers = self._handler.view.callers
@@ -102,10 +104,10 @@ class WebSocketAuthentication:
             self._closing = asyncio.create_task(self._close(_FORBIDDEN, reason))
 
     def interrupt(self, interruption: Interruption, kind: type[GatewayError] = Unavailable) -> None:
-        """Close the socket, once the other subscriptions on it are told where they stand.
+        """Close the socket after its other subscriptions have sent their resume tokens.
 
         Args:
-            kind: of the error that ends those.
+            kind: class of the error that ends them.
         """
         if self._closing is None:
             if self._session is not None:

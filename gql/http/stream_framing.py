@@ -16,12 +16,12 @@ from revstream.gql.http.media_types import MediaType
 
 __all__ = ["MULTIPART", "SSE", "Framing"]
 
-# When an EventSource connects again, so that not all come at once.
+# Range of the reconnect delay of an EventSource, random so that not all reconnect at once.
 _RETRY_MS = (500, 2500)
 
 
 class Framing(Hashable, Protocol):
-    """How results become bytes."""
+    """Conversion of results to the bytes of a stream."""
 
     @property
     def media_type(self) -> MediaType: ...
@@ -37,14 +37,14 @@ class Framing(Hashable, Protocol):
     def result(self, body: bytes, token: str | None) -> bytes: ...
 
     def interrupted(self, body: Mapping[str, Any]) -> bytes:
-        """The end of a stream that can be resumed."""
+        """Return the end of a stream that can be resumed."""
         ...
 
 
 class _ServerSentEvents:
     media_type = MediaType("text/event-stream")
     heartbeat = b":\n\n"
-    # With data, or an EventSource would not hear of it.
+    # With a data field: an EventSource ignores events without one.
     complete = b"event: complete\ndata:\n\n"
 
     def opening(self) -> bytes:
@@ -55,11 +55,11 @@ class _ServerSentEvents:
         return b"%bevent: next\ndata: %b\n\n" % (id_, body)
 
     def interrupted(self, body: Mapping[str, Any]) -> bytes:
-        # The client connects again by itself, and its user need not know. What a person reads who
-        # looks at the stream must stay in its line.
+        # A comment, since the client reconnects by itself; people who read the stream see it. The
+        # message must not contain a line break.
         error = body["errors"][0]
-        said = f"{error['extensions']['code']} {' '.join(error['message'].split())}"
-        return b": %b\n\n" % said.encode()
+        text = f"{error['extensions']['code']} {' '.join(error['message'].split())}"
+        return b": %b\n\n" % text.encode()
 
 
 class _Multipart:

@@ -1,5 +1,4 @@
-"""What is told to those whose request fails, whoever refuses it: an error finished by the table,
-counted, and over HTTP one shape, with the status and the headers that belong to its code.
+"""Error responses: finish each error by the error table, count it, and set HTTP status and headers.
 
 Source: the specification "GraphQL over HTTP"; RFC 6750, 3; RFC 9110, 10.2.3.
 """
@@ -22,14 +21,14 @@ from revstream.streams.core.errors import GatewayError
 
 __all__ = ["ErrorReporter", "answer"]
 
-# Of what was not executed, by the first error's code. Other codes are of what the client asked.
+# Status of operations that were not executed, by the first error's code. Other codes: `otherwise`.
 _STATUS = {"UNAUTHENTICATED": 401, "FORBIDDEN": 403, "INTERNAL": 500, "UNAVAILABLE": 503}
-# Where the error does not say it.
+# Default, if the error has no `retryAfterSeconds`.
 _RETRY_AFTER_S = 1
 
 
 class ErrorReporter:
-    """Of one process."""
+    """Reporter of the errors of one process: logs, counts and formats them for clients."""
 
     def __init__(self, operations: Operations) -> None:
         self._operations = operations
@@ -39,19 +38,19 @@ class ErrorReporter:
     def finish(
         self, errors: list[GraphQLError], kind: str, token_out: Callable[[str], str] = str
     ) -> None:
-        """Those of one response; see `finish_errors`."""
+        """Finish the errors of one response in place and count them; see `finish_errors`."""
         finish_errors(errors, token_out, storms=self._storms, incidents=self._incidents)
         self._operations.note(errors, kind)
 
     def error(self, exc: Exception, kind: str = "unknown") -> GraphQLError:
-        """Of what was not executed."""
-        said = exc.message if isinstance(exc, GatewayError | Refused) else str(exc)
-        error = GraphQLError(said, original_error=exc)
+        """Return the finished error for an operation that was not executed."""
+        message = exc.message if isinstance(exc, GatewayError | Refused) else str(exc)
+        error = GraphQLError(message, original_error=exc)
         self.finish([error], kind)
         return error
 
     def response(self, exc: Exception, media_type: MediaType = JSON) -> Response:
-        """To a request that is refused as a whole."""
+        """Return the response to a request that is refused as a whole."""
         body = {"errors": [self.error(exc).formatted]}
         if not isinstance(exc, Refused):
             return answer(body, media_type)
@@ -61,11 +60,11 @@ class ErrorReporter:
 
 
 def answer(body: Mapping[str, Any], media_type: MediaType, *, otherwise: int = 400) -> Response:
-    """To what was not executed.
+    """Build the response to a request that was not executed.
 
     Args:
-    body: as the GraphQL specification has it, 7.1 "Response Format".
-    otherwise: the status where nothing was executed, unless the first error's code has one.
+        body: response map of the GraphQL specification, 7.1 "Response Format".
+        otherwise: status if the first error's code has no status of its own.
     """
     headers = {**HEADERS, "content-type": str(media_type)}
     error = body["errors"][0]
@@ -74,8 +73,8 @@ def answer(body: Mapping[str, Any], media_type: MediaType, *, otherwise: int = 4
     if status == 503:
         headers["retry-after"] = str(facts.get("retryAfterSeconds", _RETRY_AFTER_S))
     elif status == 401:
-        words = error["message"].replace("\\", "").replace('"', "'")
+        description = error["message"].replace("\\", "").replace('"', "'")
         headers["www-authenticate"] = (
-            f'Bearer realm="revstream", error="invalid_token", error_description="{words}"'
+            f'Bearer realm="revstream", error="invalid_token", error_description="{description}"'
         )
     return Response(orjson.dumps(body), status, headers)

@@ -1,5 +1,7 @@
-"""Log lines: a fixed event name and its facts, as text for people or JSON for machines. One per
-state change, none per event."""
+"""Log format: an event name and its facts, as text or as JSON.
+
+One line per change of state, none per change event.
+"""
 
 from __future__ import annotations
 
@@ -21,16 +23,16 @@ from revstream.streams.core.lru_cache import LruCache
 
 __all__ = ["LibraryThrottle", "configure_logging", "expect_refusals"]
 
-# Characters of a fact, of a message, and of an exception with its traceback.
+# Maximum characters of a fact, a message, and an exception with its traceback.
 _MOST_FACT = 1000
 _MOST_MESSAGE = 2000
 _MOST_EXCEPTION = 20_000
-# Loggers of libraries, whose lines come with what anybody sends, as often as it is sent.
+# Loggers of libraries: any client can provoke their lines, as often as it likes.
 _LIBRARIES = frozenset({"asyncio", "httptools", "starlette", "strawberry", "uvicorn", "websockets"})
-# Between two of their lines that are the same but for what they name.
+# Seconds between two of their lines that differ only in their arguments.
 _LIBRARY_LINE_S = 10.0
 _MOST_KINDS = 200
-# What ends a line or moves what stands in it, on any terminal; halves of surrogate pairs.
+# Characters that break a line or move the cursor on a terminal; halves of surrogate pairs.
 _UNSAFE = re.compile(
     r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
 )
@@ -39,24 +41,24 @@ _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", 
 
 
 def configure_logging(level: str, *, json: bool) -> None:
-    """Send every logger's lines to standard error, once."""
+    """Send the lines of every logger to standard error, once."""
     handler = _Stderr()
     handler.setFormatter(_Json() if json else _Text())
     handler.addFilter(LibraryThrottle())
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
-    # They tell each connection and each request.
+    # These log each connection and each request.
     for chatty in ("uvicorn.access", "pymongo", "websockets"):
         logging.getLogger(chatty).setLevel(logging.WARNING)
     uvicorn = logging.getLogger("uvicorn.error")
     uvicorn.setLevel(logging.WARNING)
     uvicorn.addFilter(_no_fault)
     logging.getLogger("strawberry.ws.task").addFilter(_not_gone)
-    # A line for each page of another origin, which gql.endpoint.http tells now and then.
+    # One line for each page of another origin, which gql.endpoint.http logs with a throttle.
     logging.getLogger("strawberry.ws").setLevel(logging.ERROR)
 
 
 class _Stderr(logging.StreamHandler[Any]):
-    """To what standard error is at the time: while a bar is shown, what keeps lines above it."""
+    """Handler that looks up `sys.stderr` for each line, since a progress bar replaces it."""
 
     def emit(self, record: logging.LogRecord) -> None:
         self.stream = sys.stderr
@@ -64,33 +66,40 @@ class _Stderr(logging.StreamHandler[Any]):
 
 
 def _no_fault(record: logging.LogRecord) -> bool:
-    """False for requests that were given up at the end, each of which uvicorn tells as an error;
-    how many there were stays, as a warning. False for what is the client's fault, too."""
+    """Drop uvicorn's errors about cancelled requests and about text that is not UTF-8.
+
+    uvicorn logs an error for each request that is cancelled at shutdown; their number stays, as a
+    warning. Text that is not UTF-8 is the client's fault.
+    """
     if str(record.msg).startswith("Cancel %s running task"):
         record.levelno, record.levelname = logging.WARNING, "WARNING"
     kind = record.exc_info[0] if record.exc_info else None
-    # The latter is raised by text that is not UTF-8, which closes a WebSocket with 1007.
+    # UnicodeDecodeError: text that is not UTF-8, which closes a WebSocket with 1007.
     return kind is None or not issubclass(kind, asyncio.CancelledError | UnicodeDecodeError)
 
 
 def _not_gone(record: logging.LogRecord) -> bool:
-    """False where a client is gone that something was being sent to."""
+    """Drop errors of sends to a client that has disconnected."""
     kind = record.exc_info[0] if record.exc_info else None
     return kind is None or not issubclass(kind, WebSocketDisconnected)
 
 
 def expect_refusals() -> None:
-    """From now on clients are told to come again because the process ends: no fault, and not worth
-    a line for each of thousands."""
-    logging.getLogger("revstream.gql.observability.error_table").addFilter(_no_farewell)
+    """Stop logging refusals with UNAVAILABLE, because the process is shutting down.
+
+    They are no faults, and thousands of clients may get one.
+    """
+    logging.getLogger("revstream.gql.observability.error_table").addFilter(_not_unavailable)
 
 
-def _no_farewell(record: logging.LogRecord) -> bool:
+def _not_unavailable(record: logging.LogRecord) -> bool:
     return getattr(record, "code", None) != Unavailable.code
 
 
 class LibraryThrottle(logging.Filter):
-    """Passes a line of a library now and then; the next of its kind tells how many were left out.
+    """Filter that passes one line of each kind from a library per 10 s.
+
+    The next line of that kind has the number of dropped lines, as `more`.
 
     Args:
         clock: seconds, as `time.monotonic`.
@@ -99,20 +108,20 @@ class LibraryThrottle(logging.Filter):
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
         self._clock = clock
-        # By kind: when the last one passed, and how many did not since.
-        self._told = LruCache[Hashable, tuple[float, int]](most=_MOST_KINDS)
+        # By kind: time of the last passed line, and the number of dropped lines since.
+        self._passed = LruCache[Hashable, tuple[float, int]](most=_MOST_KINDS)
 
     def filter(self, record: logging.LogRecord) -> bool:
         if record.name.partition(".")[0] not in _LIBRARIES:
             return True
         failure = record.exc_info[0] if record.exc_info else None
         kind = record.name, str(record.msg)[:_MOST_FACT], failure
-        told_at, more = self._told.get(kind) or (-math.inf, 0)
+        passed_at, more = self._passed.get(kind) or (-math.inf, 0)
         now = self._clock()
-        if now - told_at < _LIBRARY_LINE_S:
-            self._told.put(kind, (told_at, more + 1))
+        if now - passed_at < _LIBRARY_LINE_S:
+            self._passed.put(kind, (passed_at, more + 1))
             return False
-        self._told.put(kind, (now, 0))
+        self._passed.put(kind, (now, 0))
         if more:
             record.more = more
         return True
@@ -133,9 +142,9 @@ class _Text(logging.Formatter):
         line = f"{_time(record)} {record.levelname.lower():7} {message}{facts}"
         if not record.exc_info:
             return line
-        # Indented: what an exception says may look like a line of the log.
-        told = _cut(self.formatException(record.exc_info), _MOST_EXCEPTION).split("\n")
-        return "\n    ".join([line, *(_line(each, _MOST_EXCEPTION) for each in told)])
+        # Indented, since the text of an exception may look like a log line.
+        lines = _cut(self.formatException(record.exc_info), _MOST_EXCEPTION).split("\n")
+        return "\n    ".join([line, *(_line(each, _MOST_EXCEPTION) for each in lines)])
 
 
 class _Json(logging.Formatter):
@@ -148,13 +157,13 @@ class _Json(logging.Formatter):
             **{name: _value(value) for name, value in _facts(record).items()},
         }
         if record.exc_info:
-            told = self.formatException(record.exc_info)
-            line["exception"] = _unicode(_cut(told, _MOST_EXCEPTION))
+            text = self.formatException(record.exc_info)
+            line["exception"] = _unicode(_cut(text, _MOST_EXCEPTION))
         return orjson.dumps(line).decode()
 
 
 def _cut(text: str, most: int) -> str:
-    """The beginning and the end of a text that is too long."""
+    """Return the beginning and the end of a text that is too long."""
     if len(text) <= most:
         return text
     half = most // 2
@@ -162,7 +171,7 @@ def _cut(text: str, most: int) -> str:
 
 
 def _line(text: str, most: int) -> str:
-    """A text that stays in its line, and is no longer than so many characters."""
+    """Return a text without line breaks and control characters, of at most so many characters."""
     return _UNSAFE.sub(_escaped, _cut(text, most))
 
 
@@ -171,10 +180,10 @@ def _escaped(found: re.Match[str]) -> str:
 
 
 def _fact(value: object) -> str:
-    """Return a fact as text, quoted where it could be taken for another one."""
+    """Return a fact as text, quoted if it contains a quote or an equals sign."""
     text = _cut(str(value), _MOST_FACT)
     if '"' in text and not {"'", "\\"} & set(text):
-        # As it is, for readers who copy a command from the line.
+        # Unescaped, so that a command can be copied from the line.
         text = f"'{text}'"
     elif "=" in text or '"' in text:
         text = '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
@@ -182,7 +191,7 @@ def _fact(value: object) -> str:
 
 
 def _value(value: object) -> object:
-    """A fact as JSON has it; as text, where it has not, or at too great length."""
+    """Return a fact as a JSON value, or as text if it has none or is too long."""
     if isinstance(value, str):
         return _unicode(_cut(value, _MOST_FACT))
     try:
@@ -194,5 +203,5 @@ def _value(value: object) -> object:
 
 
 def _unicode(text: str) -> str:
-    """A text without halves of surrogate pairs, which no JSON can hold."""
+    """Escape halves of surrogate pairs, which JSON cannot contain."""
     return text.encode(errors="backslashreplace").decode()

@@ -1,5 +1,6 @@
-"""Every metric once: its name, type, labels, and what it says. `gql.runtime.metrics_endpoint`
-reads them, docs/operating.md has the same table.
+"""Definitions of all metrics: name, type, labels and help.
+
+`gql.runtime.metrics_endpoint` reads them; docs/operating.md has the same table.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ __all__ = ["METRICS", "Described"]
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """A metric; a counter's name is given as it is shown, with `_total`."""
+    """A metric; the name of a counter includes `_total`."""
 
     name: str
     kind: Literal["counter", "gauge", "histogram"]
@@ -25,14 +26,16 @@ _LISTENER = ("listener",)
 _PART = ("collection", "partition")
 
 METRICS: tuple[Described, ...] = (
-    Described("revstream_build_info", "gauge", ("version",), "Always 1; says which version runs."),
-    Described("revstream_ready", "gauge", (), "1 where /readyz answers 200."),
+    Described(
+        "revstream_build_info", "gauge", ("version",), "Always 1; the label is the running version."
+    ),
+    Described("revstream_ready", "gauge", (), "1 if /readyz answers 200."),
     Described("revstream_stream_connected", "gauge", (), "1 while the live change stream is open."),
     Described(
         "revstream_stream_silent_seconds",
         "gauge",
         (),
-        "Since the live change stream was last heard of; it speaks ten times a second.",
+        "Time since the live change stream last answered; it answers ten times a second.",
     ),
     Described(
         "revstream_stream_reconnects_total",
@@ -44,22 +47,27 @@ METRICS: tuple[Described, ...] = (
         "revstream_stream_events_total",
         "counter",
         _EACH,
-        "Events that the live change stream has brought.",
+        "Events received from the live change stream.",
     ),
-    Described("revstream_ring_events", "gauge", _EACH, "Events in memory, for who reconnects."),
-    Described("revstream_ring_bytes", "gauge", _EACH, "About what these events take in memory."),
+    Described(
+        "revstream_ring_events",
+        "gauge",
+        _EACH,
+        "Events in the ring buffer, for clients that reconnect.",
+    ),
+    Described("revstream_ring_bytes", "gauge", _EACH, "Approximate memory of the ring buffer."),
     Described("revstream_subscriptions", "gauge", _EACH, "Subscriptions, replaying or live."),
     Described(
         "revstream_subscriptions_shared",
         "gauge",
         _EACH,
-        "Those that are told the same as others, executed once for all of them.",
+        "Subscriptions in a broadcast group, executed once for the whole group.",
     ),
     Described(
         "revstream_subscribers",
         "gauge",
         _EACH,
-        "Followers of the live stream; shared ones are one.",
+        "Subscribers of the live stream; a broadcast group is one.",
     ),
     Described(
         "revstream_backlog_deepest_events",
@@ -77,62 +85,63 @@ METRICS: tuple[Described, ...] = (
         "revstream_delivered_changes_total",
         "counter",
         (*_EACH, "source"),
-        "Changes handed to subscriptions: live, of a replay, or of a snapshot.",
+        "Changes delivered to subscriptions: live, from a replay, or from a snapshot.",
     ),
     Described(
         "revstream_recorder_lag_seconds",
         "gauge",
         _PART,
-        "Age of the oldest change that is not yet archived, whichever process records; 0 where "
-        "there is none; where this process has not seen it, the age of the place come to.",
+        "Age of the oldest change that is not yet archived, whichever process records; 0 if "
+        "there is none; if this process has not seen it, the age of the checkpoint.",
     ),
     Described(
         "revstream_recorder_lag_events",
         "gauge",
         _PART,
-        "Changes that are not yet archived, whichever process records; no more than a ring holds.",
+        "Changes that are not yet archived, whichever process records; at most the size of "
+        "the ring buffer.",
     ),
     Described(
         "revstream_recorder_lease_held",
         "gauge",
         _PART,
-        "1 where this process records the partition; over all processes the sum is 1.",
+        "1 if this process records the partition; over all processes the sum is 1.",
     ),
     Described(
         "revstream_recorder_fencing_token",
         "gauge",
         _PART,
-        "Of the lease that this process holds or held last; 0 where it never held one.",
+        "Fencing token of the lease that this process holds or held last; 0 if it never held one.",
     ),
     Described(
         "revstream_recorder_lease_changes_total",
         "counter",
         _PART,
-        "How often this process has taken the lease.",
+        "Number of times that this process has acquired the lease.",
     ),
     Described(
         "revstream_recorder_fences_refused_total",
         "counter",
         _PART,
-        "How often a write of this process was refused because another one had taken over.",
+        "Writes of this process that were refused because another process holds the lease.",
     ),
     Described(
         "revstream_recorder_interruptions_total",
         "counter",
         _PART,
-        "How often recording ended because MongoDB could not be reached.",
+        "Number of times that recording stopped because MongoDB was unreachable.",
     ),
     Described(
         "revstream_recorder_reconnects_total",
         "counter",
         _PART,
-        "How often the recorder's own change stream was interrupted and opened again.",
+        "Number of times that the recorder's change stream was interrupted and opened again.",
     ),
     Described(
         "revstream_recorder_batches_total",
         "counter",
         _PART,
-        "Round trips of the change stream that were recorded, empty ones too.",
+        "Batches of the change stream that were recorded, empty ones included.",
     ),
     Described(
         "revstream_recorder_versions_total", "counter", _PART, "Versions written to the archive."
@@ -141,80 +150,83 @@ METRICS: tuple[Described, ...] = (
         "revstream_recorder_duplicates_total",
         "counter",
         _PART,
-        "Events passed over because they were archived already.",
+        "Events skipped because they were archived already.",
     ),
     Described(
         "revstream_recorder_skipped_total",
         "counter",
         _PART,
-        "Events passed over for another reason: left to the first reading, or their document is "
-        "gone again.",
+        "Events skipped for another reason: left to the initial snapshot, or their document "
+        "is already deleted.",
     ),
     Described(
         "revstream_recorder_gaps_total",
         "counter",
         _PART,
-        "Versions marked as standing behind a gap.",
+        "Versions marked with a gap.",
     ),
     Described(
         "revstream_recorder_unrecorded_total",
         "counter",
         _PART,
-        "First versions of documents that were there before recording began, and of which the "
-        "state before is not known; they are marked as gaps, and not counted among those.",
+        "First versions of documents that existed before recording began and whose earlier "
+        "state is unknown; they are marked with a gap, and not counted in the metric above.",
     ),
     Described(
         "revstream_recorder_set_aside_total",
         "counter",
         _PART,
-        "Change events that were set aside; of a document whose _id no driver keeps, one in a "
-        "minute.",
+        "Change events that were set aside; for a document whose _id no driver keeps, one per"
+        " minute.",
     ),
     Described(
         "revstream_recorder_first_reading_documents",
         "gauge",
         _PART,
-        "Documents that the reading of what was there before has written; told by who records.",
+        "Documents written by the initial snapshot; reported by the recording process.",
     ),
     Described(
-        "revstream_recorder_first_reading_done", "gauge", _PART, "1 once that reading is complete."
+        "revstream_recorder_first_reading_done",
+        "gauge",
+        _PART,
+        "1 once the initial snapshot is complete.",
     ),
     Described(
         "revstream_retention_versions_total",
         "counter",
         _EACH,
-        "Versions that this process has dropped because the model keeps no more.",
+        "Versions that this process has deleted by retention.",
     ),
     Described(
         "revstream_retention_failures_total",
         "counter",
         _EACH,
-        "Passes of this process that MongoDB has refused to finish; the next one goes on.",
+        "Retention passes of this process that MongoDB did not finish; the next pass continues.",
     ),
     Described(
         "revstream_listener_lease_held",
         "gauge",
         _LISTENER,
-        "1 where this process does the work of that listener (copies, sinks, your own).",
+        "1 if this process runs the listener (copies, sinks, your own).",
     ),
     Described(
         "revstream_listener_lag_seconds",
         "gauge",
         _LISTENER,
-        "The age of the oldest change that it has yet to handle; told by who does its work. Where "
-        "this process has not seen it, the age of the place come to.",
+        "Age of the oldest change that the listener has not handled; reported by the process "
+        "that runs it. If this process has not seen the change, the age of the checkpoint.",
     ),
     Described(
         "revstream_listener_versions_total",
         "counter",
         _LISTENER,
-        "Versions that this process has handed to it and that it has handled.",
+        "Versions that the listener has handled in this process.",
     ),
     Described(
         "revstream_listener_failures_total",
         "counter",
         _LISTENER,
-        "Failures of it in this process, after each of which it tries again.",
+        "Failures of the listener in this process; it tries again after each.",
     ),
     Described(
         "revstream_copies_written_total",
@@ -226,154 +238,158 @@ METRICS: tuple[Described, ...] = (
         "revstream_copies_refused_total",
         "counter",
         _LISTENER,
-        "Copies that MongoDB has refused this process for the sake of the document, as by a "
-        "validator; the log says which.",
+        "Copies that MongoDB has refused to this process because of the document, as by a "
+        "validator; the log has the document.",
     ),
     Described(
         "revstream_copies_left",
         "gauge",
         _LISTENER,
-        "Documents that are yet to be looked at because a source of many copies has changed; told "
-        "by who does the work.",
+        "Documents that are still to be checked because a source of many copies has changed; "
+        "reported by the process that runs the listener.",
     ),
     Described(
         "revstream_sink_delivered_total",
         "counter",
         _LISTENER,
-        "Events that the receiver has taken from this process, repeated ones too.",
+        "Events that the receiver has accepted from this process, repeated ones included.",
     ),
     Described(
         "revstream_sink_failed_total",
         "counter",
         _LISTENER,
-        "Attempts of this process at which the receiver did not take the event.",
+        "Delivery attempts of this process that the receiver did not accept.",
     ),
     Described(
         "revstream_sink_delivery_seconds_total",
         "counter",
         _LISTENER,
-        "How long all attempts of this process took, those that failed too.",
+        "Duration of all delivery attempts of this process, failed ones included.",
     ),
     Described(
         "revstream_sink_waiting_documents",
         "gauge",
         _LISTENER,
-        "Documents whose events were set aside, parked ones too; told by who does its work.",
+        "Documents with undelivered events, parked ones included; reported by the process "
+        "that runs the listener.",
     ),
     Described(
         "revstream_sink_parked_documents",
         "gauge",
         _LISTENER,
-        "Documents that wait for somebody to look at them (revstream deliveries).",
+        "Documents with parked deliveries, which wait for an operator (revstream deliveries).",
     ),
     Described(
         "revstream_sink_paused",
         "gauge",
         _LISTENER,
-        "1 while the receiver takes nothing at all; told by who does its work.",
+        "1 while the receiver accepts nothing; reported by the process that runs the listener.",
     ),
     Described(
         "revstream_socket_operations",
         "gauge",
         (),
-        "Operations that now run on WebSockets, subscriptions among them.",
+        "Operations that run on WebSockets, subscriptions included.",
     ),
-    Described("revstream_sockets", "gauge", (), "WebSockets that are open."),
+    Described("revstream_sockets", "gauge", (), "Open WebSockets."),
     Described(
         "revstream_sockets_buffered_bytes",
         "gauge",
         (),
-        "What lies in the buffers of all WebSockets, coming in and going out.",
+        "Bytes in the buffers of all WebSockets, input and output.",
     ),
     Described(
         "revstream_sockets_refused_total",
         "counter",
         (),
-        "Handshakes answered with 503, since as many WebSockets were open as may be.",
+        "Handshakes answered with 503 because the maximum of WebSockets was open.",
     ),
     Described(
         "revstream_sockets_dropped_total",
         "counter",
         ("reason",),
-        "WebSockets closed because their clients took nothing off them (stalled), buffers were "
+        "WebSockets closed because their clients read nothing (stalled), the buffers were "
         "full and theirs the largest (memory), or hundreds of messages came at once (flood).",
     ),
     Described(
         "revstream_http_connections",
         "gauge",
         (),
-        "HTTP connections that are open, streams included.",
+        "Open HTTP connections, streams included.",
     ),
     Described(
         "revstream_http_connections_displaced_total",
         "counter",
         (),
-        "HTTP connections that waited for their clients, and were closed to make room.",
+        "HTTP connections that waited for their clients and were closed to make room.",
     ),
     Described(
         "revstream_http_connections_refused_total",
         "counter",
         (),
-        "HTTP connections, or requests over them, that were refused since there was no room.",
+        "HTTP connections, or requests on them, that were refused because the maximum was open.",
     ),
     Described(
         "revstream_http_buffered_bytes",
         "gauge",
         (),
-        "About what lies in the buffers of HTTP connections whose clients read slowly, or not.",
+        "Approximate unread bytes in the buffers of HTTP connections.",
     ),
     Described(
         "revstream_http_unread_total",
         "counter",
         (),
-        "HTTP connections that were closed because buffers were full and theirs the largest.",
+        "HTTP connections closed because the buffers were full and theirs the largest.",
     ),
     Described(
         "revstream_http_stalled_total",
         "counter",
         (),
-        "Responses over HTTP that were cut off because their clients took nothing of them.",
+        "HTTP responses aborted because their clients read nothing.",
     ),
-    Described("revstream_operations_executing", "gauge", (), "Queries and mutations under way."),
-    Described("revstream_operations_waiting", "gauge", (), "Those that wait for a place."),
+    Described("revstream_operations_executing", "gauge", (), "Queries and mutations that execute."),
+    Described("revstream_operations_waiting", "gauge", (), "Operations that wait for a slot."),
     Described(
         "revstream_operations_suspended",
         "gauge",
         (),
-        "Those that wait for the archive or for memory, without a place.",
+        "Operations that wait for the archive or for memory, without a slot.",
     ),
     Described(
         "revstream_operations_waiting_for_memory",
         "gauge",
         (),
-        "Those that read much, and wait until fewer others do.",
+        "Operations that read much, and wait until fewer others do.",
     ),
     Described(
         "revstream_operations_total",
         "counter",
         ("document",),
-        "Those begun, by whether their document was `known` or `new`.",
+        "Operations begun, by whether their document was `known` or `new`.",
     ),
     Described(
-        "revstream_lookups_total", "counter", (), "Current documents and numbers asked for by id."
+        "revstream_lookups_total",
+        "counter",
+        (),
+        "Lookups of current documents and version numbers by id.",
     ),
     Described(
         "revstream_lookup_reads_total",
         "counter",
         (),
-        "Reads that these took; those asked for together are one.",
+        "Reads for these lookups; lookups at the same time share one read.",
     ),
     Described(
         "revstream_operations_shed_total",
         "counter",
         (),
-        "Those that were told to try again, because as many waited as may.",
+        "Operations refused with 503 because the maximum was waiting.",
     ),
     Described(
         "revstream_operations_failed_total",
         "counter",
         ("kind", "code"),
-        "Responses and events with errors, by the first one's code.",
+        "Responses and events with errors, by the first error's code.",
     ),
     Described(
         "revstream_compiled_fallbacks_total",
@@ -386,6 +402,6 @@ METRICS: tuple[Described, ...] = (
         "revstream_operation_seconds",
         "histogram",
         ("kind",),
-        "How long queries and mutations took.",
+        "Duration of queries and mutations.",
     ),
 )

@@ -1,5 +1,4 @@
-"""What the operations of a process came to, for the metrics; and how many run on sockets now, for
-the end."""
+"""Operation metrics of a process, and the number of operations that run on WebSockets."""
 
 from __future__ import annotations
 
@@ -21,24 +20,24 @@ from revstream.gql.observability.fallback_metrics import FallbackCounter
 
 __all__ = ["Operations", "kind_of", "timed"]
 
-# From a lookup by id to a read at its limit.
+# Seconds: from a lookup by id to a read at its time limit.
 _BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 
 
 class Operations:
-    """A context manager of each operation that runs on a WebSocket.
+    """Counters of operations; a context manager around each operation on a WebSocket.
 
     Attributes:
-    begun: operations, by whether their document was "known" or "new".
-    failed: responses with errors, and events of subscriptions, by kind and the first error's code.
-    fallbacks: queries and objects that were left to graphql-core.
-    on_sockets: operations of any kind that now run on WebSockets.
-    none_on_sockets: is set while there are none.
+        begun: operations, by whether their document was "known" or "new".
+        failed: responses and subscription events with errors, by kind and first error's code.
+        fallbacks: queries and objects that graphql-core executed instead of generated code.
+        on_sockets: operations of any kind that run on WebSockets.
+        none_on_sockets: event that is set while there are none.
     """
 
     def __init__(self) -> None:
         kinds = (OperationType.QUERY.value, OperationType.MUTATION.value)
-        # Of each bucket, and beyond the last.
+        # One count per bucket, and one beyond the last.
         self._counts = {kind: [0] * (len(_BUCKETS) + 1) for kind in kinds}
         self._seconds = dict.fromkeys(kinds, 0.0)
         self.begun: Counter[str] = Counter(known=0, new=0)
@@ -49,7 +48,7 @@ class Operations:
         self.none_on_sockets.set()
 
     def __enter__(self) -> None:
-        """An operation begins on a WebSocket."""
+        """Count an operation that begins on a WebSocket."""
         self.on_sockets += 1
         self.none_on_sockets.clear()
 
@@ -59,33 +58,38 @@ class Operations:
             self.none_on_sockets.set()
 
     def took(self, kind: str, seconds: float) -> None:
-        """Of a query or mutation. The library's own histogram looks through its buckets and takes
-        two locks for each, which is a thirtieth of a lookup by id."""
+        """Record the duration of a query or mutation.
+
+        prometheus_client's histogram searches its buckets and takes two locks for each observation:
+        a thirtieth of the time of a lookup by id.
+        """
         counts = self._counts.get(kind)
         if counts is not None:
             counts[bisect_left(_BUCKETS, seconds)] += 1
             self._seconds[kind] += seconds
 
     def durations(self) -> HistogramMetricFamily:
-        """How long queries and mutations took, by kind."""
+        """Return the durations of queries and mutations as a histogram, by kind."""
         family = HistogramMetricFamily(
-            "revstream_operation_seconds", "How long queries and mutations took.", labels=["kind"]
+            "revstream_operation_seconds", "Duration of queries and mutations.", labels=["kind"]
         )
         bounds = [*(str(float(each)) for each in _BUCKETS), "+Inf"]
         for kind, counts in self._counts.items():
-            told = zip(bounds, itertools.accumulate(counts), strict=True)
-            family.add_metric([kind], list(told), self._seconds[kind])
+            buckets = zip(bounds, itertools.accumulate(counts), strict=True)
+            family.add_metric([kind], list(buckets), self._seconds[kind])
         return family
 
     def note(self, errors: Sequence[GraphQLError], kind: str) -> None:
-        """Of one response; the errors are finished."""
+        """Count a response whose errors are finished."""
         code = str((errors[0].extensions or {}).get("code"))
         self.failed[kind, code] += 1
 
 
 def kind_of(operation: ExecutionContext | None) -> str:
-    """Query, mutation or subscription; unknown of what does not parse, and where there is no
-    operation of that name."""
+    """Return query, mutation or subscription.
+
+    "unknown" if the document does not parse or has no operation of the given name.
+    """
     try:
         return "unknown" if operation is None else operation.operation_type.value
     except (CannotGetOperationTypeError, RuntimeError):
@@ -93,7 +97,7 @@ def kind_of(operation: ExecutionContext | None) -> str:
 
 
 def timed(operations: Operations) -> type[SchemaExtension]:
-    """An extension that notes how long each operation took."""
+    """Return an extension that records the duration of each operation."""
 
     class Timed(SchemaExtension):
         def on_operation(self) -> Iterator[None]:

@@ -186,9 +186,9 @@ def create_app(gateway: Gateway, sign_in: Authenticator | None = None) -> Starle
         *admin_routes(callers, settings.admin_role, schema.error_reporter, settings.body_bytes),
         *pages_routes(lambda: examples_of(gateway.model), for_those_who_may_ask),
     ]
-    checked = Middleware(AllowedHosts, names=hosts, failures=schema.error_reporter)
+    checked = Middleware(AllowedHosts, names=hosts, reporter=schema.error_reporter)
     app = Application(
-        {"/graphql": AllowedHosts(requests, names=hosts, failures=schema.error_reporter)},
+        {"/graphql": AllowedHosts(requests, names=hosts, reporter=schema.error_reporter)},
         routes=routes,
         middleware=[checked],
     )

@@ -68,7 +68,7 @@ def test_a_request_to_another_name_is_refused(host: str, status: int) -> None:
         return PlainTextResponse("secret")
 
     names = allowed_hosts(None, "127.0.0.1")
-    checked = Middleware(AllowedHosts, names=names, failures=ErrorReporter(Operations()))
+    checked = Middleware(AllowedHosts, names=names, reporter=ErrorReporter(Operations()))
     app = Starlette(routes=[Route("/", served)], middleware=[checked])
     with TestClient(app) as client:
         response = client.get("/", headers={"host": host})

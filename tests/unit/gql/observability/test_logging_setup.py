@@ -106,4 +106,4 @@ def test_lines_of_libraries_come_now_and_then() -> None:
     assert "more" not in vars(last)
     for number in range(1000):
         passed("uvicorn.error", f"kind {number}")
-    assert len(throttle._told) <= 200
+    assert len(throttle._passed) <= 200

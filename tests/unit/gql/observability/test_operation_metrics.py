@@ -23,7 +23,7 @@ def test_durations_are_told_as_by_the_library(took: list[tuple[str, float]]) -> 
     operations = Operations()
     expected = Histogram(
         "revstream_operation_seconds",
-        "How long queries and mutations took.",
+        "Duration of queries and mutations.",
         ["kind"],
         buckets=BOUNDS,
         registry=None,
