@@ -1,8 +1,8 @@
-"""Where those who are told the same are written to: an operation on a socket, or a stream.
+"""Write targets of broadcast groups: an operation on a WebSocket, or a streaming HTTP response.
 
-What is the same for all seats of a kind is made once per event; each is written to once, and nobody
-waits. Streams are written to below uvicorn's response, whose `send` would have to be awaited: their
-chunks are framed here as HTTP/1.1 has it.
+Bytes that are the same for all targets of a kind are built once per event; each target is written
+to once, without awaiting. Streams are written below uvicorn's response, whose `send` would have to
+be awaited: their chunks are framed here as in HTTP/1.1.
 
 Source: docs/decisions/0028-shared-subscriptions.md; RFC 9112, 7.1 "Chunked Transfer Coding".
 """
@@ -22,10 +22,10 @@ __all__ = ["HttpStreamTarget", "WebSocketTarget"]
 
 
 class WebSocketTarget:
-    """Of an operation on a WebSocket.
+    """Target of one operation on a WebSocket.
 
     Args:
-        type_: what its protocol calls a message with a result.
+        type_: type of a result message in the protocol of the socket.
     """
 
     __slots__ = ("kind", "own", "token", "writer")
@@ -34,7 +34,7 @@ class WebSocketTarget:
         self.token = ""
         self.writer = writer
         self.own = b'{"id":%b,"type":"%b","payload":' % (orjson.dumps(id_), type_)
-        # Ids are nearly always of one length, and then so are the messages.
+        # Ids nearly always have the same length, and then the messages have, too.
         self.kind: Hashable = len(self.own)
 
     @classmethod
@@ -54,12 +54,12 @@ class WebSocketTarget:
         return frame[: -len(message)], payload + b"}"
 
     def close(self) -> None:
-        """Write nothing more: from here on its id may be another one's."""
+        """Stop writing: the client may reuse this operation id."""
         self.writer = _Closed()
 
 
 class HttpStreamTarget:
-    """Of a response that goes on."""
+    """Target of one streaming HTTP response."""
 
     __slots__ = ("kind", "token", "writer")
 
@@ -74,7 +74,7 @@ class HttpStreamTarget:
     def from_scope(
         cls, scope: Mapping[str, Any], framing: Framing, extensions: Mapping[str, Any] | None
     ) -> HttpStreamTarget | None:
-        # Of an older version a response ends with the connection, and has no chunks.
+        # In older versions a response ends with the connection, and has no chunks.
         writer = _writer_of(scope, extensions) if scope["http_version"] == "1.1" else None
         return None if writer is None else cls(framing, writer)
 
@@ -84,8 +84,10 @@ class HttpStreamTarget:
 
 
 def _writer_of(scope: Mapping[str, Any], extensions: Mapping[str, Any] | None) -> Writer | None:
-    """Find the connection's writer; None where there is only ASGI, or where the responses have
-    something that those of others have not."""
+    """Return the connection's writer.
+
+    None if the server has none, or if the responses have parts that other subscribers do not get.
+    """
     if extensions is not None and extensions.get("cost"):
         return None
     writer: Writer | None = scope.get("extensions", {}).get(WRITER)
@@ -93,7 +95,7 @@ def _writer_of(scope: Mapping[str, Any], extensions: Mapping[str, Any] | None) -
 
 
 class _Closed:
-    """A writer that drops everything."""
+    """Writer that drops everything."""
 
     def write(self, data: bytes) -> bool:
         return True

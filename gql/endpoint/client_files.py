@@ -1,4 +1,4 @@
-"""Files for the configuration of clients: what their caches and code generators know a schema by.
+"""Configuration files for the caches and code generators of clients.
 
 Source: Apollo Client, `possibleTypes`; urql, Graphcache "Schema Awareness" and "Custom Keys"; The
 Guild, graphql-codegen `scalars`; Relay, `relay.config.json`. docs/clients.md
@@ -27,7 +27,7 @@ from revstream.gql.endpoint.pages import Handle
 
 __all__ = ["client_files", "client_routes"]
 
-# What each scalar is to TypeScript; text where this says nothing else.
+# TypeScript types of scalars; others are `string`.
 _TYPESCRIPT = {"JSON": "unknown", "Long": "number | string"}
 
 
@@ -41,7 +41,7 @@ def client_files(sdl: str) -> Mapping[str, Any]:
         "codegen": _codegen(schema),
     }
     node: Any = schema.type_map["Node"]
-    # Of the default naming, relay-compiler takes nothing.
+    # relay-compiler accepts no schema with the default naming.
     return {**files, "relay": _relay(schema)} if "id" in node.fields else files
 
 
@@ -51,7 +51,7 @@ def client_routes(sdl: str, guarded: Callable[[Handle], Handle]) -> list[Route]:
     Args:
         guarded: checks that the caller may know the schema.
     """
-    # Made once somebody wants them: few do, and parsing takes a while.
+    # Built on the first request: few clients need them, and parsing is slow.
     files = cache(lambda: client_files(sdl))
 
     async def client_file(request: Request) -> Response:
@@ -84,7 +84,7 @@ def _scalars(schema: GraphQLSchema) -> Mapping[str, str]:
 
 
 def _graphcache(schema: GraphQLSchema) -> Mapping[str, Any]:
-    """The schema as Graphcache takes it, and the types whose objects are part of another one."""
+    """Return the schema for Graphcache, and the types without an id, which have no key."""
     roots = {schema.query_type, schema.mutation_type, schema.subscription_type}
     keyless = [
         name

@@ -1,9 +1,9 @@
 """GraphQL over HTTP and WebSocket.
 
-Over HTTP, the answer is what the client takes: `application/graphql-response+json`, with a status
-that tells, or `application/json`, with 200 for every request that is one; a stream, where the
-operation is a subscription or the client takes no JSON. Whatever is wrong, the answer is JSON with
-`errors`, each with a code. Sockets are Strawberry's view with this gateway's handlers.
+A response over HTTP is `application/graphql-response+json` with a status for the result,
+`application/json` with 200 for every well-formed request, or a stream, if the operation is a
+subscription or the client accepts no JSON. Every error is JSON with `errors`, each with a code.
+WebSockets use Strawberry's view with the handlers of this package.
 
 Source: the specification "GraphQL over HTTP". docs/decisions/0023
 """
@@ -58,18 +58,19 @@ _ALLOWED = {
     "GET": (OperationType.QUERY,),
     "POST": (OperationType.QUERY, OperationType.MUTATION),
 }
-# Characters of a header that the log shows.
+# Maximum characters of a header in the log.
 _SHOWN = 200
 
 
 class GraphQLEndpoint(GraphQL[RequestContext, None]):
-    """`callers` makes the context of a request, or of a connection's operations.
+    """ASGI application for GraphQL.
 
     Args:
-        allowed_origins: whose pages may open sockets, beside those of this gateway's own address.
-        body_bytes: the longest request.
-        heartbeat_s: the longest that a stream is silent.
-        max_operations: at once on one socket; None: as many as come.
+        callers: creates the context of a request, or of the operations of a connection.
+        allowed_origins: origins whose pages may open WebSockets, beside the gateway's own.
+        body_bytes: maximum length of a request.
+        heartbeat_s: maximum time that a stream is silent.
+        max_operations: maximum of operations at once on one WebSocket; None: no limit.
     """
 
     websocket_adapter_class = SocketMessages
@@ -91,7 +92,7 @@ class GraphQLEndpoint(GraphQL[RequestContext, None]):
             schema,
             subscription_protocols=(GRAPHQL_TRANSPORT_WS_PROTOCOL, GRAPHQL_WS_PROTOCOL),
             connection_init_wait_timeout=timedelta(seconds=3),
-            # Of the older protocol, which has messages for it.
+            # For the legacy protocol, which has messages for it.
             keep_alive=True,
             keep_alive_interval=20,
             max_subscriptions_per_connection=max_operations,
@@ -119,11 +120,14 @@ class GraphQLEndpoint(GraphQL[RequestContext, None]):
     async def get_context(
         self, request: Request | WebSocket, response: Response | WebSocket
     ) -> RequestContext:
-        # Of a socket, until it is introduced.
+        # Context of a WebSocket until it is authenticated.
         return self.callers.for_socket(request.headers)
 
     def is_websocket_origin_allowed(self, request: WebSocket, origin: str) -> bool:
-        """Of an origin that is not this gateway's own; requests without one are of programs."""
+        """Return True if pages of another origin may open a WebSocket.
+
+        Requests without an origin come from programs.
+        """
         allowed = super().is_websocket_origin_allowed(request, origin)
         if not allowed:
             host = request.headers.get("host", "")
@@ -191,7 +195,7 @@ class GraphQLEndpoint(GraphQL[RequestContext, None]):
     async def _executed(
         self, asked: GraphQLRequest, method: str, context: RequestContext
     ) -> ExecutionResult | None:
-        """None of a subscription."""
+        """Execute an operation; return None for a subscription."""
         try:
             return await self.schema.execute(
                 asked.query,
@@ -218,8 +222,10 @@ async def _one(result: ExecutionResult) -> AsyncGenerator[ExecutionResult]:
 
 
 class _Executed:
-    """Response 200, with headers that are made once for each media type: starlette's makes them
-    anew, which is a twentieth of what a lookup takes."""
+    """Response 200 with headers that are built once per media type.
+
+    starlette builds them for each response, a twentieth of the time of a lookup.
+    """
 
     def __init__(self, body: bytes, media_type: MediaType) -> None:
         self._body = body
@@ -242,12 +248,11 @@ _JSON_HEADERS = {
 
 
 def _executed_response(result: ExecutionResult, media_type: MediaType) -> ASGIApp:
-    """Make the response to an operation that was executed or refused."""
+    """Build the response to an operation that was executed or refused."""
     body = body_of(result)
     if "data" in body:
         return _Executed(orjson.dumps(body), media_type)
-    # In application/json, for which the specification wants 200, what is wrong with a document is
-    # no matter of the status.
+    # For application/json the specification wants 200, even if the document is invalid.
     return answer(body, media_type, otherwise=400 if media_type is RESPONSE_JSON else 200)
 
 

@@ -1,10 +1,10 @@
-"""Serve the pages that a browser sees: the front page, GraphiQL, and what they load.
+"""Pages for browsers: the front page, GraphiQL, and their assets.
 
-The pages are built from `web/` into `gql/static` when revstream is installed, and are served as
-they lie there: nothing is rendered, nothing comes from another server. Where they were not built,
-the API works all the same and the pages say how to build them.
+The pages are built from `web/` into `gql/static` when revstream is installed, and are served
+unchanged, without templates or other servers. If they were not built, the API works all the same,
+and the pages explain how to build them.
 
-Source: docs/decisions/0002, which also says what each clause of the content security policy is for.
+Source: docs/decisions/0002, which also explains each clause of the content security policy.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = ["Handle", "graphiql_response", "pages_routes"]
 
 Handle = Callable[[Request], Awaitable[Response]]
 
-# The distribution is installed unpacked, so that the folder is a real one.
+# The distribution is installed unpacked, so the folder exists on disk.
 STATIC = Path(__file__).parents[1] / "static"
 
 NOT_BUILT = """\
@@ -77,7 +77,7 @@ GRAPHIQL_HEADERS = _headers(
 
 
 def graphiql_response() -> Response:
-    """GraphiQL as a page: for a `GET /graphql` that prefers HTML and carries no query."""
+    """Return GraphiQL as a page: for a `GET /graphql` that prefers HTML and has no query."""
     response = _page("graphiql.html", GRAPHIQL_HEADERS)
     # The same address answers queries: a cache must not give one for the other.
     response.headers["vary"] = "Accept"
@@ -88,12 +88,12 @@ def pages_routes(
     examples: Callable[[], Iterable[Example]] = tuple,
     guard: Callable[[Handle], Handle] = lambda handle: handle,
 ) -> list[Route | Mount]:
-    """The front page at `/`, the built files under `/static`, and `/examples.json`.
+    """Create the routes `/` (front page), `/static` (built files), and `/examples.json`.
 
     Args:
-        examples: Called for each `/examples.json`: the queries that GraphiQL opens as tabs, the
-            first one in front. Where there are none, GraphiQL opens a query that works anywhere.
-        guard: of what tells the schema, as the examples do.
+        examples: called for each `/examples.json`: the queries that GraphiQL opens as tabs, the
+            first one in front. If there are none, GraphiQL opens a query that works for any schema.
+        guard: wraps handlers that reveal the schema, as the examples do.
     """
 
     async def front_page(request: Request) -> Response:
@@ -118,18 +118,18 @@ def _page(name: str, headers: Mapping[str, str]) -> Response:
         return PlainTextResponse(
             NOT_BUILT, status_code=503, headers={**headers, "cache-control": "no-store"}
         )
-    # A page names the hashed files of one build: it is asked for anew each time, so that an
-    # upgrade is seen at once.
+    # A page names the hashed files of one build: browsers revalidate it each time, so that they
+    # see an upgrade at once.
     return FileResponse(
         path, media_type="text/html", headers={**headers, "cache-control": "no-cache"}
     )
 
 
 class _Assets(StaticFiles):
-    """The files of `gql/static`; a name that carries a hash of the content may be kept for ever."""
+    """Static files of `gql/static`; browsers cache names with a content hash without limit."""
 
     async def check_config(self) -> None:
-        """Check nothing: a folder that is missing has no files, which is 404 and not an error."""
+        """Check nothing: a missing folder has no files, which is 404 and not an error."""
 
     def file_response(
         self,

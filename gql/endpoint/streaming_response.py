@@ -1,12 +1,10 @@
-"""Results one after the other in one HTTP response: as server-sent events, or in multipart as
-Apollo Client takes them.
+"""Streaming HTTP response of a subscription: server-sent events, or multipart for Apollo Client.
 
-Guarantees: each event of a subscription carries the resume token that stands behind it as its `id`,
-so that an `EventSource` that connects again says by `Last-Event-ID` where it was. `complete` is
-said only where there is nothing to come back for: who was cut off, was too slow, or is served by a
-gateway that shuts down, and whose sign-in has expired, finds the stream ended without it behind a
-checkpoint, and connects again. In multipart that is an error of the transport, which Apollo's
-RetryLink answers so. A client that is gone ends its operation.
+Guarantees: each event of a subscription has its resume token as `id`, so that an `EventSource` that
+reconnects sends it back as `Last-Event-ID`. `complete` is sent only if there is nothing to resume:
+a client that was too slow, whose sign-in has expired, or whose gateway shuts down gets a checkpoint
+and the end of the stream without `complete`, and reconnects. In multipart that is a transport
+error, for which Apollo's RetryLink reconnects. The disconnect of a client ends its operation.
 
 Source: PROTOCOL.md of enisdenjo/graphql-sse, "Distinct connections mode"; HTML, 9.2 Server-sent
 events; Apollo's "Multipart subscriptions over HTTP"; RFC 2046, 5.1.1. docs/decisions/0023
@@ -39,15 +37,15 @@ _CLIENT_LEFT = (ClientDisconnect, OSError)
 
 
 def body_of(result: ExecutionResult) -> dict[str, Any]:
-    """What is sent of a result. `data` is not in it where execution did not begin.
+    """Return the response map of a result, without `data` if execution did not begin.
 
     Source: the GraphQL specification, 7.1 "Response Format".
     """
     body: dict[str, Any] = {}
     if result.errors:
         body["errors"] = [each.formatted for each in result.errors]
-    # The error of a field names its path, also where it leaves nothing of the data; one that a
-    # subscription could not begin with does, too.
+    # An error with a path was raised by a field, or by the start of a subscription: execution
+    # began, even if no data are left.
     began = not isinstance(result, PreExecutionError)
     if result.data is not None or (began and any(each.path for each in result.errors or ())):
         body["data"] = result.data
@@ -62,10 +60,10 @@ async def streamed(
     place: SubscriptionPosition,
     heartbeat_s: float,
 ) -> AsyncGenerator[bytes]:
-    """The chunks of a response, but for those that are written elsewhere meanwhile.
+    """Generate the chunks of a response, without those that a broadcast group writes directly.
 
     Args:
-        place: where the subscription stands whose results these are.
+        place: position of the subscription.
     """
     yield framing.opening()
     async with aclosing(_with_beats(results, heartbeat_s)) as beats:
@@ -85,9 +83,9 @@ async def streamed(
 async def _with_beats(
     results: AsyncGenerator[ExecutionResult], every_s: float
 ) -> AsyncGenerator[ExecutionResult | None]:
-    """None whenever nothing has come for so long."""
+    """Yield the results, and None after each interval without a result."""
     waiting: asyncio.Task[ExecutionResult] | None = None
-    # One for all: a subscription sets in it, once, by which operation it reads.
+    # One context for all tasks: a subscription sets its operation in it once.
     context = copy_context()
 
     async def following() -> ExecutionResult:
@@ -98,7 +96,7 @@ async def _with_beats(
             while True:
                 if waiting is None:
                     waiting = asyncio.create_task(following(), context=context)
-                # Not wait_for, which would cancel what it waits for.
+                # Not wait_for, which would cancel the task.
                 done, _ = await asyncio.wait({waiting}, timeout=every_s)
                 if not done:
                     yield None
@@ -115,21 +113,21 @@ async def _with_beats(
 
 
 class StreamResponse:
-    """A response of chunks, for as long as its client is there; an ASGI application."""
+    """ASGI application that sends chunks until the client disconnects."""
 
     def __init__(self, chunks: AsyncGenerator[bytes], media_type: MediaType) -> None:
         self._chunks = chunks
         self._headers = {
             "content-type": str(media_type),
-            # It is not the same a moment later, and a proxy must not wait for its end.
+            # A proxy must neither cache the stream nor wait for its end.
             "cache-control": "no-store, no-transform",
             "x-accel-buffering": "no",
             "x-content-type-options": "nosniff",
         }
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        # Not Starlette's own: its cancelled scope would interrupt again and again what an
-        # operation does to end, such as closing its cursors.
+        # Not Starlette's StreamingResponse: its cancelled scope would interrupt the cleanup of an
+        # operation again and again, such as closing its cursors.
         sending = asyncio.create_task(self._send(send))
         gone = asyncio.create_task(_gone(receive))
         try:

@@ -19,12 +19,12 @@ _HTML = MediaType("text/html")
 
 @dataclass(frozen=True, slots=True)
 class AcceptedFormats:
-    """The formats that a client accepts.
+    """Formats that a client accepts.
 
     Attributes:
-        page: it prefers a page to JSON.
-        json: the type of a response that is one object; None: it accepts none.
-        stream: the framing of a response that goes on; None: it accepts none.
+        page: True if the client prefers a page to JSON.
+        json: type of a response that is one object; None if not accepted.
+        stream: framing of a stream; None if not accepted.
     """
 
     page: bool
@@ -32,10 +32,10 @@ class AcceptedFormats:
     stream: Framing | None
 
 
-# A client sends the same with each request, and reading it takes as long as parsing a small query.
+# Clients repeat the header in each request, and parsing it takes as long as a small query.
 @lru_cache(maxsize=128)
 def negotiate(header: str) -> AcceptedFormats:
-    """Read an Accept header; without one, anything is accepted."""
+    """Parse an Accept header; an empty one accepts anything."""
     accept = Accept(header)
     plain, modern = accept.rank(JSON), accept.rank(RESPONSE_JSON)
     best = max(plain, modern)

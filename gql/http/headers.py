@@ -1,4 +1,4 @@
-"""Headers that every response of the API has, beside its type and length."""
+"""Headers of every response of the API, in addition to its type and length."""
 
 from __future__ import annotations
 

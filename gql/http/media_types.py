@@ -1,5 +1,4 @@
-"""Media types as HTTP headers name them: what was sent (`Content-Type`), and what would be taken
-(`Accept`).
+"""Media types in HTTP headers: `Content-Type` and `Accept`.
 
 Names are compared whole and without regard to case, parameters one by one: `application/json` is
 not in `text/plain; x=application/json`.
@@ -20,8 +19,8 @@ _NAME = re.compile(rf"[ \t]*({_TOKEN})/({_TOKEN})[ \t]*")
 _PARAMETER = re.compile(
     rf';[ \t]*(?:(?P<name>{_TOKEN})=(?:(?P<plain>{_TOKEN})|"(?P<quoted>(?:[^"\\]|\\.)*)"))?[ \t]*'
 )
-# Text within quotes may hold commas; quotes that are not closed reach to the end, so that no text
-# is looked at twice.
+# Quoted text may contain commas; an open quote reaches to the end, so that no text is scanned
+# twice.
 _ELEMENT = re.compile(r'(?:[^",]|"(?:[^"\\]|\\.?)*(?:"|$))+')
 _QUALITY = re.compile(r"0(?:\.[0-9]{0,3})?|1(?:\.0{0,3})?")
 _NOT_AT_ALL = (0.0, 0)
@@ -29,8 +28,10 @@ _NOT_AT_ALL = (0.0, 0)
 
 @dataclass(frozen=True, slots=True)
 class MediaType:
-    """`type/subtype`, with parameters. All in lower case where it was parsed; one that is sent may
-    spell the names of its parameters as clients compare them."""
+    """Media type `type/subtype` with parameters.
+
+    Parsed ones are in lower case; constants may spell parameter names as clients compare them.
+    """
 
     name: str
     parameters: Mapping[str, str] = field(default_factory=dict)
@@ -43,7 +44,7 @@ JSON = MediaType("application/json", {"charset": "utf-8"})
 
 
 def parse_media_type(text: str) -> MediaType | None:
-    """None where it is none."""
+    """Parse a media type; return None if it is invalid."""
     found = _NAME.match(text)
     if found is None:
         return None
@@ -63,8 +64,7 @@ def parse_media_type(text: str) -> MediaType | None:
 
 
 class Accept:
-    """What a client takes, and how gladly. Without the header, anything; elements that cannot be
-    understood are passed over."""
+    """Parsed Accept header; an empty one accepts anything, and invalid elements are ignored."""
 
     def __init__(self, header: str | None) -> None:
         self._ranges: list[tuple[MediaType, float]] = []
@@ -78,11 +78,13 @@ class Accept:
                 self._ranges.append((MediaType(found.name, rest), float(quality)))
 
     def rank(self, offered: MediaType, *, naming: str | None = None) -> tuple[float, int]:
-        """The quality from 0 to 1, and how it was named: 2 itself, 1 by `type/*`, 0 by `*/*`. The
-        range that names it most closely decides.
+        """Return the quality of a media type, 0 to 1, and the precision of the range that matched.
+
+        The precision is 2 for the type itself, 1 for `type/*`, 0 for `*/*`; the most precise range
+        decides.
 
         Args:
-            naming: only ranges count that have this parameter.
+            naming: parameter that a range must have to count.
         """
         has = {name.lower(): value for name, value in offered.parameters.items()}
         closest = (-1, -1)

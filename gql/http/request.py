@@ -1,8 +1,7 @@
-"""What a client asks over HTTP: read within bounds, and refused with a reason where it is no
-request.
+"""GraphQL requests over HTTP: read within limits, and validated.
 
 A request is a JSON object of `application/json` in UTF-8, or the query of a URL. Other content
-types are refused, since a form of any page could send them.
+types are refused, since a form on any page could send them.
 
 Source: the specification "GraphQL over HTTP", "Request".
 """
@@ -33,7 +32,7 @@ __all__ = [
     "read_request",
 ]
 
-# How long a body may be on its way.
+# Maximum time to receive a body.
 _BODY_MOST_S = 60.0
 _MOST_FIELDS = 100
 _NAMES = ("query", "variables", "operationName", "extensions")
@@ -42,7 +41,7 @@ _BATCH = "Batching is not supported: a request is one JSON object"
 
 
 class Refused(Exception):
-    """A request that is not executed: why, and with which status."""
+    """Refusal of a request, with message and status."""
 
     def __init__(
         self,
@@ -59,7 +58,11 @@ class Refused(Exception):
 
 @dataclass(slots=True)
 class GraphQLRequest:
-    """`query`: None where it was not given, as of an operation that is known by another name."""
+    """Parameters of a GraphQL request.
+
+    Attributes:
+        query: None for an operation that is known by another name, as a persisted query.
+    """
 
     query: str | None = None
     variables: dict[str, Any] | None = field(default=None, repr=False)
@@ -68,7 +71,7 @@ class GraphQLRequest:
 
 
 def headers_of(scope: Scope) -> dict[str, str]:
-    """Those of a request, looked through once; what is sent several times is one list.
+    """Return the headers of a request; values of a repeated header are joined by commas.
 
     Source: RFC 9110, 5.2.
     """
@@ -82,9 +85,11 @@ def headers_of(scope: Scope) -> dict[str, str]:
 async def read_request(
     scope: Scope, receive: Receive, headers: Mapping[str, str], *, most_bytes: int
 ) -> GraphQLRequest:
-    """Raises:
-    Refused: 400, 408, 413 or 415.
-    ClientDisconnect: it never came as a whole.
+    """Read the parameters of a GET or POST request.
+
+    Raises:
+        Refused: 400, 408, 413 or 415.
+        ClientDisconnect: the body is incomplete.
     """
     if scope["method"] == "GET":
         return _checked(_of_address(scope["query_string"]))
@@ -92,18 +97,18 @@ async def read_request(
 
 
 async def read_json(receive: Receive, headers: Mapping[str, str], *, most_bytes: int) -> Any:
-    """The body of a request that no form could send.
+    """Read a JSON body of a content type that no form can send.
 
     Raises:
         Refused: 400, 408, 413 or 415.
-        ClientDisconnect: it never came as a whole.
+        ClientDisconnect: the body is incomplete.
     """
     _check_type(headers.get("content-type", ""), headers.get("content-encoding", ""))
     given = headers.get("content-length", "")
     return _json(await _body(receive, given, most_bytes), "the request")
 
 
-# A client sends the same with each request.
+# Clients repeat these headers in each request.
 @lru_cache(maxsize=128)
 def _check_type(content_type: str, encoding: str) -> None:
     found = parse_media_type(content_type)
@@ -125,13 +130,15 @@ def _check_type(content_type: str, encoding: str) -> None:
 
 
 async def _body(receive: Receive, given: str, most: int) -> bytes:
-    """Args:
-    given: the length that was announced.
+    """Read a body within the limits.
+
+    Args:
+        given: announced length.
     """
     if given.isdecimal() and (len(given) > 18 or int(given) > most):
         raise _too_long(most)
     try:
-        # Nearly every body is there as a whole; the connection has a limit for the first part.
+        # Nearly every body arrives at once; the connection has a time limit for the first part.
         async with asyncio.timeout(None) as limit:
             return await _received(receive, most, limit)
     except TimeoutError:
@@ -160,7 +167,7 @@ def _too_long(most: int) -> Refused:
 
 
 def _of_address(raw: bytes) -> dict[str, Any]:
-    """The parameters of a URL, of which two are JSON."""
+    """Parse the query of a URL; two of its parameters are JSON."""
     try:
         pairs = parse_qsl(
             raw.decode("ascii"),
@@ -185,18 +192,17 @@ def _of_address(raw: bytes) -> dict[str, Any]:
 
 
 def json_from_request(raw: bytes | str) -> Any:
-    """Decode JSON with every digit of its integers: whether one is too large is for its type to
-    say.
+    """Decode JSON with all digits of its integers; the scalars check their range.
 
     Raises:
-        orjson.JSONDecodeError: it is none; also what is not UTF-8, halves of surrogate pairs, what
-            is nested too deeply, and numbers beyond all bounds.
+        orjson.JSONDecodeError: invalid JSON; also text that is not UTF-8, halves of surrogate
+            pairs, excessive nesting, and numbers out of range.
     """
     value = orjson.loads(raw)
     long = _LONG_NUMBER_BYTES if isinstance(raw, bytes) else _LONG_NUMBER
     if not long.search(raw):  # type: ignore[arg-type]
         return value
-    # orjson makes a double of an integer of more than 64 bits.
+    # orjson decodes an integer of more than 64 bits as a double.
     try:
         return json.loads(raw)
     except RecursionError:
@@ -211,7 +217,7 @@ def _json(raw: bytes | str, what: str) -> Any:
     try:
         return json_from_request(raw)
     except orjson.JSONDecodeError as exc:
-        # Not the document, which the message has with it.
+        # Without the document, which `str(exc)` would contain.
         raise Refused(400, f"{what} is not JSON: {exc.msg}") from None
 
 
@@ -222,7 +228,7 @@ def _checked(given: object) -> GraphQLRequest:
         raise Refused(400, f"the request is a JSON object, got {_kind(given)}")
     query, variables, name, extensions = asked = tuple(map(given.get, _NAMES))
     if query.__class__ is str and variables.__class__ is dict and name is extensions is None:
-        # As most are.
+        # The most frequent form.
         return GraphQLRequest(query, variables)
     for value, kind, each in zip(asked, _KINDS, _NAMES, strict=True):
         if value is not None and value.__class__ is not kind:

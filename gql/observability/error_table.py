@@ -1,9 +1,8 @@
-"""What becomes of an error on its way out: its code, how it is logged, and whether the client may
-read it. The only such table.
+"""Error table: code, log level and masking of each error that leaves the process.
 
-Guarantees: what is not in the table is a fault of revstream: the client gets INTERNAL and an
-incident id, the log gets the id with the traceback. What graphql-core says about a document or its
-variables is passed on as it is, as BAD_USER_INPUT.
+Guarantees: an exception that is not in the table is a fault of revstream: the client gets INTERNAL
+and an incident id, the log gets the id with the traceback. Messages of graphql-core about a
+document or its variables are passed on unchanged, as BAD_USER_INPUT.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ __all__ = ["TABLE", "Incidents", "Rule", "finish_errors", "rule_of", "storms"]
 
 logger = logging.getLogger(__name__)
 
-# How long faults of one place are the same incident, and how many places are known.
+# Time in which faults at one line are the same incident, and the maximum number of known lines.
 _SAME_INCIDENT_S = 10.0
 _MOST_INCIDENTS = 200
 _MOST_CAUSES = 10
@@ -61,7 +60,11 @@ _MOST_CAUSES = 10
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """`masked`: the client gets a number to ask by, not the message."""
+    """Code, log level and masking of one class of errors.
+
+    Attributes:
+        masked: the client gets an incident id instead of the message.
+    """
 
     code: str
     level: int
@@ -103,7 +106,7 @@ _OF_THE_REQUEST = (
 
 
 def storms() -> dict[str, LogThrottle]:
-    """One for each code whose refusals are logged."""
+    """Create a log throttle for each code whose refusals are logged."""
     return {
         each.code: LogThrottle(logger, "request refused", level=each.level)
         for each in TABLE.values()
@@ -112,13 +115,15 @@ def storms() -> dict[str, LogThrottle]:
 
 
 def rule_of(error: BaseException) -> Rule:
-    """The rule of the nearest class that has one."""
+    """Return the rule of the nearest base class that has one."""
     return next(TABLE[each] for each in type(error).__mro__ if each in TABLE)
 
 
 class Incidents:
-    """The numbers that faults are known by. A fault that comes again from the same place within a
-    while has the same number, and no line of its own: else a client that finds one fills the log.
+    """Incident ids of faults.
+
+    A fault that repeats at the same line within 10 s keeps its id and is not logged again, so that
+    a client that can provoke one does not fill the log.
 
     Args:
         clock: seconds, as `time.monotonic`.
@@ -126,12 +131,14 @@ class Incidents:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        # By place: the number, since when, and how often since.
+        # By line: incident id, time of its log entry, and faults since.
         self._known = LruCache[Hashable, tuple[str, float, int]](most=_MOST_INCIDENTS)
 
     def number(self, cause: BaseException) -> tuple[str, int | None]:
-        """Return the number of a fault, and how many before it had no line; None where it has none
-        either."""
+        """Return the incident id of a fault, and how many earlier ones were not logged.
+
+        The count is None if this fault is not to be logged either.
+        """
         place = _place_of(cause)
         incident, since, more = self._known.get(place) or ("", -math.inf, 0)
         now = self._clock()
@@ -144,7 +151,7 @@ class Incidents:
 
 
 def _place_of(cause: BaseException | None) -> Hashable:
-    """The line that raised an exception, and those that raised its causes."""
+    """Return the line that raised an exception, and the lines that raised its causes."""
     places: list[Hashable] = []
     while cause is not None and len(places) < _MOST_CAUSES:
         line: Hashable = None
@@ -163,17 +170,17 @@ def finish_errors(
     storms: Mapping[str, LogThrottle] | None = None,
     incidents: Incidents | None = None,
 ) -> None:
-    """Log each error by its rule, and make of each what the client may read, in place.
+    """Log each error by its rule and reduce it, in place, to what the client may read.
 
-    One exception that many fields failed with, as when they were read together, is one incident and
-    one line. A field that states of the past hold otherwise than the model says, as after a change
-    of its type, is one error, however many states there are.
+    One exception that many fields failed with, such as a shared read, is one incident and one line.
+    Earlier states that violate the model in the same field, as after a change of its type, are one
+    error, however many states there are.
 
     Args:
-        token_out: a resume token as the API shows it, of one among the facts.
-        storms: what refusals are noted in by their code, since they may come with every event, or
-            to everybody at once; without, each is a line.
-        incidents: of the process; without, each fault has a number of its own.
+        token_out: formats a resume token as the API shows it, for tokens among the facts.
+        storms: log throttles by code, since refusals may come with every event, or at every client
+            at once; without them, each refusal is logged.
+        incidents: ids of the process; without them, each fault gets an id of its own.
     """
     failed = list(errors)
     _join_past_misfits(errors)
@@ -185,7 +192,7 @@ def finish_errors(
         while isinstance(cause, GraphQLError) and cause.original_error is not None:
             cause = cause.original_error
         if cause is None or isinstance(cause, _OF_THE_REQUEST) or _of_a_literal(error, cause):
-            # Said by graphql-core, by Strawberry, or by a scalar of ours, about the request.
+            # An error about the request, raised by graphql-core, Strawberry or one of our scalars.
             error.extensions = {"code": BadUserInput.code, **(error.extensions or {})}
             continue
         rule = rule_of(cause)
@@ -222,10 +229,11 @@ def finish_errors(
 
 
 def _drop_tracebacks(errors: Sequence[BaseException]) -> None:
-    """Break the cycles between exceptions and the frames that they went through, which refer to
-    what they have executed, and to the errors. Else all of a refused operation stays until the
-    garbage collector has found it: 70 objects each, and pauses of half a second where thousands are
-    refused."""
+    """Break the reference cycles between exceptions and the frames that they passed through.
+
+    Otherwise all objects of a refused operation stay until the garbage collector finds them: 70
+    objects each, and pauses of half a second if thousands are refused.
+    """
     waiting: list[BaseException | None] = list(errors)
     seen: set[int] = set()
     while waiting:
@@ -241,9 +249,9 @@ def _drop_tracebacks(errors: Sequence[BaseException]) -> None:
 
 
 def _join_past_misfits(errors: list[GraphQLError]) -> None:
-    """Keep the first error of each field that states of the past do not have as the model says.
+    """Keep the first error of each field whose value in earlier states violates the model.
 
-    Nobody can mend them; `alike` says how many more there are.
+    Clients cannot repair earlier states; `alike` is the number of further errors.
     """
     first: dict[tuple[object, str], GraphQLError] = {}
     kept = []
@@ -261,8 +269,10 @@ def _join_past_misfits(errors: list[GraphQLError]) -> None:
 
 
 def _of_a_literal(error: GraphQLError, cause: Exception) -> bool:
-    """Whether it was found in the document, before there was a field to fail: graphql-core's Int
-    does not convert a literal of thousands of digits, nor does it say so itself."""
+    """Return True for an error in a literal of the document, found before any field was executed.
+
+    graphql-core's Int does not convert a literal of thousands of digits, and raises ValueError.
+    """
     return error.path is None and bool(error.nodes) and isinstance(cause, ValueError)
 
 

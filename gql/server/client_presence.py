@@ -1,7 +1,7 @@
-"""End of a request whose client has closed the connection: nobody waits for its answer.
+"""Cancellation of requests whose client has closed the connection.
 
-A query is cancelled, and with it what MongoDB does for it. A mutation is cancelled as long as it
-waits for its turn; one that has begun is finished, since half of it may have been written.
+A query is cancelled, and with it its reads in MongoDB. A mutation is cancelled while it waits for a
+slot; one that has begun is finished, since half of it may have been written.
 """
 
 from __future__ import annotations
@@ -31,16 +31,18 @@ class ClientConnection(Protocol):
     """Connection that answers one request at a time.
 
     Attributes:
-        presence: of the client whose request is answered; its `leave` is called at the end of the
-            connection.
+        presence: client of the request that is being answered; the connection calls its `leave`
+            when it closes.
     """
 
     presence: ClientPresence | None
 
 
 class ClientPresence:
-    """Args:
-    task: executes the request.
+    """Cancels the task of a request when its client leaves.
+
+    Args:
+        task: executes the request.
     """
 
     def __init__(self, task: asyncio.Task[Any]) -> None:
@@ -54,7 +56,7 @@ class ClientPresence:
             self._task.cancel()
 
     def finish(self) -> None:
-        """Let the request go on, whatever the client does."""
+        """Let the request run to its end, even if the client leaves."""
         self._task = None
 
 
@@ -63,14 +65,14 @@ _PRESENCE: ContextVar[ClientPresence | None] = ContextVar("presence of a client"
 
 @contextmanager
 def while_client_waits(scope: Scope) -> Iterator[None]:
-    """Cancel the running request once its client has gone.
+    """Cancel the running request once its client has disconnected.
 
     Args:
-        scope: of a request whose body has come. Nothing is known of the client where the server is
-            not ours.
+        scope: scope of a request whose body is complete. Other servers do not report the client's
+            end; the request is then never cancelled.
 
     Raises:
-        ClientDisconnect: the client has gone.
+        ClientDisconnect: the client has disconnected.
     """
     extensions = scope.get("extensions", {})
     task = asyncio.current_task()
@@ -85,7 +87,7 @@ def while_client_waits(scope: Scope) -> Iterator[None]:
     try:
         yield
     except asyncio.CancelledError:
-        # Somebody else may have cancelled it, too.
+        # Another task may have cancelled it, too.
         if presence.gone and task.uncancel() == 0:
             raise ClientDisconnect from None
         raise
@@ -95,7 +97,7 @@ def while_client_waits(scope: Scope) -> Iterator[None]:
 
 
 def finish_without_client() -> None:
-    """Let the running request go on whether or not its client still waits for it."""
+    """Let the running request run to its end, even if its client disconnects."""
     presence = _PRESENCE.get()
     if presence is not None:
         presence.finish()

@@ -78,7 +78,7 @@ class FairScheduler:
         self._left = self._most
         self._scheduled = False
         if len(self):
-            # Before the entries, any of which may raise.
+            # First, because any entry may raise.
             self._schedule()
         self._run_some(self._beginning, 1)
         self._run_some(self._continuing, self._left)

@@ -1,8 +1,7 @@
-"""HTTP connections as the process holds them: how long, and how large, a request's head may be, how
-slowly a body may come, and how long a client may take nothing of what it is sent.
+"""HTTP connections with limits for heads, bodies and clients that do not read.
 
-Guarantees: whatever a client sends or leaves out, its connection gets an answer or an end within a
-bound. A field behind the body (a trailer) is never a header. A handshake is a request, too.
+Guarantees: each connection gets a response or is closed within a time limit, whatever its client
+sends or omits. A field after the body (a trailer) is never a header. A handshake is a request, too.
 
 Source: docs/decisions/0024-sockets.md; RFC 9110, 6.5 "Trailer Fields"; RFC 6585, 5.
 """
@@ -24,43 +23,46 @@ from revstream.streams.core.errors import Unavailable
 
 __all__ = ["RequestConnection"]
 
-# Its first line and its headers.
+# Limits for the request line and the headers.
 _HEAD_S = 5.0
 _HEAD_BYTES = 64 * 1024
-# Bytes that a line of a head has beside the name and the value.
+# Bytes of a header line in addition to the name and the value.
 _LINE_BYTES = 4
-# Of a body that has not come as a whole, so much has to come in so long.
+# An incomplete body must receive at least `_BODY_BYTES` every `_BODY_S` seconds.
 _BODY_S = 10.0
 _BODY_BYTES = 10_000
-# How long a client that was refused may take to read why.
+# Seconds for a refused client to read the response.
 _PARTING_S = 2.0
 _RETRY_AFTER_S = 1
-# Bytes that may wait to be read by a client before broadcasts leave it out.
+# Maximum unread bytes of a client; above it, broadcasts skip the client.
 _UNREAD_BYTES = 64 * 1024
 
 
 class RequestConnection(HttpToolsProtocol):
-    """uvicorn's, which waits for a request for ever, takes a head of any length, and holds a
-    response for a client that does not read for as long as TCP does."""
+    """uvicorn's HTTP connection with time and size limits.
 
-    # Ends it, or looks whether it has to be ended: while it waits for a head, or for a body.
+    uvicorn has no limit for the wait for a request, the length of a head, or the time that a client
+    does not read its response.
+    """
+
+    # Closes or checks the connection while it waits for a head or a body.
     _timer: asyncio.TimerHandle | None = None
-    # A head, or a body, has begun and is not complete.
+    # A head, or a body, is incomplete.
     _in_head = False
     _in_body = False
-    # Begun in the data that is looked at.
+    # Heads that began in the current data, and bytes of the incomplete head.
     _heads = 0
     _head_bytes = 0
-    # Of the body, since it was last looked at.
+    # Bytes of the body since the last check.
     _body_bytes = 0
-    # Received since a part of the body has come.
+    # Bytes received since the last part of the body.
     _trailer_bytes = 0
-    # The request that is answered. uvicorn's `cycle` is the last one that came, behind which others
-    # may wait.
+    # The request that is being answered. uvicorn's `cycle` is the last one received; earlier ones
+    # may be queued.
     _answering: RequestResponseCycle | None = None
-    # Why the request is refused that is being read.
+    # Refusal of the request that is being read.
     _refusal: Refused | None = None
-    # It was answered, and what still comes is not read.
+    # The last response was sent; further data is discarded.
     _parting = False
     # See `gql.server.client_presence`.
     presence: ClientPresence | None = None
@@ -86,7 +88,7 @@ class RequestConnection(HttpToolsProtocol):
             self._answering.disconnected = True
             self._answering.message_event.set()
         if self._answering is not None:
-            # It may not have begun, and is not to begin.
+            # A request that has not begun must not begin.
             cast("dict[str, Any]", self._answering.scope["extensions"])[CLIENT] = None
         if self.presence is not None:
             self.presence.leave()
@@ -132,7 +134,7 @@ class RequestConnection(HttpToolsProtocol):
         self._heads += 1
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        # Behind the head it is a trailer, which nobody has checked: a proxy strips headers.
+        # After the head it is a trailer, unchecked: a proxy removes only headers.
         if self._in_head:
             super().on_header(name, value)
 
@@ -168,20 +170,20 @@ class RequestConnection(HttpToolsProtocol):
 
     def handle_websocket_upgrade(self) -> None:
         if self._responding:
-            # It would be written among the frames of the socket.
+            # Its response would be written between the frames of the WebSocket.
             self.transport.close()
             return
         self._end_timer()
         self._limits.http.close(self)
         self._leave_scope()
         super().handle_websocket_upgrade()
-        # Nothing comes here any more, and the parser knows of this one.
+        # No more data arrives here, and the parser refers to this connection.
         self.parser = None  # type: ignore[assignment]
 
     def data_received(self, data: bytes) -> None:
         if self._parting:
             return
-        # Where it is not clear which of the data are of the head, the next ones are counted.
+        # If these data are only partly of the head, counting begins with the next data.
         begins = 0 if self._in_head else 1
         in_body, body_bytes = self._in_body, self._body_bytes
         self._heads = 0
@@ -189,7 +191,7 @@ class RequestConnection(HttpToolsProtocol):
         if self.parser is None or self.transport.is_closing() or self._parting:
             return
         if self._in_body:
-            # Lines behind the last part of a body, and before each part, are kept until they end.
+            # The parser keeps lines before each part of a body, and after the last, until they end.
             came = not in_body or self._heads > 0 or self._body_bytes > body_bytes
             self._trailer_bytes = 0 if came else self._trailer_bytes + len(data)
         elif self._in_head and not in_body and self._heads == begins:
@@ -220,23 +222,26 @@ class RequestConnection(HttpToolsProtocol):
         return self.cycle is not None and not self.cycle.response_complete
 
     def _refuse(self, refusal: Refused) -> None:
-        """Have the parser stop, and `send_400_response` called."""
+        """Stop the parser, which then calls `send_400_response`."""
         self._refusal = refusal
         raise httptools.HttpParserError(refusal.message)
 
     def _part(self, refusal: Refused) -> None:
-        """Answer, and give the client a while to read it: what it still sends would else have its
-        system throw the answer away."""
+        """Send a last response and give the client time to read it.
+
+        The response would be discarded by the client's system if the connection were closed while
+        the client still sends.
+        """
         self._end_timer()
         self._parting = True
         queued = self.pipeline or not self._in_body
         if self._responding and (queued or self.cycle.response_started):
-            # The client would take it for the response that is under way.
+            # The client would read it as a part of the response that is being sent.
             self.transport.close()
             return
         self.transport.write(response_bytes(self._limits.failed(refusal)))
         if self._responding:
-            # Its application finds that the client is gone.
+            # Report the disconnect to the application.
             self.cycle.disconnected = True
             self.cycle.message_event.set()
         if self.transport.can_write_eof():
@@ -244,7 +249,7 @@ class RequestConnection(HttpToolsProtocol):
         self._set_timer(_PARTING_S, self.transport.abort)
 
     def _watch(self) -> None:
-        """Have a time limit for what is waited for of the client."""
+        """Start or stop the timer that fits the state of the connection."""
         if self._in_body:
             if self._timer is None:
                 self._set_timer(_BODY_S, self._look_at_body)
@@ -258,7 +263,7 @@ class RequestConnection(HttpToolsProtocol):
         self._timer = None
         slow = self._body_bytes < _BODY_BYTES and not self.flow.read_paused
         if not self._responding:
-            # The rest of a request that was answered already.
+            # The rest of a request that is already answered.
             self.transport.close()
         elif slow and not self.cycle.waiting_for_100_continue:
             self._part(
@@ -273,7 +278,7 @@ class RequestConnection(HttpToolsProtocol):
             self._set_timer(_BODY_S, self._look_at_body)
 
     def _leave_scope(self) -> None:
-        """Break the cycle between this and its last scope, which only the collector would find."""
+        """Break the cycle between the connection and its last scope, for the garbage collector."""
         if self.scope is not None:
             extensions = cast("dict[str, Any]", self.scope.get("extensions", {}))
             for each in (WRITER, CLIENT):

@@ -1,9 +1,9 @@
-"""The number of HTTP connections that the process holds: those that are no WebSockets (yet).
+"""Limit for the HTTP connections of the process, without WebSockets.
 
-Guarantees: no more are open than may be, but for a few that may ask for its health alone. Over the
-bound a connection that waits for its client (for a head, a body, the next request) makes room for
-the one that comes, the one that has waited longest first; one whose response is under way does not.
-What lies in their buffers for clients to read is bounded: over it, those that hold most are closed.
+Guarantees: at most `most` connections are open, and `RESERVE` more that may only request the health
+paths. At the limit, the connection that has waited longest for its client (a head, a body, the next
+request) is closed for the new one; a connection with an unfinished response is not. Unread bytes
+are limited in total: above the limit the connections with most unread bytes are closed.
 
 Source: docs/decisions/0024-sockets.md.
 """
@@ -15,10 +15,10 @@ from typing import Protocol
 __all__ = ["HEALTH_PATHS", "RESERVE", "HttpConnections"]
 
 HEALTH_PATHS = frozenset({"/livez", "/readyz", "/metrics"})
-"""Paths that are served where there is no room for anything else."""
+"""Paths that are served even at the limit."""
 
 RESERVE = 32
-"""Connections beyond the bound, for the health of the process."""
+"""Connections beyond the limit, for the health paths."""
 
 
 class Closeable(Protocol):
@@ -27,33 +27,32 @@ class Closeable(Protocol):
     def drop(self) -> None: ...
 
     def unread_bytes(self) -> int:
-        """Return what its client has not taken yet."""
+        """Return the number of bytes that the client has not read."""
 
 
 class HttpConnections:
-    """The open HTTP connections of one process.
+    """Registry of the open HTTP connections of one process.
 
     Args:
-        most: how many may be open; `RESERVE` more may ask for the process's health.
-        most_bytes: what may lie in their buffers together.
+        most: maximum of open connections; `RESERVE` more may request the health paths.
+        most_bytes: maximum of unread bytes in all buffers.
 
     Attributes:
-        refused: connections that were closed as they came, and requests that were answered with
-            503, since no room could be made.
+        refused: connections closed on arrival, and requests answered with 503, for lack of room.
         displaced: connections that were closed to make room.
-        unread: connections that were closed since their clients had not read too much.
+        unread: connections that were closed because of their unread bytes.
     """
 
     def __init__(self, *, most: int, most_bytes: int) -> None:
         self.most = most
         self.unread = 0
         self._most_bytes = most_bytes
-        # Of those whose buffers are full, what was in them when that was looked at.
+        # Unread bytes of connections with full buffers, when last measured.
         self._unread: dict[Closeable, int] = {}
         self._unread_bytes = 0
         self.refused = 0
         self.displaced = 0
-        # In the order in which they began to wait for their clients; and the others.
+        # Connections in the order in which they began to wait for their clients; and the others.
         self._waiting: dict[Closeable, None] = {}
         self._responding: dict[Closeable, None] = {}
         self._beyond: set[Closeable] = set()
@@ -62,7 +61,7 @@ class HttpConnections:
         return len(self._waiting) + len(self._responding)
 
     def open(self, connection: Closeable) -> bool:
-        """Count a connection, which waits for a request. False where there is no room for it."""
+        """Register a connection that waits for a request; return False if there is no room."""
         if len(self) >= self.most and self._waiting:
             longest = next(iter(self._waiting))
             self.displaced += 1
@@ -77,25 +76,25 @@ class HttpConnections:
         return True
 
     def respond(self, connection: Closeable) -> None:
-        """Note that a request has come as a whole."""
+        """Register that a request is complete."""
         if self._waiting.pop(connection, self) is None:
             self._responding[connection] = None
 
     def wait(self, connection: Closeable) -> None:
-        """Note that a response is complete."""
+        """Register that a response is complete."""
         if self._responding.pop(connection, self) is None:
             self._waiting[connection] = None
 
     @property
     def unread_bytes(self) -> int:
-        """About what lies in their buffers."""
+        """Return the approximate number of unread bytes in all buffers."""
         return self._unread_bytes
 
     def hold(self, connection: Closeable) -> None:
-        """Note that a connection's buffer is full."""
+        """Register that the buffer of a connection is full."""
         self._measure(connection)
         if self._unread_bytes > self._most_bytes:
-            # Those that have read meanwhile hold less.
+            # Clients may have read meanwhile.
             for each in list(self._unread):
                 self._measure(each)
         while self._unread_bytes > self._most_bytes:
@@ -105,11 +104,11 @@ class HttpConnections:
             largest.drop()
 
     def release(self, connection: Closeable) -> None:
-        """Note that a connection's buffer is full no more."""
+        """Register that the buffer of a connection is no longer full."""
         self._unread_bytes -= self._unread.pop(connection, 0)
 
     def serves(self, connection: Closeable, path: str) -> bool:
-        """Return whether a request may be handled; others are answered with 503."""
+        """Return True if a request may be handled; others are answered with 503."""
         if connection in self._beyond:
             if len(self) > self.most and path not in HEALTH_PATHS:
                 self.refused += 1
@@ -119,7 +118,7 @@ class HttpConnections:
         return True
 
     def close(self, connection: Closeable) -> None:
-        """Forget a connection that is closed, or has become a WebSocket."""
+        """Remove a connection that is closed, or has become a WebSocket."""
         self.release(connection)
         self._waiting.pop(connection, None)
         self._responding.pop(connection, None)

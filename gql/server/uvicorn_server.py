@@ -19,19 +19,20 @@ from revstream.gql.server.websocket_connection import Connections, WebSocketConn
 
 __all__ = ["BACKLOG", "UvicornServer"]
 
-# Connections that wait to be accepted; a system that allows fewer has its way. A client that finds
-# no room is not told, and tries again 1, 3 and 7 s later.
+# Connections that wait to be accepted; the system may allow fewer. A client that finds no room gets
+# no reply, and its system tries again 1, 3 and 7 s later.
 BACKLOG = 65_535
 
 
 class UvicornServer(uvicorn.Server):
-    """A server that leaves signals to its caller: uvicorn would raise them again before the leases
-    are released.
+    """Server that leaves signals to its caller.
+
+    uvicorn would raise them again before the leases are released.
 
     Args:
-        message_bytes: the longest message of a WebSocket.
-        shutdown_s: how long requests may take to end.
-        before_closing: called between the end of accepting and the closing of connections.
+        message_bytes: maximum length of a WebSocket message.
+        shutdown_s: maximum time for requests to end.
+        before_closing: called after the listening sockets are closed, before the connections are.
     """
 
     def __init__(
@@ -43,7 +44,7 @@ class UvicornServer(uvicorn.Server):
         shutdown_s: float,
         before_closing: Callable[[], Awaitable[None]],
     ) -> None:
-        # uvicorn calls these as it would call classes.
+        # uvicorn calls these like classes.
         http: Any = partial(RequestConnection, connections=connections)
         websocket: Any = partial(WebSocketConnection, connections=connections)
         super().__init__(

@@ -1,10 +1,9 @@
-"""WebSockets as the process holds them: how many, and how much memory their buffers may take.
+"""WebSocket connections with limits for their number, their buffers and clients that do not read.
 
-Guarantees: no more are open than may be, whoever comes next is told 503 and when to come again;
-what lies in the buffers of all of them together, coming in and going out, stays under a bound, and
-over it those that hold the most are closed; a client that takes nothing off its socket is closed
-after a while, whatever else it does; a socket that is closed is gone soon, even if its client does
-not take part in closing it.
+Guarantees: at most `most` WebSockets are open, further handshakes are answered with 503 and
+Retry-After; the buffers of all of them, for input and output, stay under a limit, and above it the
+largest are closed; a client that reads nothing is disconnected after a while, whatever it sends; a
+closed WebSocket is removed soon, even if its client does not take part in closing it.
 
 Source: docs/decisions/0024-sockets.md.
 """
@@ -35,46 +34,46 @@ from revstream.streams.core.errors import Unavailable
 
 __all__ = ["Connections", "WebSocketConnection", "response_bytes"]
 
-# How long a client may take to answer that its socket is closed, or to read why.
+# Seconds for a client to answer a close frame, or to read the reason.
 _PARTING_S = 5.0
 _RETRY_AFTER_S = 5
 _TRY_AGAIN_LATER = 1013
-# That may wait to be handled: a client that comes back starts a hundred operations at once.
+# Maximum of queued messages: a client that reconnects starts a hundred operations at once.
 _MESSAGES_MOST = 400
-# That are handled before anything else is looked at; a subscription takes half a millisecond.
+# Messages handled per iteration of the event loop; a subscription takes half a millisecond.
 _MESSAGES_A_TURN = 4
-# Whose handling begins before anything else is looked at: what they read is one read, and the next
-# of them are looked at while MongoDB reads.
+# Requests started per iteration of the event loop: their lookups share one read, and the next
+# requests are parsed while MongoDB reads.
 _REQUESTS_A_TURN = 8
-# About what a message that waits to be handled takes beside its text.
+# Approximate memory of a queued message in addition to its text.
 _MESSAGE_BYTES = 500
-# Characters of a library's message that a client is sent.
+# Maximum characters of a library's message in a response.
 _SHOWN = 200
-# Bytes that may wait to be read by a client before broadcasts leave it out.
+# Maximum unread bytes of a client; above it, broadcasts skip the client.
 _UNREAD_BYTES = 256 * 1024
-# Of all that are: one of its own would be the better part of a kilobyte for each.
+# Shared by all writable connections: an event for each would take nearly a kilobyte.
 _WRITABLE = asyncio.Event()
 _WRITABLE.set()
 
 
 class Connections:
-    """Of one process.
+    """Registry of the connections of one process.
 
     Args:
-        most: sockets that may be open at once.
-        most_http: other connections that may be.
-        most_http_bytes: what may lie in the buffers of these.
-        most_bytes: what may lie in their buffers.
-        stalled_s: how long a client may take nothing of what is sent to it.
-        failed: what is answered to those who are refused.
+        most: maximum of open WebSockets.
+        most_http: maximum of open HTTP connections.
+        most_http_bytes: maximum of bytes in the buffers of HTTP connections.
+        most_bytes: maximum of bytes in the buffers of WebSockets.
+        stalled_s: maximum time without any read by a client.
+        failed: builds the response to a refused client.
 
     Attributes:
-        turns: of the messages that are handled.
-        starts: of the requests over HTTP.
-        http: the connections that are no sockets.
+        turns: scheduler of WebSocket messages.
+        starts: scheduler of HTTP requests.
+        http: registry of the HTTP connections.
         refused: handshakes that were answered with 503.
-        stalled: responses over HTTP that ended because their clients took nothing of them.
-        dropped: sockets that were closed, by reason: `stalled`, `memory` or `flood`.
+        stalled: HTTP responses that ended because their clients read nothing.
+        dropped: WebSockets that were closed, by reason: `stalled`, `memory` or `flood`.
     """
 
     def __init__(
@@ -105,12 +104,14 @@ class Connections:
 
     @property
     def held_bytes(self) -> int:
-        """What lies in their buffers."""
+        """Return the number of bytes in the buffers of all WebSockets."""
         return self._held_bytes
 
     def fit(self, files: int) -> bool:
-        """Let in no more connections than there may be files; False where that is fewer than
-        before. A quarter of them, at most, is for HTTP."""
+        """Reduce the limits to the number of file descriptors; return False if they were reduced.
+
+        At most a quarter of the descriptors is for HTTP.
+        """
         if self.most + self.http.most + RESERVE <= files:
             return True
         self.http.most = max(1, min(self.http.most, files // 4))
@@ -118,7 +119,7 @@ class Connections:
         return False
 
     def admit(self, connection: WebSocketConnection) -> bool:
-        """False where as many are open as may be."""
+        """Register a WebSocket; return False if the maximum is open."""
         if len(self._held) >= self.most:
             self.refused += 1
             return False
@@ -126,11 +127,11 @@ class Connections:
         return True
 
     def hold(self, connection: WebSocketConnection, size_bytes: int) -> None:
-        """So much lies in a connection's buffers now."""
+        """Set the number of bytes in the buffers of a connection."""
         self._held_bytes += size_bytes - self._held.get(connection, 0)
         self._held[connection] = size_bytes
         while self._held_bytes > self._most_bytes:
-            # Whoever takes what it is sent, and sends whole messages, holds next to nothing.
+            # A client that reads, and sends whole messages, uses almost no buffer.
             largest = max(self._held, key=self._held.__getitem__)
             self.forget(largest)
             self.dropped["memory"] += 1
@@ -147,7 +148,7 @@ class Connections:
 
 
 class WebSocketConnection(WebSocketsSansIOProtocol):
-    """uvicorn's, within the bounds."""
+    """uvicorn's WebSocket connection within the limits of `Connections`."""
 
     def __init__(self, *args: Any, connections: Connections, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -156,16 +157,16 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
         self._admitted = False
         self._stall = SlowClientTimeout(connections.stalled_s, connections.count_stalled_socket)
         self._parting: asyncio.TimerHandle | None = None
-        # Received since there was last nothing to handle.
+        # Bytes received since the queue was last empty.
         self._received_bytes = 0
-        # Frames may be written, and its buffer is not full.
+        # The WebSocket is open, and its buffer is not full.
         self._flowing = False
 
     def handle_connect(self, event: Request) -> None:
         self._admitted = self._connections.admit(self)
         if self._admitted:
             super().handle_connect(event)
-            # Else it was none, and was told so.
+            # Otherwise the handshake was invalid, and is already answered.
             if not self.close_sent:
                 extensions: Any = self.scope["extensions"]
                 extensions[WRITER] = self
@@ -181,19 +182,19 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
         self._received_bytes += len(data)
         super().data_received(data)
         if not self.handshake_initiated and self.conn.handshake_exc is not None:
-            # uvicorn, which writes what comes of events, would leave it open without a word.
+            # uvicorn writes only for events, and would leave it open without a response.
             self._refuse_handshake()
             return
         if self._admitted and self.queue.qsize() > _MESSAGES_MOST:
-            # Each is small, and to handle them all would take the processor from the others.
+            # Each is small, but to handle them all would delay the other clients.
             self._connections.dropped["flood"] += 1
             self.drop(f"more than {_MESSAGES_MOST} messages were sent at once")
         self._measure()
 
     async def receive(self) -> Any:
         message = await super().receive()
-        # Whether one sends a thousand messages at once or a thousand come back: others have their
-        # turn in between.
+        # Other work runs in between, even if one client sends a thousand messages at once or a
+        # thousand clients reconnect.
         await self._connections.turns.next(beginning=message["type"] == "websocket.connect")
         if not self.writable.is_set():
             self._pause_reading()
@@ -201,15 +202,15 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
         return message
 
     async def send(self, message: Any) -> None:
-        # All who wait wake up at once, and the first may fill the buffer again.
+        # All waiting tasks wake up at once, and the first may fill the buffer again.
         while not self.writable.is_set():
             await self.writable.wait()
         if self.close_sent and message["type"] in ("websocket.send", "websocket.close"):
-            # By the protocol itself, of which the application does not know yet.
+            # Closed by the protocol; the application does not know it yet.
             raise ClientDisconnected
         await super().send(message)
         if message["type"] == "websocket.accept":
-            # What of it is still wanted stands in the scope.
+            # The scope has everything of it that is still needed.
             del self.request, self.response
             self._flowing = self._open and self.writable.is_set()
         elif message["type"] == "websocket.close":
@@ -239,10 +240,10 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
     def pause_writing(self) -> None:
         self._flowing = False
         if self.writable is _WRITABLE:
-            # The others go on writing.
+            # Other connections are still writable.
             self.writable = asyncio.Event()
         super().pause_writing()
-        # Pings are answered without asking for room.
+        # Pings are answered even if the buffer is full.
         self._pause_reading()
         self._stall.watch(self.transport)
 
@@ -263,8 +264,8 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
             self._parting.cancel()
         self._connections.forget(self)
         self._admitted = False
-        # It refers back to this, and only the garbage collector would find them. A handshake that
-        # was refused has none.
+        # The scope refers back to the connection: a cycle for the garbage collector. A refused
+        # handshake has no scope.
         scope: Any = getattr(self, "scope", {"extensions": {}})
         scope["extensions"].pop(WRITER, None)
         super().connection_lost(exc)
@@ -278,8 +279,10 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
         self._part()
 
     def handle_parser_exception(self) -> None:
-        """As uvicorn does, which then closes the connection under a client that still writes: it
-        would not get to read why."""
+        """Close the connection, but let the client read the reason.
+
+        uvicorn closes it at once, and a client that still writes would not get the reason.
+        """
         self._flowing = False
         if self.close_sent:
             return
@@ -293,19 +296,19 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
             self.transport.resume_reading()
         if self.transport.can_write_eof():
             self.transport.write_eof()
-        # Else uvicorn closes it once the application is done with it.
+        # Otherwise uvicorn closes it when the application ends.
         self.close_timer = self.loop.call_later(_PARTING_S, self.transport.abort)
 
     def shutdown(self) -> None:
         try:
             super().shutdown()
         except InvalidState:
-            # The client was quicker to close.
+            # The client has closed it first.
             self.transport.close()
         self._part()
 
     def drop(self, reason: str) -> None:
-        """Close it, with a reason where the client listens, and free what it holds at once."""
+        """Close the connection, with a reason if the client reads, and free its buffers at once."""
         self._admitted = False
         self._flowing = False
         listens = self.handshake_complete and not self.transport.is_closing()
@@ -319,7 +322,7 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
         self.handle_parser_exception()
 
     def _refuse_handshake(self) -> None:
-        """Answer a handshake that websockets cannot read: it has too many headers, or too long."""
+        """Answer a handshake that websockets cannot read: too many headers, or too long ones."""
         cause = self.conn.handshake_exc
         assert cause is not None
         large = isinstance(cause, SecurityError) or isinstance(cause.__cause__, SecurityError)
@@ -344,7 +347,7 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
         self._connections.hold(self, held)
 
     def _part(self) -> None:
-        """It is closed: do not wait for ever until its client has taken the rest."""
+        """Abort the closed connection if its client has not read the rest in 5 s."""
         self._flowing = False
         if self._parting is None:
             self._parting = self.loop.call_later(_PARTING_S, self.transport.abort)
