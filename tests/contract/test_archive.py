@@ -79,8 +79,10 @@ async def test_a_record_that_is_there_already_is_refused(archive: Archive) -> No
 
 
 async def test_a_version_ends_where_the_one_after_it_begins(archive: Archive) -> None:
-    """Of ids of every type, in the order asked; the last one, and one that never was, have no end.
-    Numbers may have gaps."""
+    """Ends come for ids of every type, in the order requested, also over gaps in the numbers.
+
+    The last version, and one that never was, have no end.
+    """
     keys = [1, True, "$name", {"b": 1, "a": 2}, {"a": 2, "b": 1}, float("nan"), None, MinKey()]
     for n, key in enumerate(keys):
         records, _ = versions(key, [10 + n, 30 + n, 50 + n])
@@ -116,7 +118,7 @@ async def test_an_end_costs_the_same_however_many_versions(
 
 
 async def test_the_last_versions_of_many_documents_come_in_one_read(archive: Archive) -> None:
-    """Of ids of every type, those of which there is none left out; full documents stay raw."""
+    """Ids of every type are read, ids without versions left out, and full documents stay raw."""
     keys = [1, True, "$name", {"b": 1, "a": 2}, {"a": 2, "b": 1}, float("nan"), None, MinKey()]
     keys += [ObjectId("0" * 24), Decimal128("2.5"), "", b"x"]
     for n, key in enumerate(keys):
@@ -150,7 +152,7 @@ async def test_the_last_version_within_a_transaction_is_the_one_with_the_highest
 async def test_the_newest_versions_up_to_a_moment_are_found_for_each_document(
     archive: Archive,
 ) -> None:
-    """Newest first, so many for each, told apart by their place in the question."""
+    """Each document's versions come newest first, up to a limit, with the index of its question."""
     for key in (1, 2):
         records, _ = versions(key, [10 * key + n for n in range(4)])
         await archive.insert(records)
@@ -224,7 +226,7 @@ async def test_records_are_scanned_in_token_order_between_two_places(archive: Ar
 
 
 async def test_records_are_found_by_their_tokens(archive: Archive) -> None:
-    """Those that are not there are left out."""
+    """Tokens without a record are left out."""
     records, _ = versions(1, [1, 2, 3])
     await archive.insert(records)
     found = await archive.by_token([token_at(3), token_at(1), token_at(9)], projection={"v": 1})

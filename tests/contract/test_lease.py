@@ -51,7 +51,7 @@ async def test_the_first_to_ask_holds_it(mongo: Mongo, client: Client) -> None:
 
 
 async def test_nobody_else_gets_it_while_it_holds(mongo: Mongo) -> None:
-    """Who asks meanwhile changes nothing; other names are free."""
+    """Another holder's attempt changes nothing while the lease holds; other names are free."""
     lease = await held(Leases(mongo, "one"))
     other = Leases(mongo, "two")
     assert await other.acquire(NAME) is None
@@ -62,7 +62,7 @@ async def test_nobody_else_gets_it_while_it_holds(mongo: Mongo) -> None:
 async def test_renewing_keeps_the_fencing_token_and_moves_the_end(
     mongo: Mongo, client: Client
 ) -> None:
-    """The same holder goes on, also where the lease had run out and nobody took it."""
+    """The same holder continues, even after the lease ran out, if no other process took it."""
     one = Leases(mongo, "one")
     lease = await held(one)
     end = stored(client, mongo)["expiresAt"]

@@ -98,7 +98,7 @@ def _entry(value: Any) -> Any:
 
 
 def by_server(things: Things, target: Any, merge: Merge) -> Any:
-    """What is left of a document's field; `target` is its value before, ... where it had none."""
+    """Return the field after the server's merge; `target` is its value before, `...` for none."""
     things.replace_one({"_id": 1}, {} if target is ... else {"json": target}, upsert=True)
     found = things.find_one_and_update(
         {"_id": 1},
@@ -115,7 +115,7 @@ def by_server(things: Things, target: Any, merge: Merge) -> Any:
 def test_a_merge_is_the_same_in_mongodb_and_in_python(
     things: Things, target: dict[str, Any], patch: dict[str, Any]
 ) -> None:
-    """Whatever the names are, and at every depth; and it is what the RFC says."""
+    """Both merges agree with the RFC, for all names and at every depth."""
     expected = textbook(target, patch)
     merge = merge_of(patch)
     assert same(apply_merge(merge, target), expected)
@@ -139,7 +139,7 @@ def test_a_merge_over_what_is_no_object_begins_with_an_empty_one(
 def test_patches_one_after_the_other_are_the_same_in_both(
     things: Things, target: dict[str, Any], patches: list[dict[str, Any]]
 ) -> None:
-    """What one has left is what the next one meets, as the chain of drafts is merged in Python."""
+    """Each patch applies to the result of the one before, as in Python's merge of drafts."""
     here, there = target, target
     for patch in patches:
         here = apply_merge(merge_of(patch), here)
@@ -210,7 +210,7 @@ def test_a_patch_that_is_too_deep_for_mongodb_is_refused_before(
 
 
 def patched(things: Things, patch: Mapping[str, Any]) -> Any:
-    """What a document with nothing in it becomes, in the fields that the patch names."""
+    """Return the result of the patch on an empty document, in the fields that the patch names."""
     entity = DEEP.entities[0]
     alteration = DocumentUpdate.update(parse_change(DEEP, entity, patch))
     things.insert_one({"_id": 1})

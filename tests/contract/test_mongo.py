@@ -146,7 +146,7 @@ async def test_inserts_stop_at_the_first_that_is_refused(mongo: Mongo, client: C
 
 
 async def test_updates_are_sent_together_and_counted(mongo: Mongo, client: Client) -> None:
-    """How many matched, changed or not."""
+    """The count is the number of matched documents, changed or not."""
     fill(client, mongo, [{"_id": n, "n": 0} for n in range(3)])
     updates = [({"_id": n}, {"$set": {"n": n}}) for n in range(5)]
     assert await mongo.update_each("things", updates) == 3
@@ -155,7 +155,7 @@ async def test_updates_are_sent_together_and_counted(mongo: Mongo, client: Clien
 
 
 async def test_writes_of_many_are_counted_and_refusals_raised(mongo: Mongo, client: Client) -> None:
-    """Which a reply of the server only says."""
+    """Counts and refusals are read from the server's reply, which alone contains them."""
     fill(client, mongo, [{"_id": n, "n": n % 2} for n in range(5)])
     assert await mongo.update_all("things", {"n": 1}, {"$set": {"n": 3}}) == 2
     assert await mongo.remove_all("things", {"n": 3}) == 2

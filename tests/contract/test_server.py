@@ -1,4 +1,4 @@
-"""What is found out about the server at start."""
+"""Checks of the server at start."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from revstream.streams.mongo.server_check import (
 
 
 async def test_a_replica_set_that_is_new_enough_is_suitable(mongo: Mongo) -> None:
-    """Its version is told, and that it is no sharded cluster."""
+    """The check returns the version and the fact that it is no sharded cluster."""
     server = await inspect_server(mongo)
     assert tuple(map(int, server.version.split(".")[:2])) >= OLDEST_VERSION
     assert not server.sharded
@@ -113,7 +113,7 @@ COSMOS = {"setName": "globaldb", "hosts": ["shop.mongo.cosmos.azure.com:10255"]}
 async def test_another_database_that_cannot_be_suitable_is_refused_by_its_name(
     server: Answers, said: str
 ) -> None:
-    """Not told how a MongoDB is mended."""
+    """The refusal names the database, and the remedy is a MongoDB replica set."""
     with pytest.raises(Unsuitable, match=f"this is {said}.*use a MongoDB replica set"):
         await inspect_server(server)  # type: ignore[arg-type]
 

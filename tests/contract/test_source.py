@@ -98,8 +98,7 @@ async def test_two_streams_give_the_same_event_the_same_token(mongo: Mongo, clie
 
 
 async def test_expanded_events_bring_nothing_else(mongo: Mongo, client: Client) -> None:
-    """Newer servers are asked for them, for the paths of updates: what is told, and under which
-    tokens, stays the same."""
+    """Expanded events, requested of newer servers, change neither the events nor their tokens."""
     database = client[mongo.name]
     begin = await now(mongo)
     database.create_collection("things")
@@ -275,7 +274,7 @@ def kill_sessions(client: Client, name: str) -> None:
 
 
 def close_connections(wires: WirePool) -> None:
-    """Those of the streams."""
+    """Close the connections of the streams."""
     assert wires.open
     for each in list(wires.open):
         each.close()
@@ -331,7 +330,7 @@ async def test_a_stream_whose_cursor_dies_goes_on_without_loss_or_duplicate(
 async def test_streams_leave_connections_to_others(
     client: Client, mongo_uri: str, database_name: str
 ) -> None:
-    """Where the URI bounds them, streams beyond use the driver's commands."""
+    """Streams beyond the URI's limit of connections use the driver's commands."""
     client[database_name].create_collection("things")
     async with Mongo.connect(f"{mongo_uri}&maxPoolSize=2", database_name) as mongo:
         assert mongo.wires is not None
@@ -349,7 +348,7 @@ async def test_streams_leave_connections_to_others(
 async def test_who_waits_at_a_stream_waits_for_the_primary_too(
     monkeypatch: pytest.MonkeyPatch, mongo_uri: str, database_name: str
 ) -> None:
-    """As long as the options say; a short read goes to the driver's cursors soon."""
+    """A stream waits for the primary as the options say; short reads soon use driver cursors."""
     monkeypatch.setattr("revstream.streams.mongo.wire.pool._SELECTION_S", 0.0)
     # None of them has looked for it before.
     async with Mongo.connect(mongo_uri, database_name) as mongo:
@@ -441,7 +440,7 @@ async def test_drops_and_renames_are_seen_by_those_they_concern(
 async def test_a_stream_that_is_cancelled_while_it_waits_has_lost_nothing(
     mongo: Mongo, client: Client
 ) -> None:
-    """Whatever reply was on its way: from the last position handed over, all of it comes again."""
+    """All events after the last returned position come again, even if a reply was on its way."""
     begin = await now(mongo)
     source = source_of(mongo)
     position, found = begin, []

@@ -62,7 +62,7 @@ async def test_a_write_that_was_not_confirmed_is_sent_again_and_done_once(
 async def test_a_write_that_stays_unconfirmed_is_unavailable(
     server: BareMongod, driver: str
 ) -> None:
-    """Nobody can say whether it will stay: to be tried again, and no fault of revstream."""
+    """An unconfirmed write may be undone: the error is to try again, and no fault of revstream."""
     options = MongoOptions(driver=driver)  # type: ignore[arg-type]
     async with Mongo.connect(server.uri + HEARTBEATS, f"never_{driver}", options=options) as mongo:
         with unconfirmed(server, 10), pytest.raises(Unavailable, match="has not confirmed"):
@@ -73,7 +73,7 @@ async def test_a_write_that_stays_unconfirmed_is_unavailable(
 async def test_writes_of_many_that_stay_unconfirmed_are_unavailable(
     server: BareMongod, driver: str
 ) -> None:
-    """Of the housekeeping, too: what an election undoes is to be done again."""
+    """Unconfirmed writes of maintenance are unavailable too: an election may undo them."""
     options = MongoOptions(driver=driver)  # type: ignore[arg-type]
     async with Mongo.connect(server.uri + HEARTBEATS, f"many_{driver}", options=options) as mongo:
         checkpoints = Checkpoints(mongo)

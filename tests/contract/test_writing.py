@@ -30,14 +30,14 @@ COUNT = [
 
 @contextmanager
 def watched(client: Client, mongo: Mongo) -> Iterator[DatabaseChangeStream[Any]]:
-    """What happens in the test's database from here on, as the driver itself shows it."""
+    """Collect the change events of the test's database from now on, as the driver returns them."""
     client[mongo.name]["things"].insert_many([{"_id": n} for n in range(3)])
     with client[mongo.name].watch() as stream:
         yield stream
 
 
 def times(stream: DatabaseChangeStream[Any], count: int) -> dict[Any, Timestamp]:
-    """Of so many events, by the document's id."""
+    """Return the times of a number of events, by the document's id."""
     found = [next(stream) for _ in range(count)]
     return {each["documentKey"]["_id"]: each["clusterTime"] for each in found}
 
@@ -81,7 +81,7 @@ async def test_a_write_tells_the_time_of_its_change_event(
 
 
 async def test_a_write_of_many_tells_the_time_of_the_last_one(mongo: Mongo, client: Client) -> None:
-    """Each has an event and a time of its own; whoever goes on behind the last has them all."""
+    """Each write has an event and a time of its own; a reader after the last has seen them all."""
     keys = [0, 1, *(f"new-{n}" for n in range(50))]
     changes = [(key, COUNT) for key in keys]
     with watched(client, mongo) as stream:
@@ -95,7 +95,7 @@ async def test_a_write_of_many_tells_the_time_of_the_last_one(mongo: Mongo, clie
 
 
 async def test_a_transaction_tells_its_one_time(mongo: Mongo, client: Client) -> None:
-    """That of the commit: all of its events have it."""
+    """All events of a transaction have the time of its commit."""
     with watched(client, mongo) as stream:
         _, at = await write(mongo, several, transaction=True)
         assert [next(stream)["clusterTime"] for _ in range(3)] == [at] * 3
@@ -152,7 +152,7 @@ async def test_documents_come_back_raw_and_as_the_write_left_them(mongo: Mongo) 
 async def test_a_duplicate_key_says_of_which_fields(
     mongo: Mongo, client: Client, fields: tuple[str, ...], document: Any, transaction: bool
 ) -> None:
-    """Of an insert and of a change; dotted, as they are stored."""
+    """The error names the dotted, stored fields, after an insert and after an update."""
     things = client[mongo.name]["things"]
     if fields != ("_id",):
         things.create_index([(each, 1) for each in fields], unique=True)

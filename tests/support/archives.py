@@ -35,7 +35,7 @@ def at(second: int, count: int = 1) -> Timestamp:
 
 
 def nothing_written(known: str = "") -> OwnWrites:
-    """Of a process that has written nothing: no read has to wait.
+    """Return the progress of a process that has written nothing: no read has to wait.
 
     Args:
         known: so far all archives are known to have come.
@@ -44,14 +44,14 @@ def nothing_written(known: str = "") -> OwnWrites:
 
 
 class _Silent(Hub):
-    """Of whichever collections."""
+    """Hub without events."""
 
     def add_observer(self, *_: object) -> None:
         pass
 
 
 class _Unknown:
-    """The progress of archives of which nobody knows how far they have come, or only so far."""
+    """Progress of archives: unknown, or known up to a position."""
 
     def __init__(self, known: str) -> None:
         self._known = known

@@ -78,7 +78,7 @@ class BareMongod:
         self.process.send_signal(signal.SIGCONT)
 
     def kill(self) -> None:
-        """As a power cut does; `start` brings it back."""
+        """Kill the process, as a power cut does; `start` starts it again."""
         assert self.process is not None
         self.process.kill()
         self.process.wait(timeout=30)

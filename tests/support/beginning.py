@@ -1,4 +1,4 @@
-"""Where history begins for a test."""
+"""Beginning of history for a test."""
 
 from __future__ import annotations
 
@@ -18,8 +18,10 @@ __all__ = ["begin_new", "begin_now"]
 
 
 def begin_new(uri: str, database: str, model: Path) -> None:
-    """Of a database that does not exist yet: now, for every collection of the model. Not at the
-    oldest entry of an oplog that other tests fill, from where it is a long way."""
+    """Begin the history of all collections of the model now, in a database that does not exist yet.
+
+    The oldest entry of an oplog that other tests fill would be a long way back.
+    """
     with MongoClient[dict[str, object]](uri) as client:
         if database in client.list_database_names():
             return
@@ -31,7 +33,7 @@ def begin_new(uri: str, database: str, model: Path) -> None:
 
 
 async def begin_now(uri: str, database: str, *collections: str) -> None:
-    """Of collections that are empty."""
+    """Begin the history of empty collections now."""
     async with Mongo.connect(uri, database) as mongo:
         now = resume_tokens.token_from_time(await mongo.operation_time())
         for each in collections:

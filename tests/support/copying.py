@@ -57,7 +57,7 @@ class _Deposed(Exception):
 
 
 class Steps:
-    """Of one task: it waits before each, until `advance`."""
+    """Steps of one task: it waits before each, until `advance`."""
 
     def __init__(self) -> None:
         self._go: asyncio.Future[None] | None = None
@@ -328,7 +328,7 @@ class World:
         raise AssertionError(f"it never ends: {self._queue}")
 
     def stale(self) -> list[str]:
-        """Which copies are not what their source is."""
+        """Return the copies that differ from their source."""
         names = {key: each.get("name") for key, each in self._seen["suppliers"].items()}
         found = []
         for key, product in self._seen["products"].items():
@@ -341,17 +341,17 @@ class World:
         return found
 
     def entries(self, key: str) -> Any:
-        """What stands beside its copies: source and version of each."""
+        """Return source and version of each copy, as stored beside the copies."""
         copies = self._seen["products"][key].get("_copies")
         found = copies.get(self.copy.key) if isinstance(copies, dict) else None
         return [(each["of"], each["v"]) for each in found or [] if isinstance(each, dict)]
 
     def number(self, key: str) -> Any:
-        """How many writes a product has counted."""
+        """Return the number of writes that a product has counted."""
         return self._seen["products"][key].get("version", 0)
 
     def copy_of(self, key: str) -> Any:
-        """What a product has as its supplier's name; "-" where it has none."""
+        """Return the copy of the supplier's name in a product; "-" where it has none."""
         return self._seen["products"][key].get("supplierName", "-")
 
 

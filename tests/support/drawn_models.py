@@ -49,7 +49,7 @@ SINKS = st.builds(
 
 @st.composite
 def accesses(draw: st.DrawFn, *, rows: bool = False, write: bool = True) -> Access | None:
-    """What `@access` may say, or nothing."""
+    """Draw arguments of `@access`, or nothing."""
     access = Access(
         read=draw(st.none() | ROLES),
         write=draw(st.none() | ROLES) if write else None,
@@ -229,12 +229,12 @@ def in_layout(entity: Entity, history: HistoryKind) -> Entity:
 
 
 def quoted(text: str) -> str:
-    """As GraphQL writes a text."""
+    """Return a text as a GraphQL string."""
     return json.dumps(text, ensure_ascii=False)
 
 
 def listed(texts: tuple[str, ...]) -> str:
-    """As GraphQL writes a list of texts."""
+    """Return texts as a GraphQL list of strings."""
     return f"[{', '.join(map(quoted, texts))}]"
 
 

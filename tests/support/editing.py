@@ -72,7 +72,7 @@ class Failed(Exception):
 
     @property
     def code(self) -> str:
-        """That of the first error."""
+        """Return the code of the first error."""
         return str(self.args[0].extensions["code"])
 
 
@@ -127,7 +127,7 @@ class Shop:
         return id_
 
     async def present(self, id_: str, entity: str = "Product") -> Row | None:
-        """As it is now."""
+        """Return the current state."""
         found = await self.ask(
             f"query($id: ID!) {{ found: {entity.lower()}(id: $id) {{ version {PRODUCT} }} }}",
             id=id_,
@@ -136,7 +136,7 @@ class Shop:
         return document
 
     async def history(self, id_: str, entity: str = "Product") -> list[Row]:
-        """All versions, the oldest first, whoever made them."""
+        """Return all versions of all authors, the oldest first."""
         await self.recorded()
         text = (
             "query($id: ID!) { found: "

@@ -1,5 +1,4 @@
-"""What the plain model says has happened to a few documents, and whether the gateway tells the
-same."""
+"""Plain model of the changes of a few documents, compared with the answers of the gateway."""
 
 from __future__ import annotations
 

@@ -89,7 +89,7 @@ class _Drafts(_Noted):
         whole: bool,
         total: bool,
     ) -> Page[tuple[Entity, Draft]]:
-        """Of one document, without a filter; those of types have none."""
+        """Return a page of one document's drafts, without a filter; types have no drafts."""
         if "$and" not in query:
             return _page([])
         of_document, filter_ = query["$and"]

@@ -1,4 +1,4 @@
-"""How much of a test runs: representatives in `make test`, all of it in `make test-all`."""
+"""Extent of a test: representatives in `make test`, all cases in `make test-all`."""
 
 from __future__ import annotations
 

@@ -22,9 +22,9 @@ _INIT = json.dumps({"type": "connection_init"})
 class Follower:
     """One subscription: `query` takes `$after`, and `$id` where there is one.
 
-    `addresses` are looked at anew whenever a gateway is needed; `turn` says with which one it
-    begins. `received` are the changes; `told` the codes with which its sockets were closed, each
-    behind a checkpoint; `cut` how often it was ended otherwise.
+    `addresses` are read anew whenever a gateway is needed; `turn` is the index of the first one.
+    `received` are the changes; `told` the codes with which its sockets were closed, each after a
+    checkpoint; `cut` the number of other ends.
     """
 
     query: str

@@ -56,7 +56,7 @@ class RunningGateway:
         return subscribe(self.address, text, **variables)
 
     def kill(self) -> None:
-        """As `kill -9` does."""
+        """Kill the process, as `kill -9` does."""
         self.process.kill()
         self.close()
 
@@ -69,7 +69,7 @@ class RunningGateway:
         self.process.stderr.close()
 
     def stop(self) -> int:
-        """As a supervisor does; returns the exit code."""
+        """Stop the process as a supervisor does, and return the exit code."""
         self.process.send_signal(signal.SIGTERM)
         return self.process.wait(timeout=60)
 

@@ -1,6 +1,6 @@
-"""A gateway over rows of two owners, and what of the second one's the first may not see.
+"""Gateway over rows of two owners, with values of the second that the first may not see.
 
-Whatever belongs to the second says `SECRET`, or is the number that nobody else has.
+Each value of the second owner contains `SECRET`, or is a number that occurs nowhere else.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""An issuer of tokens, with keys that it changes when it is told to."""
+"""Issuer of tokens with keys that a test changes."""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
-"""What of a history must be left, by a plain reading of the model's `keep`: written apart from the
-code under test."""
+"""Plain reading of the model's `keep`: the part of a history that must be left.
+
+Written apart from the code under test.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where an issuer shows its keys: an HTTP server that answers as a test says."""
+"""HTTP server for the keys of an issuer, with responses that a test sets."""
 
 from __future__ import annotations
 

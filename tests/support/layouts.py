@@ -92,7 +92,7 @@ class Program(ABC):
     def writes(
         self, key: Any, number: int, body: Mapping[str, Any] | None, before: Row | None
     ) -> list[Step]:
-        """What it writes for a version, given the one before."""
+        """Return the writes of the program for a version, from the one before."""
 
 
 class _Archive(Program):

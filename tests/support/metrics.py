@@ -1,4 +1,4 @@
-"""What `/metrics` tells, as Prometheus reads it."""
+"""Metrics of `/metrics`, parsed as Prometheus does."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What revstream promises of documents and their history, in plain Python over plain dicts; written
-apart from the code under test.
+"""Plain model of documents and their history, in Python over dicts.
 
-Contents are stored documents without `_id`; versions are counted as the archive counts them.
+Written apart from the code under test. Contents are stored documents without `_id`; versions are
+counted as the archive counts them.
 """
 
 from __future__ import annotations
@@ -74,12 +74,12 @@ class PlainDocument:
 
     @property
     def content(self) -> Content | None:
-        """What is there now."""
+        """Return the current content."""
         return self.versions[-1].content if self.versions else None
 
     @property
     def number(self) -> int:
-        """Of the last version."""
+        """Return the number of the last version."""
         return self.versions[-1].number if self.versions else 0
 
     def write(self, operation: str, content: Content | None, **more: Any) -> int:
@@ -93,7 +93,7 @@ class PlainDocument:
     def write_counted(
         self, operation: str, content: Content, expected: int | None, **more: Any
     ) -> int:
-        """As the gateway writes."""
+        """Write as the gateway does."""
         content = dict(content)
         if self.counted:
             before = (self.content or {}).get("version", 0)
@@ -175,7 +175,7 @@ def changes(before: Any, after: Any, path: Path = ()) -> Iterator[tuple[Path, An
 
 
 def overlap(one: Content, then: Content, other: Content, now: Content) -> bool:
-    """Whether two changes meet in a field, or in one around the other."""
+    """Return whether two changes meet in a field, or in one around the other."""
     return any(
         a[: len(b)] == b or b[: len(a)] == a
         for a, _, _ in _content_changes(one, then)
@@ -184,7 +184,7 @@ def overlap(one: Content, then: Content, other: Content, now: Content) -> bool:
 
 
 def published(chain: list[PlainDraft], content: Content) -> Content:
-    """What is there, with what the chain changes."""
+    """Return the current content with the changes of the chain."""
     result = copy.deepcopy(content)
     for path, _, value in _content_changes(chain[0].base, chain[-1].full):
         place = result
@@ -202,7 +202,7 @@ def _content_changes(before: Content, after: Content) -> Iterator[tuple[Path, An
 
 
 def shown(content: Content | None) -> Content | None:
-    """As the API shows it, without the id."""
+    """Return the content as the API shows it, without the id."""
     if content is None:
         return None
     found = {name: _json(content.get(STORED.get(name, name))) for name in FIELDS}

@@ -109,7 +109,7 @@ class Memory:
         )
 
     def record(self, version: Version) -> Document:
-        """As an archive has it, to be shown."""
+        """Return the record as an archive returns it."""
         told = {
             "_id": version.token,
             "doc": version.document,
@@ -430,7 +430,7 @@ class MemoryStatus:
 
 
 def projected(document: Document, fields: Iterable[str]) -> Document:
-    """What MongoDB answers to an inclusion of these paths and the `_id`."""
+    """Return MongoDB's result of an inclusion of these paths and the `_id`."""
     wanted: dict[str, Any] = {"_id": {}}
     for path in sorted(fields):
         below = wanted

@@ -1,5 +1,7 @@
-"""A receiver of the tests' own, on a real socket: it notes what comes, and answers, fails, hangs,
-resets or babbles as it is told."""
+"""Webhook receiver on a real socket, with behaviour that a test sets.
+
+It notes each request, and answers, fails, hangs, resets, or sends a body without an end.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +22,10 @@ __all__ = ["Act", "Receiver", "Request", "receiving", "taken"]
 
 @dataclass(frozen=True, kw_only=True)
 class Act:
-    """What is answered. `hang`: nothing, ever. `reset`: the connection is reset. `endless`: the
-    body never ends."""
+    """Answer to one request.
+
+    `hang`: never answer. `reset`: reset the connection. `endless`: send a body that never ends.
+    """
 
     status: int = 200
     headers: Mapping[str, str] = field(default_factory=dict)
@@ -80,7 +84,7 @@ class Receiver:
 
     @property
     def taken(self) -> list[tuple[str, int]]:
-        """What was answered with 200, as (subject, version), in the order in which it came."""
+        """Return the requests answered with 200, as (subject, version), in order of arrival."""
         return taken(self.requests)
 
     @asynccontextmanager

@@ -1,4 +1,4 @@
-"""A WebSocket client that says what it is told to, right or wrong, and hears what comes."""
+"""WebSocket client that sends any messages, valid or invalid, and reads what comes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LEGACY: Protocol = "graphql-ws"
 
 @dataclass
 class Socket:
-    """One connection; operations are told apart by their ids."""
+    """One connection; operations are distinguished by their ids."""
 
     connection: ClientConnection
     protocol: Protocol
@@ -69,7 +69,7 @@ class Socket:
         return found
 
     async def closed(self) -> Close | None:
-        """How the server closes the connection; what comes before is passed over."""
+        """Skip messages until the server closes the connection, and return its close frame."""
         while True:
             try:
                 await self.connection.recv()

@@ -98,7 +98,7 @@ async def finished(task: asyncio.Future[Any]) -> None:
 
 
 async def unless_ended(task: asyncio.Future[Any], waited: Awaitable[T]) -> T:
-    """What is waited for; but if the task ends before, what the task raised."""
+    """Return the awaited result; raise if the task ends before it."""
     waiting = asyncio.ensure_future(waited)
     try:
         await asyncio.wait([task, waiting], return_when=asyncio.FIRST_COMPLETED)
@@ -253,7 +253,7 @@ class Divided:
         ]
 
     async def begin(self, *, baseline_done: bool = False) -> Checkpoint:
-        """As if all of them had been started now."""
+        """Begin as if all of them had been started now."""
         start = await self.parts[0].begin(baseline_done=baseline_done)
         await self.begin_at(start)
         return start
