@@ -95,9 +95,19 @@ def written(lines: list[str]) -> str:
     return re.sub(r"[ \r]+$", "", text, flags=re.M) + "\n"
 
 
+@pytest.fixture(scope="module", params=["--wire", "--no-wire"])
+def wire(request: pytest.FixtureRequest) -> str:
+    """The option that switches wire connections on or off: the answers are the same."""
+    option: str = request.param
+    return option
+
+
 @pytest.fixture(scope="module")
 def things(
-    mongo_uri: str, client: MongoClient[dict[str, Any]], tmp_path_factory: pytest.TempPathFactory
+    mongo_uri: str,
+    client: MongoClient[dict[str, Any]],
+    tmp_path_factory: pytest.TempPathFactory,
+    wire: str,
 ) -> Iterator[Things]:
     """The collection that is served, with fixed documents."""
     database = client[f"transcripts_{uuid4().hex[:8]}"]
@@ -122,11 +132,12 @@ def _model(factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def gateway(
-    mongo_uri: str, things: Things, tmp_path_factory: pytest.TempPathFactory
+    mongo_uri: str, things: Things, tmp_path_factory: pytest.TempPathFactory, wire: str
 ) -> Iterator[RunningGateway]:
-    """Serves callers who have not signed in, and has recorded all documents."""
+    """Serve anonymous callers, with all documents recorded, with and without wire connections."""
     model = _model(tmp_path_factory)
-    with running_gateway(mongo_uri, things.database.name, model, "--anonymous") as running:
+    options = ("--anonymous", wire)
+    with running_gateway(mongo_uri, things.database.name, model, *options) as running:
         recorded = "{ things { nodes { version } } }"
         wait_until(lambda: "errors" not in running.post(recorded))
         yield running

@@ -83,6 +83,11 @@ class Settings:
         "`revstream doctor` lists them.",
     )
     driver: Literal["motor", "pymongo"] = _setting("motor", "MongoDB driver.")
+    wire: bool = _setting(
+        True,
+        "Read over wire connections, which take less processor time; otherwise everything uses "
+        "the driver.",
+    )
     ring_events: int = _setting(
         10_000,
         "Maximum number of events per collection in the ring buffer, for clients that reconnect.",
@@ -315,6 +320,7 @@ class Settings:
     def mongo_options(self) -> MongoOptions:
         return MongoOptions(
             driver=self.driver,
+            wire=self.wire,
             read_limit_s=self.read_limit_s,
             server_selection_s=self.connect_s,
         )

@@ -34,11 +34,13 @@ class MongoOptions:
         driver: "motor" or "pymongo".
         read_limit_s: Maximum duration of a read on the server.
         server_selection_s: How long to look for a primary before `Unavailable`.
+        wire: Whether reads may use wire connections.
     """
 
     driver: Driver = "motor"
     read_limit_s: float = 30.0
     server_selection_s: float = 10.0
+    wire: bool = True
 
 
 def open_client(uri: str, options: MongoOptions, *, listeners: Sequence[Any] = ()) -> Any:

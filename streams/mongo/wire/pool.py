@@ -57,6 +57,8 @@ class WirePool(monitoring.TopologyListener):
         self.open: set[WireConnection] = set()
         # Why wire connections cannot be used.
         self._unsupported: str | None = None
+        if not options.wire:
+            self._unsupported = "wire connections are switched off"
         if client.read_preference != pymongo.ReadPreference.PRIMARY:
             self._unsupported = "the MongoDB URI asks for reads of secondaries"
         limits = client.options.pool_options
