@@ -1,1 +1,1 @@
-"""What each field of the API means."""
+"""Resolvers: the meaning of each field of the API."""

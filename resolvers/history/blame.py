@@ -73,8 +73,10 @@ async def blame_documents(
 
 
 def _all_there(found: Sequence[Version | HistoryLost | None]) -> Iterator[Version | None]:
-    """Raises:
-    HistoryLost: one of them was dropped since its number was read.
+    """Check that no version is missing.
+
+    Raises:
+        HistoryLost: One of them was dropped since its number was read.
     """
     for each in found:
         if isinstance(each, HistoryLost):
@@ -83,7 +85,7 @@ def _all_there(found: Sequence[Version | HistoryLost | None]) -> Iterator[Versio
 
 
 class _BlameSearch:
-    """Of one document: its leaves, and the versions known to have changed them last."""
+    """Search for the last change of each leaf of one document."""
 
     def __init__(self, model: Model, entity: Entity, present: Version | None) -> None:
         self.found: dict[str, int] = {}
@@ -100,16 +102,17 @@ class _BlameSearch:
             self._take(present.number, present.operation, present.changed)
 
     def look_through(self, versions: Sequence[Document], *, end: bool) -> None:
-        """Newest first, all older than those before; behind one that is hidden from the caller
-        there are no others.
+        """Look at versions, newest first, all older than those before.
+
+        A version that is hidden from the caller ends the search.
 
         Args:
-            end: there are no others; what is still missing came with the oldest, or with one that
-                was dropped.
+            end: There are no others; a leaf without a change came with the oldest version, or with
+            a dropped one.
         """
         for each in versions:
             if "hidden" in each:
-                # As if the one behind it were the first: which fields differ is not told.
+                # As if the version after it were the first, so that the changed fields stay hidden.
                 self._take(self.number, "INSERT", ())
             elif self.missing:
                 self._take(each["v"], each["op"], each["changed"])
@@ -120,8 +123,10 @@ class _BlameSearch:
             self.missing.clear()
 
     def blames(self, versions: Iterator[Version | None]) -> list[FieldBlame]:
-        """Args:
-        versions: those of `found`, in its order, and then those of others.
+        """Return the blames.
+
+        Args:
+            versions: Those of `found`, in its order, and then those of others.
         """
         by_leaf = {stored: next(versions) for stored in self.found}
         return [
@@ -139,7 +144,7 @@ class _BlameSearch:
 
 
 def _touches(changed: str, leaf: str) -> bool:
-    """Whether a change at one path changes a leaf: it is the leaf, around it, or inside of it."""
+    """Return whether a change at one path changes a leaf: at it, around it, or inside of it."""
     return changed == leaf or leaf.startswith(f"{changed}.") or changed.startswith(f"{leaf}.")
 
 

@@ -1,16 +1,16 @@
-"""A whole collection as it was at a moment: filtered, sorted and paged like the current one.
+"""Collection as of a moment: filtered, sorted and paged like the current one.
 
-Two ways to the same page. A *walk* goes through the documents in id order and looks each one's
-version up: it costs what the page costs, however many documents and versions there are, as long as
-few of those it passes drop out. A *sweep* reads every version that stood at the moment, from one
-document to the next in an index: it costs as many as there were documents, however many versions.
-Pages in id order walk first, and sweep when too much drops out; any other order sweeps.
+Two ways lead to the same page. A *walk* reads the documents in id order and looks up the version of
+each. It costs as much as the page, however many documents and versions there are, as long as few
+documents are left out. A *sweep* reads every version that was current, from one document to the
+next in an index. It costs as many reads as there were documents. Pages in id order walk first, and
+sweep if too many documents are left out; any other order sweeps.
 
-Where contents lie elsewhere than in their records (`streams.versioning.content_encoding`), and the
-filter or the order looks at them, they are judged apart: a walk then goes on to the end of the
-page, and a sweep reads every version that stood.
+If contents lie outside of their records (`streams.versioning.content_encoding`), and the filter or
+the order needs them, they are evaluated separately: a walk then goes on to the end of the page, and
+a sweep reads every version that was current.
 
-Guarantees: a document is shown once, also where a crash left two versions of it open.
+Guarantees: a document appears once, also if a crash left two versions of it open.
 Source, with measurements: docs/decisions/0008-as-of.md.
 """
 
@@ -103,10 +103,12 @@ class CollectionAsOf:
     async def page(
         self, request: PageRequest, fields: Fields | None, *, total: bool = False
     ) -> Page[Any]:
-        """Raises:
-        BadUserInput: a cursor of another list.
-        HistoryLost: not all that stood then is known.
-        ArchiveBehind: it lies in a window of lost history whose end is not known yet.
+        """Read a page.
+
+        Raises:
+            BadUserInput: A cursor of another list.
+            HistoryLost: Not all that was current then is known.
+            ArchiveBehind: The moment lies in a window of lost history whose end is not known yet.
         """
         window = Window(self._keyset, request)
         projection = window.projected(record_projection(fields, self._facts))
@@ -125,7 +127,7 @@ class CollectionAsOf:
         else:
             rows, coverage, unordered = await read()
         if coverage is None or total:
-            # Behind the reads: see `streams.archive.horizon`.
+            # After the reads: see `streams.archive.horizon`.
             coverage = await self._coverages.load(self._archive.collection)
         check_horizon(self._archive.collection, self._at, coverage)
         if fields is not None and not apart:
@@ -139,8 +141,11 @@ class CollectionAsOf:
     async def _read(
         self, window: Window, projection: Mapping[str, Any]
     ) -> tuple[list[Document], Coverage | None, Sequence[str]]:
-        """At most `window.limit` records in the window's order; the coverage, if it was read behind
-        them; and the order's paths, where records were left out: see `Window.read`."""
+        """Read at most `window.limit` records in the window's order.
+
+        Returns also the coverage, if it was read after them, and the order's paths, if records
+        were left out: see `Window.read`.
+        """
 
         def sweep(beside: Mapping[str, Any]) -> Awaitable[list[Document]]:
             return self._sweep(window, and_queries(window.query, beside), projection, window.limit)
@@ -167,7 +172,7 @@ class CollectionAsOf:
     async def _sweep(
         self, window: Window, place: Mapping[str, Any], projection: Mapping[str, Any], limit: int
     ) -> list[Document]:
-        """At most `limit` records behind a place, in the window's order."""
+        """Read at most `limit` records after a place, in the window's order."""
         stages = [
             *self._stood(),
             {"$match": {"$and": [self._where_here, place]}},
@@ -249,6 +254,6 @@ def to_record_condition(condition: Condition, entity: Entity) -> Condition:
 
 
 def _of_id(condition: Condition) -> Condition:
-    """What a condition on records says of the id alone: a walk need not pass other documents."""
+    """Return the part of a condition that concerns the id alone, which narrows a walk."""
     parts = condition.conditions if isinstance(condition, All) else (condition,)
     return all_of([each for each in parts if paths(each) == {"doc"}])

@@ -28,9 +28,11 @@ _MOST_BYTES = 8 * 1024 * 1024
 
 
 class ContentFilter:
-    """Args:
-    where: a query over records.
-    names: the top-level fields of the content that it, and any order, looks at.
+    """Filter over versions whose contents lie outside of their records.
+
+    Args:
+        where: A query over records.
+        names: The top-level fields of the content that the filter, and any order, needs.
     """
 
     def __init__(
@@ -42,7 +44,7 @@ class ContentFilter:
         self._names = names
 
     async def matching(self, records: Sequence[Document]) -> list[Document]:
-        """Those that match, with their contents, in their order."""
+        """Return the matching versions with their contents, in their order."""
         whole = await self._archive.contents.fill(records)
         found: set[int] = set()
         for rows in self._portions(whole):
@@ -53,8 +55,8 @@ class ContentFilter:
     async def first(
         self, records: Sequence[Document], place: Mapping[str, Any], order: Keys, limit: int
     ) -> list[Document]:
-        """The first `limit` of those that match and stand behind a place, in an order, each with
-        its sort key."""
+        """Return the first `limit` matching versions after a place in an order, each with its sort
+        key."""
         whole = await self._archive.contents.fill(records)
         found: list[Document] = []
         portions = list(self._portions(whole))

@@ -1,7 +1,7 @@
-"""Versions of single documents that stood at moments, each as far as that is known.
+"""States of single documents at moments, as far as they are known.
 
-A document whose first version is not its insertion was there before it; a moment in a window of
-lost history is known only of documents that were written in it after the loss.
+A document whose first version is not an insert existed before it. A moment in a window of lost
+history is known only for documents that were written in it after the loss.
 Source: docs/decisions/0041-coverage.md.
 """
 
@@ -46,7 +46,8 @@ class DocumentStates:
         wanted: Sequence[tuple[Any, Timestamp]],
         fields: Fields | None,
     ) -> list[DocumentState]:
-        """n (id, cluster time) that the archive has reached -> n states, in the order asked."""
+        """Read states: n (id, cluster time) that the archive has reached -> n states, in that
+        order."""
         if not wanted:
             return []
         found, coverage = await asyncio.gather(
@@ -65,7 +66,7 @@ class DocumentStates:
         missing = [each for n, each in enumerate(wanted) if n not in versions]
         lost: Sequence[HistoryLost | ArchiveBehind | None]
         if rows.limits:
-            # The same for each: a document that is there for others must not be told of.
+            # The same answer for each, so that it does not reveal documents of others.
             lost = [coverage.error_at(archive.collection, at) for _, at in missing]
         else:
             lost = await self._horizons.errors_at(archive, missing, coverage)
@@ -82,10 +83,10 @@ class DocumentStates:
         return states
 
     async def _coverage(self, collection: str, at: Timestamp) -> Coverage:
-        """The intervals of a collection that are known, as far as a moment.
+        """Return the known intervals of a collection, as far as a moment.
 
-        A window that is lost later begins behind all that the archive is known to have: what was
-        read once holds for the moments up to there.
+        A window that is lost later begins after the archive's present end: the result stays valid
+        for moments up to there.
         """
         upto, known = self._known.get(collection, ("", UNLIMITED))
         if resume_tokens.token_from_time(at) > upto:

@@ -1,5 +1,7 @@
-"""Changes of a version, for a caller that may not see the version before it: everything that it
-has, as if it were the first. The fields that differ would tell of the hidden state.
+"""Changes of a version whose predecessor is hidden from the caller: all fields, as of a first
+version.
+
+The fields that differ would reveal the hidden state.
 """
 
 from __future__ import annotations

@@ -30,12 +30,12 @@ _FIRST: Document = {"first": True}
 
 @dataclass(frozen=True, slots=True)
 class WalkStep:
-    """What a step came by.
+    """Result of one step.
 
     Attributes:
-        more: whether there may be documents behind `last`, the id of the last one. found: the
-            versions that stood then, of those that were there and matched; in the walk's order.
-            coverage: read behind them.
+        more: Whether there may be documents after `last`, the id of the last one.
+        found: The matching versions that were current, in the walk's order.
+        coverage: Read after them.
     """
 
     more: bool
@@ -76,11 +76,11 @@ class IdWalk:
         where: Mapping[str, Any],
         projection: Mapping[str, Any] | None,
     ) -> WalkStep:
-        """The next `count` documents that existed by then, and the versions of theirs that stood.
+        """Read the next `count` documents that existed, and their versions that were current.
 
         Args:
-            place: what lies behind the last step.
-            projection: of the versions that are found, `op` among it; None: as they are.
+            place: Where the last step ended.
+            projection: Of the versions, `op` among it; None: whole versions.
         """
         ids = await self._ids(window, place, count)
         last, more = ids[-1] if ids else None, len(ids) == count
@@ -113,7 +113,7 @@ class IdWalk:
         stages: Sequence[Mapping[str, Any]],
         projection: Mapping[str, Any] | None,
     ) -> tuple[list[Document], Coverage]:
-        """The last versions of documents by then, and the coverage read behind them."""
+        """Read the last versions of documents until then, and the coverage after them."""
         pipeline: list[Mapping[str, Any]] = [
             {"$match": query},
             *last_version_stages(self._at),

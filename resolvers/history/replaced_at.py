@@ -1,4 +1,4 @@
-"""When versions were replaced, which the version after each says, and no record of itself."""
+"""Times at which versions were replaced, which the versions after them have."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ _FEWEST = 20
 
 
 class RowFilteredPages:
-    """Of one archive, for one caller."""
+    """Pages of versions of one archive for one caller."""
 
     def __init__(self, archive: Archive, entity: Entity, rows: RowFilter) -> None:
         self._archive = archive
@@ -44,13 +44,13 @@ class RowFilteredPages:
             self._query = {"$and": [whole, here]}
 
     async def is_needed(self, where: VersionFilter | None) -> bool:
-        """Return whether MongoDB cannot tell which versions match."""
+        """Return whether MongoDB cannot evaluate which versions match."""
         if not self._rows.limits:
             return False
         return (where is not None and where.changed is not None) or await self._archive.has_packed()
 
     def query(self, query: Mapping[str, Any]) -> Mapping[str, Any]:
-        """What a query over records that have their contents finds of them."""
+        """Return a query over records that have their contents."""
         if not self._query:
             return query
         return {"$and": [query, self._query]} if query else self._query
@@ -65,11 +65,11 @@ class RowFilteredPages:
         total: bool,
         make: Callable[[Document], Any] | None,
     ) -> Page[Any]:
-        """Wherever contents lie.
+        """Read a page, wherever the contents lie.
 
         Args:
-            of: a query over records: of which documents.
-            make: see `Window.page`.
+            of: A query over records, which selects the documents.
+            make: See `Window.page`.
         """
         query = {"$and": [of, {} if where is None else where.query, {"op": {"$ne": "DELETE"}}]}
         projection = window.projected(record_projection(self._rows.widened(fields)))
@@ -104,10 +104,11 @@ class RowFilteredPages:
         size: int,
         changed: str | None,
     ) -> AsyncGenerator[list[Document]]:
-        """Those within a window that the caller sees, of one read after the other.
+        """Yield the visible rows of a window, read by read.
 
         Args:
-            size: of the first read. changed: see `VersionFilter`.
+            size: Rows of the first read.
+            changed: See `VersionFilter`.
         """
         place = window.query
         while True:

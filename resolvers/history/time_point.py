@@ -1,13 +1,13 @@
-"""What a TimePoint means: one cluster time, at which every archive can be read.
+"""Resolution of a TimePoint to one cluster time, at which every archive can be read.
 
-A token is exact: it stands at a cluster time. A time of the clock means the last cluster time of
-which any archive says that it was written by then. It is one for all collections, so that what lies
-below an as-of root is read at the very moment of the root.
+A token has an exact cluster time. A clock time means the last cluster time that any archive has
+with that clock time or an earlier one. It is one for all collections, so that fields below an
+as-of root are read at the moment of the root.
 
-Guarantees: a moment is handed out once every write up to it is archived; the same time gives the
-same moment whenever it is asked for.
-Does not guarantee: anything about clocks that are set back. Where the primary's clock jumps, the
-order of the stream counts, and the clock only finds the place in it.
+Guarantees: a moment is returned once every write up to it is archived; the same time resolves to
+the same moment at any later time.
+Does not guarantee: anything about clocks that are set back. If the primary's clock jumps, the order
+of the stream counts, and the clock only finds the place in it.
 Source: docs/decisions/0008-as-of.md.
 """
 
@@ -52,9 +52,11 @@ class TimePoint:
 
 
 class TimePointResolver:
-    """Args:
-    ahead_most_s: how far in the future of the database's clock a time may lie: that long it is
-        waited for.
+    """Resolver of TimePoints.
+
+    Args:
+        ahead_most_s: Maximum seconds that a time may be ahead of the database's clock; the resolver
+            waits for it.
     """
 
     def __init__(
@@ -75,7 +77,7 @@ class TimePointResolver:
         self._ahead_most_s = ahead_most_s
 
     async def now(self) -> TimePoint:
-        """The present: what is written from here on stands behind it. It need not be archived."""
+        """Return the present: later writes are after it. It need not be archived."""
         return TimePoint(await self._mongo.operation_time())
 
     async def resolve(

@@ -1,4 +1,4 @@
-"""Which versions match: what a `VersionWhere` says, as a query over the archive's records."""
+"""Filter over versions: a `VersionWhere` as a query over the archive's records."""
 
 from __future__ import annotations
 
@@ -34,10 +34,11 @@ _LAST_SECOND = 2**32 - 1
 
 @dataclass(frozen=True, slots=True)
 class VersionFilter:
-    """A query over records.
+    """Query over records.
 
-    `changed`: the stored path of a field that the versions changed, where that is to be judged for
-    a caller who does not see all versions; the query finds these versions, and others.
+    Attributes:
+        changed: Stored path of a field that the versions changed, if this has to be evaluated for a
+            caller that does not see all versions; the query finds these versions, and others.
     """
 
     query: Mapping[str, Any]
@@ -47,12 +48,11 @@ class VersionFilter:
 def parse_version_where(
     model: Model, entity: Entity, where: Mapping[str, Any] | None, scope: Scope
 ) -> VersionFilter | None:
-    """What a `VersionWhere` says of the versions of an entity's documents; None where it says
-    nothing.
+    """Parse a `VersionWhere` on versions of an entity's documents; None matches all.
 
     Raises:
-        BadUserInput: a field, operator or value that is none; names it.
-        Forbidden: a changed field that the caller may not read.
+        BadUserInput: An unknown field or operator, or a wrong value; the message names it.
+        Forbidden: A changed field that the caller may not read.
     """
     if not where:
         return None
@@ -68,7 +68,7 @@ def parse_version_where(
         stored = stored_path(entity, model, path, "VersionWhere.changedField")
         scope.check_named(entity, path.split("."))
         if scope.read_rows(entity).limits:
-            # A version behind one that is hidden changed all that it has.
+            # A version after a hidden one counts as a change of all its fields.
             top = f"full.{stored.partition('.')[0]}"
             there = [{top: {"$exists": True}}, {"packed": True}]
             queries.append({"$or": [*_changed(stored)["$or"], *there]})
@@ -97,7 +97,8 @@ def _records_of(entity: Entity) -> Entity:
 
 
 def _bounds(at: Mapping[str, Any] | None) -> Iterator[dict[str, Any]]:
-    """The part of the stream in which the times that are asked for lie: `_id` is in its order."""
+    """Return the part of the stream with the requested times: `_id` is in the order of the
+    stream."""
     for operator, operand in (at or {}).items():
         if operand is None:
             continue

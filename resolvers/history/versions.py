@@ -1,11 +1,9 @@
-"""The past: versions as the archive has them, by number, as of a moment, and in pages.
+"""Versions from the archive: by number, as of a moment, and in pages.
 
-Every read is one round trip, whatever the number of documents asked about, and reads the fields of
-their states that were asked for and no others.
+Every read is one round trip, for any number of documents, and reads the selected fields only.
 
-What is read as of a moment must have been waited for: `resolvers.history.time_point`. A version
-that may have been dropped is `HistoryLost`: in a list in its place, so that it is no error of the
-others.
+Reads as of a moment must wait for it first: `resolvers.history.time_point`. A version that may have
+been dropped is `HistoryLost`, as an item of a list, so that the others are returned.
 """
 
 from __future__ import annotations
@@ -74,8 +72,11 @@ class VersionHistory:
         self._scope = OPEN
 
     def within(self, scope: Scope) -> VersionHistory:
-        """The same for one caller: versions whose own content is among the rows that are there for
-        him. Reads of entities that he may not read are Forbidden."""
+        """Return the service limited to one caller.
+
+        A version is visible if its own content is in the caller's rows. Reads of entities that the
+        caller may not read are Forbidden.
+        """
         limited = copy.copy(self)
         limited._scope = scope
         return limited
@@ -83,12 +84,14 @@ class VersionHistory:
     async def by_number(
         self, entity: Entity, wanted: Sequence[tuple[Any, int]], fields: Fields | None
     ) -> list[Version | HistoryLost | None]:
-        """n (id, number) -> n versions in the order asked, None where there never was such a
-        number; of a document whose id is of another type and shows alike, where nothing is known
-        of this one.
+        """Read versions: n (id, number) -> n versions in that order, None for a number without a
+        version.
+
+        If nothing is known of a document, the one whose id of another type looks alike is read.
 
         Raises:
-            ArchiveBehind: one is not there, and the archive has not come so far that it would be.
+            ArchiveBehind: One is missing, and the archive has not come so far that it would be
+            there.
         """
 
         async def read(wanted: Sequence[tuple[Any, int]]) -> list[Version | HistoryLost | None]:
@@ -120,7 +123,7 @@ class VersionHistory:
         }
         if rows.limits:
             await self._conceal(entity, versions.values())
-            # Of what is dropped nobody can say whether it was there for the caller.
+            # A dropped version cannot be checked against the caller's rows.
             return [versions.get((identity(key), number)) for key, number in wanted]
         missing = [each for each in wanted if (identity(each[0]), each[1]) not in versions]
         lost = iter(await self._horizons.number_errors(self._archive(entity), missing))
@@ -148,11 +151,10 @@ class VersionHistory:
     async def as_of(
         self, entity: Entity, wanted: Sequence[tuple[Any, Timestamp]], fields: Fields | None
     ) -> list[DocumentState]:
-        """n (id, cluster time) -> the versions that stood then, in the order asked.
+        """Read versions: n (id, cluster time) -> the versions that were current, in that order.
 
-        None where the document did not exist yet, or was deleted; an error where that is not known.
-        Of a document whose id is of another type and shows alike, where there was none of this one
-        then.
+        None if the document did not exist yet, or was deleted; an error if that is unknown. If the
+        document did not exist, the one whose id of another type looks alike is read.
         """
         rows, archive = self._scope.read_rows(entity), self._archive(entity)
 
@@ -194,8 +196,8 @@ class VersionHistory:
     async def before(
         self, entity: Entity, tokens: Sequence[str], fields: Fields | None
     ) -> list[Version | HistoryLost | None]:
-        """n tokens (`Version.previous`) -> the versions that they are of, in the order asked; None
-        where one is not there for the caller."""
+        """Read versions: n tokens (`Version.previous`) -> their versions in that order, None if
+        hidden."""
         rows = self._scope.read_rows(entity)
         if not tokens:
             return []
@@ -217,10 +219,10 @@ class VersionHistory:
     async def newest(
         self, entity: Entity, ids: Sequence[Any], fields: Fields | None
     ) -> list[Version | None]:
-        """n ids -> their last versions, deletions included, in the order asked.
+        """Read the last versions: n ids -> n versions in that order, deletions included.
 
         Raises:
-            ArchiveBehind: one has none, and the archive has not come so far that it would.
+            ArchiveBehind: One has none, and the archive has not come so far that it would.
         """
         rows = self._scope.read_rows(entity)
         await self._own_writes.recorded(entity.collection, ids)
@@ -241,8 +243,8 @@ class VersionHistory:
     async def ends(
         self, entity: Entity, wanted: Sequence[tuple[Any, int]]
     ) -> list[datetime | None]:
-        """n (id, number) of versions -> when each was replaced, in the order asked; None where it
-        was not."""
+        """Read times of replacement: n (id, number) -> n times in that order, None for current
+        versions."""
         self._scope.read_rows(entity)
         await self._own_writes.recorded(entity.collection, [key for key, _ in wanted])
         return await self._archive(entity).replacement_times(wanted)
@@ -250,9 +252,10 @@ class VersionHistory:
     async def changes_before(
         self, entity: Entity, wanted: Sequence[tuple[Any, int]], *, limit: int
     ) -> list[list[Document]]:
-        """n (id, number) -> for each the versions numbered lower, newest first, at most `limit`.
+        """Read earlier versions: n (id, number) -> the lower ones of each, newest first, at most
+        `limit`.
 
-        Only `v`, `op` and `changed` of them, and `prev` and `cut`, which tell whether there were
+        Only `v`, `op` and `changed` of them, and `prev` and `cut`, which show whether there are
         others.
         """
         rows = self._scope.read_rows(entity)
@@ -390,7 +393,7 @@ class VersionHistory:
 
 
 def _by_index(found: Sequence[Document], rows: RowFilter, count: int) -> list[Any]:
-    """Those that are there for the caller, in the order in which they were wanted."""
+    """Return the visible versions in the order of the request."""
     versions = {
         record["wanted"]: Version.from_record(record)
         for record in found

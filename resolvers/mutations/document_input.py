@@ -1,8 +1,8 @@
-"""What a mutation says of a document's content, in stored names and BSON values.
+"""Parsing of mutation input into stored names and BSON values.
 
-Raises `InvalidDocument`, which names the field by its path in the API. What only the stored
-document can tell (whether an embedded document that is patched in part has the rest, whether a
-number can be added to) becomes a `WritePrecondition`, which is checked in the very write.
+Raises `InvalidDocument`, which names the field by its API path. Conditions that depend on the
+stored document (whether it has the rest of a partly patched embedded document, whether a number can
+be incremented) become a `WritePrecondition`, which is checked in the write itself.
 """
 
 from __future__ import annotations
@@ -37,19 +37,25 @@ __all__ = [
 ]
 
 MOST_NESTED = 15
-"""How deep a patch of a JSON field may be nested: each takes nine of MongoDB's 200 levels."""
+"""Maximum depth of a patch of a JSON field: each level takes nine of MongoDB's 200."""
 
 MOST_LEVELS = 180
-"""How deep a merge may be as an expression: the command around it, and what every write sets, take
-some of the 200, too."""
+"""Maximum depth of a merge expression; the command and revstream's own fields need the rest of 200.
+"""
 
 MOST_BYTES = 16 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class WritePrecondition:
-    """What must hold of the document that is changed; `query` as MongoDB is asked. `stored`: where
-    there must be a value, if it is that."""
+    """Condition on the stored document that a write requires.
+
+    Attributes:
+        path: API path of the field.
+        problem: message if the condition does not hold.
+        query: the condition as a MongoDB query.
+        stored: stored path that must have a value, if the condition is that one.
+    """
 
     path: str
     problem: str
@@ -59,7 +65,7 @@ class WritePrecondition:
 
 @dataclass(frozen=True, slots=True)
 class DocumentChange:
-    """A patch: what is merged, what is added to numbers, and what both ask of the document."""
+    """Patch and increments of a document, with the preconditions of both."""
 
     merge: Merge
     increments: Mapping[str, Any]
@@ -67,7 +73,7 @@ class DocumentChange:
 
     @property
     def added(self) -> dict[str, Any]:
-        """The numbers after it, as expressions for `Merge.expression`."""
+        """Incremented numbers, as expressions for `Merge.expression`."""
         return {
             name: {"$add": [{"$ifNull": [field_expression("$$old", name), 0]}, {"$literal": value}]}
             for name, value in self.increments.items()
@@ -75,12 +81,12 @@ class DocumentChange:
 
 
 def writable_fields(type_: ObjectType) -> Iterator[Field]:
-    """The fields that a client may write: not the id, nor what is copied from elsewhere."""
+    """Return the fields that clients may write: neither the id nor copies."""
     return (each for each in type_.fields if each.stored != "_id" and each.copy is None)
 
 
 def incrementable_fields(entity: Entity) -> Iterator[Field]:
-    """The fields that can be added to."""
+    """Return the fields that clients may increment."""
     numbers = (Scalar.INT, Scalar.LONG, Scalar.FLOAT, Scalar.DECIMAL)
     return (
         each
@@ -90,10 +96,10 @@ def incrementable_fields(entity: Entity) -> Iterator[Field]:
 
 
 def new_id(entity: Entity, text: str | None) -> Any:
-    """The `_id` of a document to be created: the one asked for, or one that nobody has.
+    """Return the `_id` of a new document: the requested one, or a generated one.
 
     Raises:
-        InvalidDocument: it cannot be, or there is none to be made up.
+        InvalidDocument: the id is not valid, or missing where none can be generated.
     """
     scalar = entity.id.stored_scalar
     assert scalar is not None
@@ -115,10 +121,10 @@ def new_id(entity: Entity, text: str | None) -> Any:
 
 
 def parse_document(model: Model, entity: Entity, document: Mapping[str, Any]) -> Document:
-    """A whole document but for its id; what is null is not there.
+    """Convert a whole document, without its id; null fields are left out.
 
     Raises:
-        InvalidDocument: a value that does not fit.
+        InvalidDocument: a value that does not match the model.
     """
     found = _object(model, entity, document, "")
     _check_size(entity, found)
@@ -126,8 +132,10 @@ def parse_document(model: Model, entity: Entity, document: Mapping[str, Any]) ->
 
 
 def replacement_merge(entity: Entity, document: Document) -> Merge:
-    """What makes a stored document this one. What the model does not name, and what is copied from
-    elsewhere, is not the client's to remove."""
+    """Return the merge that replaces a stored document.
+
+    Fields that the model lacks, and copies, stay as they are: clients may not remove them.
+    """
     gone = {each.stored: REMOVED for each in writable_fields(entity) if each.stored not in document}
     return Merge(gone | document)
 
@@ -138,10 +146,10 @@ def parse_change(
     patch: Mapping[str, Any] | None,
     increment: Mapping[str, Any] | None = None,
 ) -> DocumentChange:
-    """A patch and what is added.
+    """Convert a patch and increments.
 
     Raises:
-        InvalidDocument: a value that does not fit, or a field that is both patched and added to.
+        InvalidDocument: a value that does not match the model, or a field in both.
     """
     demands: list[WritePrecondition] = []
     merge = _patch(model, entity, patch or {}, "", (), demands)
@@ -234,7 +242,7 @@ def _patch(
 def _rest(
     kind: ObjectType, patch: Mapping[str, Any], place: str, stored: tuple[str, ...]
 ) -> Iterator[WritePrecondition]:
-    """Of an embedded document that is patched in part: the rest must be there."""
+    """Return preconditions for a partly patched embedded document: required fields must exist."""
     for field in writable_fields(kind):
         if field.required and field.name not in patch:
             yield WritePrecondition(
@@ -268,7 +276,8 @@ _LIMITS = {Scalar.INT: INT_LIMIT, Scalar.LONG: LONG_LIMIT}
 
 
 def _addable(entity: Entity, field: Field, value: Any) -> WritePrecondition:
-    """The stored value is a number, or none, and stays within the type's limits."""
+    """Return the precondition that the stored value is a number or missing and the sum within
+    limits."""
     stored = {"$ifNull": [f"${field.stored}", 0]}
     parts: list[Any] = [{"$isNumber": stored}]
     limit = _LIMITS.get(field.type) if isinstance(field.type, Scalar) else None
@@ -278,7 +287,7 @@ def _addable(entity: Entity, field: Field, value: Any) -> WritePrecondition:
         parts += [{"$gte": [stored, Int64(lowest)]}, {"$lte": [stored, Int64(highest)]}]
         problem += f", or would leave {-limit} to {limit - 1}"
     else:
-        # A sum beyond the largest number would be stored as an infinity.
+        # A sum beyond the largest number would be stored as infinity.
         finite = {"$lt": [{"$abs": {"$add": [stored, value]}}, math.inf]}
         parts = [{"$cond": [{"$isNumber": stored}, finite, False]}]
         problem += ", or would not be finite"

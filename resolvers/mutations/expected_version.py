@@ -1,9 +1,9 @@
-"""The version at which a document stands, with its content: what a write is compared with.
+"""Expected versions: the number and the content with which a write is compared.
 
-The number alone would not do: between the version that a client has seen and its write, a program
-that does not count may have written. So the write asks for exactly the content that the archive has
-under that number. What this process has written last it knows itself; else it costs a look into the
-archive, and a wait for the recorder where that has yet to come to the version.
+Comparing version numbers is not enough: a writer that does not increment the version field may have
+changed the document in between. So the write requires exactly the content that the archive has
+under the expected number. The last writes of this process are cached; otherwise the version is read
+from the archive, after a wait for the recorder if it has not reached it.
 Source: docs/decisions/0012-writes.md.
 """
 
@@ -48,20 +48,20 @@ __all__ = [
 ]
 
 _MOST_BYTES = 32 * 1024 * 1024
-# Versions that are looked through for somebody else's.
+# Maximum number of versions that are checked for writers other than the copier.
 _MOST_COPIED = 100
 
 
 @dataclass
 class _RecentWrites:
-    """What was written last, as far as it is remembered; the same for all callers."""
+    """Cache of the versions written last, shared by all callers."""
 
     versions: OrderedDict[Any, LastVersion] = field(default_factory=OrderedDict)
     size_bytes: int = 0
 
 
 class ExpectedVersions:
-    """Of the documents of all entities.
+    """Lookup of expected versions for all entities.
 
     Args:
         archives: by collection.
@@ -77,23 +77,23 @@ class ExpectedVersions:
         self._scope = OPEN
 
     def within(self, scope: Scope) -> ExpectedVersions:
-        """The same for one caller: a document outside of the rows that he may write is not
-        there."""
+        """Return a copy for one caller; documents outside the writable rows do not exist for it."""
         limited = copy.copy(self)
         limited._scope = scope
         return limited
 
     async def at(self, entity: Entity, key: Any, expected: int, *, look: bool) -> LastVersion:
-        """The version expected; or the last one, where those after it only brought copies (`@copy`)
-        up to date: who has seen the one has seen all that anybody wrote.
+        """Return the expected version, or the last one if all later versions only updated copies.
+
+        Versions that update `@copy` fields contain no change by a user, so they are no conflict.
 
         Args:
-            look: what was answered before is not so any more.
+            look: True to bypass the cache, after a write that missed.
 
         Raises:
-            DocumentNotFound: it is gone, or never was.
-            VersionConflict: it is at another version.
-            ArchiveBehind: which one cannot be said within the bound.
+            DocumentNotFound: no such document, or it was deleted.
+            VersionConflict: the document is at another version.
+            ArchiveBehind: the recorder did not reach the version in time.
         """
         known = self._allowed(
             entity, key, self._known.versions.get((entity.collection, identity(key)))
@@ -108,7 +108,8 @@ class ExpectedVersions:
                 if await self._only_copied(entity, key, expected, last):
                     return last
                 raise conflict_error(entity, key, expected, last.number)
-        # Behind, or changed: what the archive says once it has come to what there is now.
+        # The archive is behind, or the document changed: wait until the archive reaches the
+        # present.
         last = await self.now(entity, key)
         if last is None or last.full is None:
             raise not_found_error(entity, key)
@@ -117,8 +118,10 @@ class ExpectedVersions:
         raise conflict_error(entity, key, expected, last.number)
 
     async def now(self, entity: Entity, key: Any) -> LastVersion | None:
-        """The version at which a document stands now; its content as the collection has it, whose
-        fields may lie in another order than the archive's."""
+        """Return the current version of a document, with the content from the collection.
+
+        The order of fields in the collection may differ from that in the archive.
+        """
         layout = self._archives[entity.collection].layout
 
         async def read(at: Timestamp) -> tuple[Timestamp, list[Any]]:
@@ -128,7 +131,7 @@ class ExpectedVersions:
         await self._progress.wait(entity.collection, resume_tokens.token_from_time(now))
         last = await self._last(entity, key)
         if last is None and found:
-            # What was there before the archive may not be read yet.
+            # The baselines of older documents may not be archived yet.
             await self._progress.wait_complete(
                 entity.collection, resume_tokens.token_from_time(now)
             )
@@ -147,7 +150,7 @@ class ExpectedVersions:
         return last
 
     def note(self, entity: Entity, written: Written) -> None:
-        """A write was made."""
+        """Cache a write that was made."""
         name = (entity.collection, identity(written.key))
         known = self._known
         forgotten = known.versions.pop(name, None)
@@ -155,7 +158,7 @@ class ExpectedVersions:
         if written.document is None or written.number is None:
             return
         content, change = _divided(written.document)
-        # A copied counter stays as far ahead as it was.
+        # The offset of a copied counter does not change.
         ahead = (carried_number(written.document, entity.version) or 0) - written.number
         last = LastVersion(
             token="", number=written.number, full=content, change=change, offset=max(0, ahead)
@@ -166,7 +169,7 @@ class ExpectedVersions:
             known.size_bytes -= known.versions.popitem(last=False)[1].size_bytes
 
     def forget(self, collection: str) -> None:
-        """Let go of what was written last to a collection's documents."""
+        """Evict the versions of a collection's documents."""
         known = self._known
         for name in [each for each in known.versions if each[0] == collection]:
             known.size_bytes -= known.versions.pop(name).size_bytes
@@ -174,10 +177,10 @@ class ExpectedVersions:
     async def _only_copied(
         self, entity: Entity, key: Any, expected: int, last: LastVersion
     ) -> bool:
-        """Whether all versions after the expected one are the Copier's."""
+        """Return whether all versions after the expected one are by the copier."""
         count = last.number - expected
         said = last.change.get("by") if isinstance(last.change, Mapping) else None
-        # It stays where later writes leave it as it is; who made those, their records say.
+        # Later writes may leave `_change` as it is; the records name the actual authors.
         if not 0 < count <= _MOST_COPIED or said != COPIER:
             return False
         found = await self._archives[entity.collection].find(
@@ -199,12 +202,13 @@ class ExpectedVersions:
 
 
 def decode_content(document: RawBSONDocument) -> Document:
-    """As predicates see it."""
+    """Decode a document for row predicates."""
     found: Document = decode(document.raw)
     return found
 
 
 def outside_rows_error(entity: Entity, key: Any) -> Forbidden:
+    """Return the error for a document that would be outside the caller's rows."""
     return Forbidden(
         f"{entity.name} {json_value(key)} would not be among the documents that are there for you",
         subject=entity.name,
@@ -212,10 +216,12 @@ def outside_rows_error(entity: Entity, key: Any) -> Forbidden:
 
 
 def not_found_error(entity: Entity, key: Any) -> DocumentNotFound:
+    """Return the error for a document that does not exist for the caller."""
     return DocumentNotFound(f"there is no {entity.name} {json_value(key)}")
 
 
 def conflict_error(entity: Entity, key: Any, expected: int, actual: int) -> VersionConflict:
+    """Return the error for a document at another version."""
     return VersionConflict(
         f"{entity.name} {json_value(key)}: version {expected} was expected, {actual} is there",
         expected=expected,

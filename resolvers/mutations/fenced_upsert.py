@@ -1,13 +1,13 @@
-"""Events that arrive in any order, and more than once: the state with the highest fencing token
-stays, and one that is not above it changes nothing; nor one that is not above that of a document
-that was deleted.
+"""Fenced upserts: writes of events that arrive in any order and more than once.
 
-Each event, and each batch, of documents that are there is one round trip: no read before it, no
-refusal to be mended after it. Those that are not are inserted as `resolvers.mutations.first_events`
-says.
-Does not guarantee: that of a document of which no deletion was recorded, as where nobody records.
-Where a row rule holds it is a transaction: what is stored, before and after, decides, for an event
-may leave out fields that stay.
+The state with the highest fence value stays. An event whose fence value is not higher changes
+nothing; this includes the fence values of deleted documents.
+
+An event, or batch, for existing documents is one round trip, without a prior read. Missing
+documents are inserted by `resolvers.mutations.first_events`.
+Does not guarantee: the comparison with a deletion that was not recorded, as without a recorder.
+With a row rule the write is a transaction: the stored state before and after decides, since an
+event may leave out fields that stay.
 """
 
 from __future__ import annotations
@@ -57,8 +57,13 @@ __all__ = ["BatchOutcome", "FencedUpserts"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchOutcome:
-    """What became of a batch: how many events are now their document's state, how many were stale,
-    and a cluster time by which all of it had happened."""
+    """Outcome of a batch of events.
+
+    Attributes:
+        applied: number of events that became the state of their document.
+        stale: number of events that were stale.
+        at: a cluster time at or after all these writes.
+    """
 
     applied: int
     stale: int
@@ -66,10 +71,10 @@ class BatchOutcome:
 
 
 class _Absent(Exception):
-    """Some of the documents are not there, and have to be inserted in a transaction.
+    """Some documents do not exist and must be inserted in a transaction.
 
     Args:
-        changed: how many others were changed.
+        changed: number of other documents that were changed.
     """
 
     def __init__(self, changed: int = 0) -> None:
@@ -78,7 +83,7 @@ class _Absent(Exception):
 
 
 class FencedUpserts:
-    """Of all entities.
+    """Fenced upserts of all entities.
 
     Args:
         archives: by collection.
@@ -100,11 +105,13 @@ class FencedUpserts:
         self._scope = OPEN
 
     def within(self, scope: Scope, writes: DocumentWrites) -> FencedUpserts:
-        """The same for one caller: events of documents outside of his rows are refused. It takes
-        the right to read the fence, which an answer may tell.
+        """Return a copy for one caller, which refuses events of documents outside the caller's
+        rows.
+
+        The caller must be allowed to read the fence field, which results reveal.
 
         Args:
-            writes: within the same.
+            writes: limited to the same caller.
         """
         limited = copy.copy(self)
         limited._scope, limited._writes = scope, writes
@@ -117,14 +124,14 @@ class FencedUpserts:
         return self._scope.write_rows(entity)
 
     async def apply(self, entity: Entity, key: Any, document: Document, author: Author) -> Written:
-        """Make it the document's state if its fencing token is above the one applied.
+        """Write an event as the document's state if its fence value is higher than the stored one.
 
         Raises:
-            StaleWrite: it is not; nothing was changed.
-            AlreadyExists: a value of a unique field.
-            InvalidDocument.
-            DocumentNotFound: it is there, outside of the caller's rows.
-            Forbidden: this would not be among them.
+            StaleWrite: it is not higher; nothing was changed.
+            AlreadyExists: another document has a value of a unique field.
+            InvalidDocument: MongoDB refuses the document.
+            DocumentNotFound: the document is outside the caller's rows.
+            Forbidden: the new state would be outside the caller's rows.
         """
         rows = self._rows(entity)
         await self._writes.before_insert(entity.collection)
@@ -144,7 +151,7 @@ class FencedUpserts:
             if not isinstance(applied_by, Mapping) or applied_by.get("id") != change["id"]:
                 raise _stale(entity, key, document, found)
             if rows.limits and not rows.allow({**decode_content(found), "_id": key}):
-                # Undone: it is in a transaction.
+                # The transaction is aborted.
                 raise outside_rows_error(entity, key)
             return found
 
@@ -161,14 +168,14 @@ class FencedUpserts:
                 except _Absent:
                     transaction = True
                 except AlreadyExists as exc:
-                    # Another first insert was faster: now there is something to compare with.
+                    # A concurrent insert was first: now there is a stored value to compare with.
                     if exc.path != "id":
                         raise
                     if rows.limits and not await self._mongo.find(
                         entity.collection, query, projection={"_id": 1}, limit=1
                     ):
                         raise not_found_error(entity, key) from exc
-            # Where the collection's collation takes two ids for the same, it never comes to that.
+            # Reached only if the collection's collation treats two ids as equal.
             return await commit(True)
 
         return await self._writes.once(entity, author, applying)
@@ -176,16 +183,16 @@ class FencedUpserts:
     async def apply_each(
         self, entity: Entity, events: Sequence[tuple[Any, Document]], author: Author
     ) -> BatchOutcome:
-        """Apply many, in no order, as one write; of several of one document the newest alone.
+        """Write many events in one write, in no order; of several for one document only the newest.
 
         Raises:
             BadUserInput: another document has a value of a unique field; other events of the batch
                 may have been applied.
-            Forbidden: a document is outside of the caller's rows, or would be; nothing was applied.
+            Forbidden: a document is, or would be, outside the caller's rows; nothing was applied.
         """
         rows = self._rows(entity)
         if not events:
-            # MongoDB has no write that writes nothing.
+            # MongoDB refuses an empty bulk write.
             return BatchOutcome(applied=0, stale=0, at=await self._mongo.operation_time())
         await self._writes.before_insert(entity.collection)
         newest = _newest(entity, events)

@@ -1,9 +1,9 @@
-"""First events of documents: inserted unless they are stale beside one that was deleted.
+"""First events of documents: inserts, unless a deleted document had the same or a higher fence
+value.
 
-They are inserted in a transaction. What it sees is the moment up to which deletions, by whomever,
-have to be recorded; then the fencing tokens of deleted documents are looked for. Whatever happens
-to such an `_id` behind that moment makes MongoDB refuse the insert (a write conflict), and all of
-it is done again.
+They are inserted in a transaction. Its snapshot defines the time up to which all deletions must be
+recorded; then the fence values of deleted documents are read. A later change of such an `_id` makes
+MongoDB refuse the insert (write conflict), and the whole step is repeated.
 Source: docs/decisions/0012-writes.md.
 """
 
@@ -35,11 +35,11 @@ from revstream.streams.recording.versions.delete_attribution import DeleteAttrib
 __all__ = ["FencedEvent", "FirstEventInserts", "InsertConflicts", "is_stale"]
 
 _MOST_REFUSALS = 30
-"""Each of them takes two transactions more."""
+"""Maximum number of refused inserts per batch; each takes two more transactions."""
 
 
 class FencedEvent(NamedTuple):
-    """A document's state, and the update that makes it of an older one."""
+    """State of a document, and the update pipeline that writes it over an older one."""
 
     key: Any
     document: Document
@@ -47,7 +47,7 @@ class FencedEvent(NamedTuple):
 
 
 class InsertConflicts(Exception):
-    """First inserts of a transaction met others'."""
+    """First inserts of a transaction that conflict with concurrent ones."""
 
     def __init__(self, keys: Sequence[Any]) -> None:
         super().__init__(keys)
@@ -55,8 +55,10 @@ class InsertConflicts(Exception):
 
 
 class _Refused(Exception):
-    """Events with these keys, for what they are; one of them has undone a transaction, or all
-    others were applied."""
+    """Events that MongoDB refuses because of their content.
+
+    Either the transaction was aborted by one of them, or all others were applied.
+    """
 
     def __init__(self, keys: Sequence[Any], refusal: Exception) -> None:
         super().__init__(keys)
@@ -65,7 +67,7 @@ class _Refused(Exception):
 
 
 class FirstEventInserts:
-    """Of documents of all entities.
+    """Inserts of first events for all entities.
 
     Args:
         archives: by collection.
@@ -80,12 +82,14 @@ class FirstEventInserts:
         self._own_writes = own_writes
 
     async def apply(self, entity: Entity, events: Sequence[FencedEvent]) -> tuple[int, Timestamp]:
-        """Apply events of which some documents are not there. Returns how many are now their
-        document's state, and when.
+        """Apply events some of whose documents do not exist.
+
+        Returns:
+            The number of events that became their document's state, and the cluster time.
 
         Raises:
-            DuplicateKey, DatabaseError, KeysMet: some are refused; all others were applied, unless
-                `_MOST_REFUSALS` have undone a transaction each: then those before them.
+            DuplicateKey, DatabaseError, InsertConflicts: some events are refused. All others were
+                applied, unless `_MOST_REFUSALS` was reached: then only those before.
         """
         changed, at = 0, None
         refusals: list[Exception] = []
@@ -97,7 +101,7 @@ class FirstEventInserts:
                 changed += first
             except _Refused as exc:
                 refusals.append(exc.refusal)
-                # Those before it were not refused: nothing is written more than twice.
+                # The events before it were not refused: no event is written more than twice.
                 waiting += [each for each in _around(part, exc.keys) if each]
         if refusals:
             raise refusals[0]
@@ -107,8 +111,10 @@ class FirstEventInserts:
     async def _inserted(
         self, entity: Entity, events: Sequence[FencedEvent]
     ) -> tuple[int, Timestamp]:
-        """Raises:
-        _Refused: some are; where that was in the transaction, nothing was applied.
+        """Insert the missing documents and change the existing ones.
+
+        Raises:
+            _Refused: some events are refused; nothing was applied if that was in the transaction.
         """
         changed, left = 0, events
         sent: Sequence[FencedEvent] = ()
@@ -135,7 +141,7 @@ class FirstEventInserts:
                 changed += inserted
                 if not left:
                     return changed, at
-                # Others have come meanwhile, or were there before.
+                # Documents that were inserted concurrently, or existed before.
                 result, at = await write(self._mongo, change)
             except (DuplicateKey, DatabaseError, InsertConflicts) as exc:
                 keys = _refused_keys(entity, sent, exc)
@@ -150,10 +156,9 @@ class FirstEventInserts:
     async def divided(
         self, writing: WriteSession, entity: Entity, events: Sequence[FencedEvent]
     ) -> tuple[Sequence[FencedEvent], Sequence[FencedEvent]]:
-        """Within a transaction that has written nothing, divide events into those whose documents
-        are there, and first ones that are not stale.
+        """Divide events into those whose document exists, and first events that are not stale.
 
-        Raises: as `buried`.
+        Must run in a transaction that has written nothing. Raises as `buried`.
         """
         found = await writing.find(
             entity.collection, {"_id": {"$in": [each.key for each in events]}}, only=("_id",)
@@ -171,11 +176,10 @@ class FirstEventInserts:
         return [each for each in events if identity(each.key) in there], first
 
     async def buried(self, entity: Entity, keys: Sequence[Any]) -> dict[Any, Any]:
-        """By `identity`, the highest fencing tokens of documents that were deleted, by now and by
-        anybody.
+        """Return the highest fence values of deleted documents, by `identity`.
 
         Raises:
-            ArchiveBehind: one may have been, and is not recorded within the bound.
+            ArchiveBehind: deletions up to now were not recorded in time.
         """
         now = await self._mongo.operation_time()
         await self._own_writes.deletions(entity.collection, keys, now)
@@ -194,8 +198,8 @@ class FirstEventInserts:
 def _around(
     events: Sequence[FencedEvent], keys: Sequence[Any]
 ) -> tuple[Sequence[FencedEvent], Sequence[FencedEvent]]:
-    """Return the events behind the first one that has one of the keys, without any that has, and
-    those before it."""
+    """Split events at the first refused one: return those after it without refused keys, and those
+    before."""
     refused = {identity(each) for each in keys}
     places = [place for place, each in enumerate(events) if identity(each.key) in refused]
     behind = (each for each in events[places[0] :] if identity(each.key) not in refused)
@@ -205,8 +209,8 @@ def _around(
 def _refused_keys(
     entity: Entity, sent: Sequence[FencedEvent], exc: DuplicateKey | DatabaseError | InsertConflicts
 ) -> Sequence[Any]:
-    """Return the keys of the events that were refused for what they are; none where it was for
-    another reason."""
+    """Return the keys of events that were refused because of their content; empty for other
+    errors."""
     if isinstance(exc, InsertConflicts):
         return exc.keys
     if isinstance(exc, DatabaseError) and problem_of_document(entity, exc) is None:
@@ -215,17 +219,18 @@ def _refused_keys(
 
 
 def fence_number(value: Any) -> Any:
-    """As Python compares it; None where MongoDB calls it no number, or it is none that compares."""
+    """Return the fence value as a Python number; None if it is not a comparable number."""
     if isinstance(value, Decimal128):
         value = value.to_decimal()
     if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
         return None
-    # math.isnan raises on a signaling one, and so does a comparison.
+    # math.isnan and comparisons raise on a signaling NaN.
     nan = value.is_nan() if isinstance(value, Decimal) else isnan(value)
     return None if nan else value
 
 
 def is_stale(entity: Entity, document: Document, fence: Any) -> bool:
+    """Return whether the document's fence value is at or below `fence`."""
     assert entity.fence is not None
     given = fence_number(document[entity.fence.stored])
     return fence is not None and given is not None and given <= fence

@@ -1,8 +1,8 @@
-"""First results of mutations that a client may send again, having lost the answer.
+"""Idempotency keys: a mutation that is sent again returns the stored result of the first.
 
-The client names its mutation with an idempotency key. What became of it is stored under that key in
-the transaction that makes the write, so that both happen or neither, once, whoever crashes. A
-mutation that was refused has changed nothing and is tried anew.
+The result is stored under the client's key in the transaction of the write, so that both happen or
+neither, and only once, even after a crash. A refused mutation has changed nothing and is executed
+again.
 Source: docs/decisions/0013-repeats.md.
 """
 
@@ -31,14 +31,16 @@ _INDEX_OPTIONS_CONFLICT = 85
 
 @dataclass(frozen=True, slots=True)
 class AlreadyExecuted(Exception):
-    """The mutation was made before; `outcome` is what was stored then."""
+    """Mutation that was executed before; `outcome` is the stored result."""
 
     outcome: Mapping[str, Any]
 
 
 class IdempotencyStore:
-    """Args:
-    window_s: how long a key is remembered.
+    """Results of mutations by idempotency key.
+
+    Args:
+        window_s: how long a key is stored, in seconds.
     """
 
     def __init__(self, mongo: Mongo, *, window_s: float = 86_400.0) -> None:
@@ -46,7 +48,7 @@ class IdempotencyStore:
         self._window_s = window_s
 
     async def prepare(self) -> None:
-        """Create what lets go of keys after the window, or change it to this window."""
+        """Create the TTL index that deletes keys after the window, or change its period."""
         seconds = max(1, int(self._window_s))
         try:
             await self._mongo.create_index(COLLECTION, [("at", 1)], expireAfterSeconds=seconds)
@@ -62,28 +64,30 @@ class IdempotencyStore:
         operation: Callable[[], Awaitable[T]],
         again: Callable[[Mapping[str, Any]], Awaitable[T]],
     ) -> T:
-        """What an operation makes, or made the first time.
+        """Execute an operation, or return the result of its first execution.
 
         Args:
-            again: of the outcome stored then, the result.
+            again: builds the result from the stored outcome.
 
         Raises:
-            BadUserInput: another mutation was made under this key.
+            BadUserInput: the key was used for another mutation.
         """
         try:
             try:
                 return await operation()
             except WriteRefused:
-                # By what the first time has changed?
+                # The refusal may be caused by the changes of the first execution.
                 await self.check(author)
                 raise
         except AlreadyExecuted as exc:
             return await again(exc.outcome)
 
     async def check(self, author: Author) -> None:
-        """Raises:
-        Repeated: this mutation was made before.
-        BadUserInput: another one was made under this key.
+        """Check whether the mutation was executed before.
+
+        Raises:
+            AlreadyExecuted: this mutation was executed before.
+            BadUserInput: the key was used for another mutation.
         """
         if author.repeat is None:
             return
@@ -105,14 +109,13 @@ class IdempotencyStore:
         *,
         transaction: bool = False,
     ) -> tuple[T, Timestamp]:
-        """As `streams.mongo.transactions.write`, and what became of it is stored with it, if it
-        may be repeated.
+        """Write as `streams.mongo.transactions.write`, and store the outcome if there is a key.
 
         Args:
-            outcome: what is stored; where that depends on what `work` returns, made of it.
+            outcome: the outcome to store, or a function that builds it from the result of `work`.
 
         Raises:
-            Repeated: it was made meanwhile, by the same request on another way.
+            AlreadyExecuted: the same mutation was executed concurrently.
         """
         if author.repeat is None:
             return await write(self._mongo, work, transaction=transaction)
@@ -124,8 +127,8 @@ class IdempotencyStore:
 
         async def both(writing: WriteSession) -> T:
             if isinstance(outcome, Mapping):
-                # First, so that the document is held for as short as can be: of a gateway that is
-                # killed in between, until the server gives the transaction up.
+                # The key first, so that the document is locked as briefly as possible: after a
+                # crash of the gateway, until the server aborts the transaction.
                 await store(writing, outcome)
                 return await work(writing)
             result = await work(writing)

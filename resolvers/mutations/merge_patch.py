@@ -1,8 +1,8 @@
-"""A merge patch (RFC 7396) of stored documents: as MongoDB applies it, and as Python does.
+"""Merge patches (RFC 7396) of stored documents, applied by MongoDB or by Python.
 
-MongoDB is given an aggregation expression, so that the patch, its increments and the count of
-writes are one atomic change of one document, whatever is there before. Nothing in it is read as an
-operator or a path: names of JSON fields may begin with `$` and contain dots.
+MongoDB gets an aggregation expression, so that the patch, its increments and the version number are
+one atomic change of one document. Nothing in it is interpreted as an operator or a path: names in
+JSON fields may begin with `$` and contain dots.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ __all__ = [
 Expression = Any
 
 REMOVED: Final = object()
-"""The value of a name that goes."""
+"""Value of a name that is to be removed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """By name: REMOVED, another `Merge` for what is inside, or the new value."""
+    """Patch by name: REMOVED, another `Merge` for an inner object, or the new value."""
 
     entries: Mapping[str, Any] = field(default_factory=dict)
 
     def expression(
         self, target: Expression = "$$ROOT", more: Mapping[str, Expression] | None = None
     ) -> Expression:
-        """The merged object; an empty one is taken where `target` is none.
+        """Return an expression for the merged object; a `target` that is no object counts as empty.
 
         Args:
             more: values of further names, as expressions in which `$$old` is the object before.
@@ -65,12 +65,12 @@ class Merge:
 
 
 def field_expression(target: Expression, name: str) -> Expression:
-    """The value of a field of an object, whatever its name."""
+    """Return an expression for a field of an object, whatever characters its name contains."""
     return {"$getField": {"field": {"$literal": name}, "input": target}}
 
 
 def object_expression(values: Mapping[str, Expression]) -> Expression:
-    """Not an object expression, whose keys must not begin with $."""
+    """Return an expression for an object whose keys may begin with `$`."""
     return {
         "$arrayToObject": [[{"k": {"$literal": name}, "v": each} for name, each in values.items()]]
     }
@@ -83,7 +83,7 @@ def _without(target: Expression, names: Sequence[str]) -> Expression:
 
 
 def apply_merge(merge: Merge, target: Any) -> Document:
-    """The merged object, by the same rules; `target` is left as it is."""
+    """Return the merged object; `target` is not changed."""
     merged = dict(target) if isinstance(target, Mapping) else {}
     for name, value in merge.entries.items():
         if value is REMOVED:
@@ -96,7 +96,7 @@ def apply_merge(merge: Merge, target: Any) -> Document:
 
 
 def merge_from_paths(values: Sequence[tuple[Sequence[str], Any]]) -> Merge:
-    """Of values (or REMOVED) by path, none of which lies inside of another one's."""
+    """Build a merge from values (or REMOVED) by path; no path may lie inside another."""
     direct: dict[str, Any] = {}
     below: dict[str, list[tuple[Sequence[str], Any]]] = {}
     for path, value in values:

@@ -1,4 +1,4 @@
-"""Bring back the content of an old version: over what is there, or where nothing is any more."""
+"""Restores of old versions, over the current document or after its deletion."""
 
 from __future__ import annotations
 
@@ -31,8 +31,10 @@ __all__ = ["DocumentRestore"]
 
 
 class DocumentRestore:
-    """Args:
-    archives: by collection.
+    """Restores of documents of all entities.
+
+    Args:
+        archives: by collection.
     """
 
     def __init__(
@@ -53,11 +55,13 @@ class DocumentRestore:
     def within(
         self, scope: Scope, standing: ExpectedVersions, writes: DocumentWrites
     ) -> DocumentRestore:
-        """The same for one caller: what is brought back, and what it is brought back over, must be
-        among his rows. It takes the right to write every field.
+        """Return a copy for one caller: the old version and the current document must be in its
+        rows.
+
+        The caller must be allowed to write every field.
 
         Args:
-            standing, writes: within the same.
+            standing, writes: limited to the same caller.
         """
         limited = copy.copy(self)
         limited._scope, limited._standing, limited._writes = scope, standing, writes
@@ -66,15 +70,18 @@ class DocumentRestore:
     async def restore(
         self, entity: Entity, key: Any, number: int, expected: int | None, author: Author
     ) -> Written:
-        """A new version with the content of an old one, whole: also what the model does not name.
+        """Write a new version with the whole content of an old one, unmodelled fields included.
 
         Args:
-            number: the old version's.
+            number: the number of the old version.
 
         Raises:
-            DocumentNotFound: no such version, or one that is a deletion.
-            HistoryLost: it was dropped.
-            VersionConflict, AlreadyExists, InvalidDocument, Forbidden.
+            DocumentNotFound: no such version, or it is a tombstone.
+            HistoryLost: the version was truncated.
+            VersionConflict: the document is at another version.
+            AlreadyExists: another document has a value of a unique field.
+            InvalidDocument: MongoDB refuses the document.
+            Forbidden: the caller may not write every field.
         """
         rows = self._scope.write_rows(entity)
         self._scope.check_whole(entity)
@@ -92,7 +99,7 @@ class DocumentRestore:
                 try:
                     return await self._bring_back(entity, key, content, number, expected, author)
                 except AlreadyExists as exc:
-                    # It is there again.
+                    # The document exists again: try to change it.
                     if exc.path != "id":
                         raise
             raise too_many_conflicts(entity, key)
@@ -104,7 +111,7 @@ class DocumentRestore:
         query = {"doc": {"$eq": key}, "v": number}
         found = await archive.find(query, limit=1, raw=True)
         if not found:
-            # Another process may have written it a moment ago: come to what there is now.
+            # Another process may have just written it: wait until the archive reaches the present.
             await self._standing.now(entity, key)
             found = await archive.find(query, limit=1, raw=True)
         if not found and not self._scope.write_rows(entity).limits:
@@ -119,12 +126,15 @@ class DocumentRestore:
         return content
 
     async def _check_gone(self, entity: Entity, key: Any) -> None:
-        """Raises:
-        DocumentNotFound: it is there, or was when it was deleted, outside of the caller's rows.
+        """Check that the document does not exist, and that the caller saw it before its deletion.
+
+        Raises:
+            DocumentNotFound: it exists, or existed last, outside the caller's rows.
         """
         archive = self._archives[entity.collection]
         if await archive.layout.find({"_id": key}, projection={"_id": 1}, limit=1):
-            # Within them it would have been altered; where it has just come, it is tried again.
+            # Inside the rows it would have been changed; if it was created just now, the caller
+            # retries.
             last = await self._standing.now(entity, key)
             if last is None:
                 raise not_found_error(entity, key)
@@ -144,9 +154,9 @@ class DocumentRestore:
         expected: int | None,
         author: Author,
     ) -> Written:
-        """Insert a document that was deleted; its count goes on where the deletion left it."""
+        """Insert a deleted document; its version number continues from the tombstone."""
         last = await self._standing.now(entity, key)
-        assert last is not None  # the version that is brought back
+        assert last is not None  # at least the restored version exists
         if expected is not None and last.number != expected:
             raise conflict_error(entity, key, expected, last.number)
         change = attribution(author, entity, key, restoredFrom=number)

@@ -1,12 +1,13 @@
-"""What became of a write: it was made, or something stood in its way. The latter are data to the
-one who asked, not errors of the API, and raised only on the way there.
+"""Results of writes: a write that was made, or the reason for its refusal.
+
+Refusals are raised as exceptions internally and returned to clients as data, not as errors.
 
 WriteRefused
-├── VersionConflict    the document is at another version than the one expected
-├── DocumentNotFound   there is no such document, version or draft
-├── AlreadyExists      another document has that value of a unique field
-├── StaleWrite         the fencing token is at or below the one applied already
-└── InvalidDocument    it would not fit the model, or is not possible; `path` says where
+├── VersionConflict    the document is at another version than expected
+├── DocumentNotFound   no such document, version or draft
+├── AlreadyExists      another document has this value of a unique field
+├── StaleWrite         the fence value is at or below the stored one
+└── InvalidDocument    the document does not match the model, or is impossible; `path` says where
 """
 
 from __future__ import annotations
@@ -31,13 +32,16 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Author:
-    """Who writes, why, and under which key the write may be repeated.
+    """Author and reason of a write, with its idempotency key.
 
     Args:
-        owner: the caller to whom what is stored counts: others of the same name may have signed in
-            otherwise. None for all anonymous callers together.
+        by: name of the author.
+        owner: the caller to whom stored data counts, since the same name can exist in several
+            sign-in methods; None for all anonymous callers together.
+        why: the reason.
         repeat: the client's idempotency key, made unique to this mutation of the request.
-        fingerprint: of the mutation and its arguments; the same key with another is refused.
+        fingerprint: hash of the mutation and its arguments; another one under the same key is
+            refused.
     """
 
     by: str | None = None
@@ -49,13 +53,13 @@ class Author:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """A write that was made.
+    """Write that was made.
 
     Attributes:
-        at: its cluster time, that of its change event.
+        at: its cluster time, which is that of its change event.
         change: the `id` of its `_change`.
-        document: as it left it; None where it deleted it.
-        number: of the version that it made, where that is known before it is archived.
+        document: the document after the write; None after a deletion.
+        number: number of the new version, if known before it is archived.
     """
 
     key: Any
@@ -66,7 +70,7 @@ class Written:
 
 
 class WriteRefused(Exception):
-    """Nothing was written."""
+    """Refused write; nothing was written."""
 
     type_name: ClassVar[str]
 

@@ -1,8 +1,7 @@
-"""What becomes of a document in one write, as the update pipeline that MongoDB runs: its new
-content, the count of its writes, and who made this one.
+"""Update pipelines of single writes: new content, version number and attribution.
 
-Every write through the gateway counts the version field up and sets `_change`; of both, what was
-there before does not matter.
+Every write through the gateway increments the version field and sets `_change`, whatever values
+they had before.
 """
 
 from __future__ import annotations
@@ -33,11 +32,15 @@ Expressions = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DocumentUpdate:
-    """Args:
-    content: the new content, as an expression over the document, given expressions of what
-        revstream sets itself, in which `$$old` is the document before.
-    operation: UPDATE or REPLACE, whatever the server makes of it in its log.
-    demands: what must hold of the document that is changed.
+    """Update of a document.
+
+    Args:
+        content: returns the new content as an expression over the document, given expressions of
+            revstream's own fields, in which `$$old` is the document before.
+        operation: UPDATE or REPLACE, independent of the server's oplog entry.
+        demands: preconditions on the stored document.
+        restored_from: number of the restored version.
+        draft: number of the published draft.
     """
 
     content: Callable[[Expressions], Any]
@@ -72,9 +75,11 @@ class DocumentUpdate:
         return cls(content=_whole(content), operation="REPLACE", draft=draft)
 
     def pipeline(self, entity: Entity, change: Document, number: int | None) -> Pipeline:
-        """Args:
-        change: the `_change` of this write.
-        number: of the version that it makes, where that is known.
+        """Return the update pipeline.
+
+        Args:
+            change: the `_change` of this write.
+            number: number of the new version, if known.
         """
         content = self.content(_own(entity, change, number))
         return [{"$replaceWith": content if entity.fence is None else _fenced(entity, content)}]
@@ -82,7 +87,7 @@ class DocumentUpdate:
 
 def _whole(content: Mapping[str, Any]) -> Callable[[Expressions], Any]:
     def restored(own: Expressions) -> Any:
-        # Nothing of the old document stays, but what is counted up.
+        # Nothing of the old document stays but the version number, which is incremented.
         parts = [{"$literal": content}, object_expression(own)]
         return {"$let": {"vars": {"old": "$$ROOT"}, "in": {"$mergeObjects": parts}}}
 
@@ -90,9 +95,9 @@ def _whole(content: Mapping[str, Any]) -> Callable[[Expressions], Any]:
 
 
 def attribution(author: Author, entity: Entity, key: Any, **more: Any) -> Document:
-    """The `_change` of a write of one document: its own id, who and why, and what else is known.
+    """Return the `_change` of a write: its id, the author, the reason, and further facts.
 
-    It names the document: a clone that carries it along is not taken for this write.
+    It names the document, so that a clone that contains it is not attributed to this write.
     """
     said = {"by": author.by, "why": author.why, **more}
     bound = {"in": entity.collection, "doc": key}
@@ -104,7 +109,8 @@ def attribution(author: Author, entity: Entity, key: Any, **more: Any) -> Docume
 
 
 def fenced_pipeline(entity: Entity, document: Document, change: Document) -> Pipeline:
-    """The document's state if its fencing token is above the one that is there, or none is."""
+    """Return the pipeline that writes a state if its fence value is higher than the stored one, or
+    first."""
     assert entity.fence is not None
     stored = entity.fence.stored
     fence = f"${stored}"
@@ -114,7 +120,7 @@ def fenced_pipeline(entity: Entity, document: Document, change: Document) -> Pip
 
 
 def _fenced(entity: Entity, content: Any) -> Any:
-    """A document's new content, whose fencing token is never below the one that was applied."""
+    """Return the new content with a fence value that is never below the stored one."""
     assert entity.fence is not None
     stored = entity.fence.stored
     before, after = field_expression("$$ROOT", stored), field_expression("$$made", stored)

@@ -1,5 +1,4 @@
-"""One write of one document, made: attempted until it gets through, on the document as it is or on
-exactly the version expected, and what the server refuses told as an outcome.
+"""Execution of single writes: retries, comparison with the expected version, error translation.
 
 Source: docs/decisions/0012-writes.md.
 """
@@ -46,27 +45,27 @@ Attempt = Callable[
     [WriteSession, LastVersion | None, int | None], Awaitable[RawBSONDocument | None]
 ]
 
-# Others may keep writing between the look at a document and the write that compares with it.
+# Maximum number of attempts: concurrent writers may change the document between read and write.
 ATTEMPTS = 20
-# Where a layout compares, of n writers that are at it one gets through at a time.
+# Layouts that compare let only one of n concurrent writers succeed at a time.
 _MOST_OVERTAKEN = 500
 _STAND_BACK_S = 0.002
-# BSONObjectTooLarge, and what an update is told whose result would be.
+# BSONObjectTooLarge, and the errors of updates whose result would be too large.
 _TOO_LARGE = frozenset({TOO_LARGE, 17419, 17420})
 _VALIDATOR = 121
 
 
 def _added(entity: Entity) -> str:
-    """What a write adds to a document beside its own fields."""
+    """Return the names of the fields that revstream adds to a document."""
     return ", ".join(["_change", *([entity.version] if entity.version else [])])
 
 
 class NoMatchingDocument(Exception):
-    """No document is there, or it is not as it was asked for: the transaction is undone."""
+    """No document matches the write's conditions; aborts the transaction."""
 
 
 class WriteExecutor:
-    """Of all entities.
+    """Execution of writes for all entities.
 
     Args:
         archives: by collection.
@@ -88,7 +87,7 @@ class WriteExecutor:
         self._scope = OPEN
 
     def within(self, scope: Scope, standing: ExpectedVersions) -> WriteExecutor:
-        """The same for one caller; `standing` within the same."""
+        """Return a copy for one caller; `standing` must be limited to the same caller."""
         limited = copy.copy(self)
         limited._scope, limited._standing = scope, standing
         return limited
@@ -104,7 +103,7 @@ class WriteExecutor:
         *,
         transaction: bool = False,
     ) -> Written:
-        """Make one write of one document; refusals of the server become outcomes."""
+        """Make one write of one document; refusals by the server become `WriteRefused` errors."""
         outcome = {"doc": key, "change": change["id"]}
         try:
             document, at = await self._repeats.once(author, work, outcome, transaction=transaction)
@@ -123,7 +122,7 @@ class WriteExecutor:
         return written
 
     def exists(self, entity: Entity, exc: DuplicateKey) -> AlreadyExists:
-        """What a unique index has refused."""
+        """Return the error for a value that a unique index refuses."""
         if exc.fields == ("_id",):
             return already_exists_error(entity)
         fields = [self.layout(entity).document_path(each) for each in exc.fields]
@@ -143,7 +142,7 @@ class WriteExecutor:
         *,
         transaction: bool = False,
     ) -> Written:
-        """Attempt it on the document, or on exactly the version expected."""
+        """Attempt a write on the current document, or on exactly the expected version."""
         standing: LastVersion | None = None
         number: int | None = None
 
@@ -165,8 +164,8 @@ class WriteExecutor:
                 rows = self._scope.write_rows(entity)
                 if not await self.there(entity, rows.limited({"_id": key})):
                     raise not_found_error(entity, key) from None
-                # What is asked of the document is asked of the version expected: first see whether
-                # that is what is there.
+                # Preconditions apply to the expected version: first check that it is the current
+                # one.
                 if explain is not None and (expected is None or count > 0):
                     await explain()
         raise too_many_conflicts(entity, key)
@@ -174,13 +173,12 @@ class WriteExecutor:
     async def not_overtaken(
         self, entity: Entity, key: Any, write: Callable[[], Awaitable[Written]]
     ) -> Written:
-        """Write, and again where another one was faster: of those that are at it, one gets
-        through."""
+        """Write, and retry while concurrent writers are faster."""
         for count in range(_MOST_OVERTAKEN):
             try:
                 return await write()
             except ConcurrentWrite:
-                # Not all of them at the same moment again.
+                # Random delay, so that concurrent writers do not retry at the same time.
                 await asyncio.sleep(random.uniform(0, _STAND_BACK_S * min(count + 1, ATTEMPTS)))
         raise too_many_conflicts(entity, key, _MOST_OVERTAKEN)
 
@@ -192,9 +190,9 @@ class WriteExecutor:
 
 
 def problem_of_document(entity: Entity, exc: DatabaseError) -> str | None:
-    """Return what MongoDB has against a document; None where it refused for another reason.
+    """Return the reason why MongoDB refuses a document; None for other errors.
 
-    Not in its own words, which may quote fields that the caller may not read.
+    MongoDB's own message is not used: it may quote fields that the caller may not read.
     """
     if exc.number in _TOO_LARGE:
         return "would exceed the 16 MB of a document"
@@ -208,10 +206,12 @@ def problem_of_document(entity: Entity, exc: DatabaseError) -> str | None:
 
 
 def already_exists_error(entity: Entity) -> AlreadyExists:
+    """Return the error for an id that is in use."""
     return AlreadyExists(f"{with_article(entity.name)} with this id is there already", path="id")
 
 
 def too_many_conflicts(entity: Entity, key: Any, attempts: int = ATTEMPTS) -> Unavailable:
+    """Return the error for a document that other writers change too often."""
     return Unavailable(
         f"{entity.name} {json_value(key)} was changed {attempts} times while this write was "
         "compared with it; nothing was written, try again"

@@ -1,9 +1,10 @@
-"""Writes to one document: each one atomic operation, counted, attributed, and compared with the
-version that the client expects.
+"""Writes of one document: each is atomic, counted, attributed, and compared with the expected
+version.
 
-Guarantees: what is overwritten with an expected version is that version's content and nothing
-newer, whoever has written in between, counting or not. Without it the write is atomic all the same.
-A number is the archive's: where it is not known at once, `made.number` waits for the recorder.
+Guarantees: a write with an expected version overwrites exactly that version's content, even if
+other writers do not increment the version field. Without an expected version the write is atomic
+too. Version numbers are those of the archive: if one is not known at once, `made.number` waits for
+the recorder.
 Source: docs/decisions/0012-writes.md.
 """
 
@@ -49,20 +50,19 @@ BeforeInsert = Callable[[str], Awaitable[None]]
 
 
 async def skip_preparation(collection: str) -> None:
-    """Leave the first insert to create a collection as it comes."""
+    """Do nothing before the first insert into a collection."""
 
 
 class DocumentWrites:
-    """Of all entities.
+    """Writes of documents of all entities.
 
     Args:
         archives: by collection.
 
     Attributes:
-        before_insert: sees to it that a collection is there as the model asks for, before the first
-            document is inserted.
-        commits: makes each write.
-        made: what writes have made.
+        before_insert: prepares a collection as the model requires, before the first insert.
+        commits: executes each write.
+        made: reads the versions that writes have created.
     """
 
     def __init__(
@@ -83,11 +83,11 @@ class DocumentWrites:
         self._scope = OPEN
 
     def within(self, scope: Scope, standing: ExpectedVersions) -> DocumentWrites:
-        """The same for one caller: a document outside of his rows is not found, and none is taken
-        out of them.
+        """Return a copy for one caller: documents outside its rows do not exist, and none may leave
+        them.
 
         Args:
-            standing: within the same.
+            standing: limited to the same caller.
         """
         limited = copy.copy(self)
         limited._scope = scope
@@ -98,13 +98,15 @@ class DocumentWrites:
     async def create(
         self, entity: Entity, key: Any, document: Document, author: Author, *, fresh: bool
     ) -> Written:
-        """Args:
-        fresh: the `_id` was made up, so that no document ever had it.
+        """Create a document.
+
+        Args:
+            fresh: True if the `_id` was generated, so that no document ever had it.
 
         Raises:
-            AlreadyExists: that `_id`, or a value of a unique field.
-            InvalidDocument.
-            Forbidden: it would not be among the caller's rows.
+            AlreadyExists: the `_id`, or a value of a unique field, is in use.
+            InvalidDocument: MongoDB refuses the document.
+            Forbidden: the document would be outside the caller's rows.
         """
         change = attribution(author, entity, key)
         whole = {**document, CHANGE_FIELD: change}
@@ -127,11 +129,11 @@ class DocumentWrites:
         *,
         beside: ExtraWrite | None = None,
     ) -> Written:
-        """Write a document that is not there; `whole` is all of it but its `_id`. Raises as
-        `create`.
+        """Insert a document. Raises as `create`.
 
         Args:
-            beside: what else to write in the same transaction; `number` must be known then.
+            whole: the document without its `_id`.
+            beside: further writes in the same transaction; requires `number`.
         """
         if not self._scope.write_rows(entity).allow({**whole, "_id": key}):
             raise outside_rows_error(entity, key)
@@ -163,15 +165,18 @@ class DocumentWrites:
         *,
         beside: ExtraWrite | None = None,
     ) -> Written:
-        """Change a document that is there.
+        """Change an existing document.
 
         Args:
-            beside: what else to write in the same transaction, given the number of the version;
-                for writes that are compared.
+            beside: further writes in the same transaction, with the number of the version; requires
+                `expected`.
 
         Raises:
-            DocumentNotFound, VersionConflict, AlreadyExists, InvalidDocument.
-            Forbidden: it would take the document out of the caller's rows.
+            DocumentNotFound: no such document.
+            VersionConflict: the document is at another version.
+            AlreadyExists: another document has a value of a unique field.
+            InvalidDocument: a precondition does not hold, or MongoDB refuses the document.
+            Forbidden: the document would leave the caller's rows.
         """
         rows = self._scope.write_rows(entity)
         change = attribution(
@@ -189,7 +194,7 @@ class DocumentWrites:
         async def attempt(
             writing: WriteSession, standing: LastVersion | None, number: int | None
         ) -> RawBSONDocument:
-            # A counter that was copied goes on from where it is: it never goes back.
+            # A copied counter continues from its stored value: it never decreases.
             counted = None if standing is not None and standing.offset else number
             found = await layout.alter(
                 writing,
@@ -201,7 +206,7 @@ class DocumentWrites:
             if found is None:
                 raise NoMatchingDocument
             if rows.limits and not rows.allow({**decode_content(found), "_id": key}):
-                # Undone: it is in a transaction.
+                # The transaction is aborted.
                 raise outside_rows_error(entity, key)
             if beside is not None:
                 assert number is not None
@@ -232,13 +237,16 @@ class DocumentWrites:
     async def delete(
         self, entity: Entity, key: Any, expected: int | None, author: Author
     ) -> Written:
-        """Raises:
-        DocumentNotFound, VersionConflict.
+        """Delete a document.
+
+        Raises:
+            DocumentNotFound: no such document.
+            VersionConflict: the document is at another version.
         """
         rows = self._scope.write_rows(entity)
         change = attribution(author, entity, key)
         layout = self.commits.layout(entity)
-        # One operation where there is nothing to tell; who and why need a second one.
+        # A second write stores the attribution; without one a single operation suffices.
         attributed = layout.removes and (
             entity.fence is not None
             or any(each is not None for each in (author.by, author.why, author.repeat))
@@ -266,7 +274,7 @@ class DocumentWrites:
     async def once(
         self, entity: Entity, author: Author, operation: Callable[[], Awaitable[Written]]
     ) -> Written:
-        """The first result, if this mutation was made before."""
+        """Execute a mutation, or return the result of its first execution."""
 
         async def from_outcome(outcome: Mapping[str, Any]) -> Written:
             return await self.made.before(entity, outcome)
@@ -275,7 +283,7 @@ class DocumentWrites:
 
 
 async def _fence_of(writing: WriteSession, entity: Entity, key: Any) -> Any:
-    """The fencing token that a document has, as a transaction sees it."""
+    """Return the fence value of a document, as the transaction sees it."""
     if entity.fence is None:
         return None
     found = await writing.find(entity.collection, {"_id": key}, limit=1)
@@ -287,7 +295,7 @@ _NAMES_ONCE = WritePrecondition(
     problem="the stored document has a field twice: expected each once; store it anew without that",
     query={"$expr": has_names_once("$$ROOT")},
 )
-"""See `has_names_once`."""
+"""Precondition that no field name occurs twice; see `has_names_once`."""
 
 
 def _limits(rows: RowFilter) -> Sequence[Mapping[str, Any]]:

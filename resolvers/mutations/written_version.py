@@ -1,5 +1,4 @@
-"""What a write has made, read back from the archive: the number of its version, and the result of
-one that was made before under its idempotency key."""
+"""Versions that writes have created, read back from the archive."""
 
 from __future__ import annotations
 
@@ -23,7 +22,7 @@ __all__ = ["WrittenVersions"]
 
 
 class WrittenVersions:
-    """Of all entities.
+    """Reads of written versions of all entities.
 
     Args:
         archives: by collection.
@@ -38,20 +37,20 @@ class WrittenVersions:
         self._scope = OPEN
 
     def within(self, scope: Scope) -> WrittenVersions:
-        """The same for one caller."""
+        """Return a copy for one caller."""
         limited = copy.copy(self)
         limited._scope = scope
         return limited
 
     async def number(self, entity: Entity, written: Written) -> int:
-        """The number of the version that a write made; waits for the recorder where it must.
+        """Return the number of the version that a write created; waits for the recorder if needed.
 
-        Where the recorder does not come to it in time, what the document itself says, as in reads
-        of the present.
+        If the recorder is too late, the number in the document is returned, as in reads of current
+        documents.
 
         Raises:
-            ArchiveBehind: not within the bound, and the document does not say.
-            HistoryLost: others have written so much since that the version was dropped.
+            ArchiveBehind: the recorder is too late, and the document carries no number.
+            HistoryLost: the version was truncated, after many later writes.
         """
         if written.number is not None:
             return written.number
@@ -66,7 +65,7 @@ class WrittenVersions:
             [{"key": written.key, "at": written.at}], limit=1, projection={"v": 1}
         )
         if not found and carried is not None and self._archives[entity.collection].layout.keeps:
-            # The first reading has yet to come to it.
+            # The baseline of this document is not archived yet.
             return carried
         if not found:
             raise HistoryLost(
@@ -76,20 +75,20 @@ class WrittenVersions:
         return int(found[0]["v"])
 
     async def before(self, entity: Entity, outcome: Mapping[str, Any]) -> Written:
-        """What a write that was made before has left.
+        """Return the result of a write that was executed before.
 
         Args:
-            outcome: its document and its change, as they were stored with it.
+            outcome: the document and the change id that were stored with it.
 
         Raises:
-            DocumentNotFound: its version was dropped, or is outside of the caller's rows.
+            DocumentNotFound: its version was truncated, or is outside the caller's rows.
         """
         key, change = outcome["doc"], outcome["change"]
         now = await self._mongo.operation_time()
         await self._progress.wait(entity.collection, resume_tokens.token_from_time(now))
         found = await self._archives[entity.collection].find(
             {"doc": {"$eq": key}, "change.id": change},
-            # Others after it may carry its `_change` along.
+            # Later versions may still contain its `_change`.
             sort=[("v", 1)],
             limit=1,
             raw=True,
