@@ -1,5 +1,4 @@
-"""What tests of processes begin with: their module's `MODEL` in a file, and the database that it is
-of."""
+"""Fixtures for tests of processes: the module's `MODEL` in a file, and its database."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ def test_damage_is_told_to_people_and_to_programs(
 
 
 def test_a_database_that_cannot_be_reached_is_told_in_a_sentence(model: Path) -> None:
-    """As of the other commands."""
+    """The error is one sentence, as for the other commands."""
     ended = run_command(*arguments("mongodb://127.0.0.1:1/", "shop", model), "--connect-s", "0.5")
     assert ended.returncode == 1, ended.stdout
     assert ended.stderr.startswith("revstream: MongoDB cannot be reached")

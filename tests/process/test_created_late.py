@@ -28,7 +28,7 @@ Row = dict[str, Any]
 
 
 def complete(database: Database[Row]) -> bool:
-    """Whether all is there that the model asks for."""
+    """Return whether the indexes and the pre-images setting of the model exist."""
     keys = {tuple(each["key"]): each.get("unique") for each in database.things.list_indexes()}
     expected = {("_id",): None, ("sku",): True, ("n", "_id"): None}
     images = database.things.options().get("changeStreamPreAndPostImages")

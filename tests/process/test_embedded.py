@@ -56,7 +56,7 @@ def keeper(directory: Path, before: str = "") -> Iterator[subprocess.Popen[str]]
 
 
 def is_running(pid: int) -> bool:
-    """Whether there is such a process, zombies left out: nobody may be there to reap an orphan."""
+    """Return whether the process exists; zombies do not count, as an orphan may never be reaped."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:
@@ -188,7 +188,7 @@ async def test_a_killed_revstream_takes_its_server_along(tmp_path: Path) -> None
 
 
 async def test_a_start_right_after_a_kill_waits_for_the_old_server(tmp_path: Path) -> None:
-    """Whether the old server is gone yet makes no difference to a restart."""
+    """A restart succeeds whether or not the old server has ended."""
     for number in range(3):
         with keeper(tmp_path):
             insert((tmp_path / "uri").read_text(), {"_id": number})
@@ -197,7 +197,7 @@ async def test_a_start_right_after_a_kill_waits_for_the_old_server(tmp_path: Pat
 
 
 async def test_a_server_left_behind_is_stopped_by_the_next_start(tmp_path: Path) -> None:
-    """Where the kernel cannot be asked to end the server, the next start does."""
+    """The next start ends a left server, where the kernel cannot be asked to."""
     with keeper(
         tmp_path,
         before="from revstream.gql.runtime.embedded import mongod; mongod.sys.platform = 'other'",
@@ -220,7 +220,7 @@ async def test_a_process_that_only_has_the_recorded_number_is_left_alone(tmp_pat
 
 
 async def test_a_server_that_dies_is_reported_and_starts_again(tmp_path: Path) -> None:
-    """Its death is told once, with the reason; an unclean end does not hinder the next start."""
+    """Its death is reported once, with the reason, and the next start succeeds."""
     deaths: list[EmbeddedError] = []
     async with embedded_mongod(tmp_path, on_death=deaths.append) as uri:
         insert(uri, {"_id": 1})
@@ -234,7 +234,7 @@ async def test_a_server_that_dies_is_reported_and_starts_again(tmp_path: Path) -
 
 
 async def test_a_directory_serves_one_revstream_only(tmp_path: Path) -> None:
-    """The second one is told who has it, and the first is not disturbed."""
+    """The second process is refused with the first one's id, and the first is not disturbed."""
     async with embedded_mongod(tmp_path) as uri:
         with pytest.raises(
             EmbeddedError, match=rf"in use by another revstream \(process {os.getpid()}\)"
@@ -262,7 +262,7 @@ async def test_a_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
 
 
 async def test_options_that_mongod_refuses_are_shown_in_its_own_words(tmp_path: Path) -> None:
-    """What a real server says when it will not start is in the error."""
+    """The error contains the message of a real server that refuses to start."""
     with pytest.raises(EmbeddedError, match="cacheSizeGB must be greater"):
         async with embedded_mongod(tmp_path, cache_gb=-1):
             pass

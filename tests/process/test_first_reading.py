@@ -64,7 +64,7 @@ def kill_within_the_reading(gateway: RunningGateway, database: Things) -> int:
 
 
 def first_told(gateway: RunningGateway) -> int:
-    """How many documents the first line of progress says."""
+    """Return the number of documents in the first line of progress."""
     line = next(each for each in gateway.lines if "first reading collection=things" in each)
     found = re.search(rf"documents=(\d+) total={DOCUMENTS}", line)
     assert found, line
@@ -72,7 +72,7 @@ def first_told(gateway: RunningGateway) -> int:
 
 
 def recorded(database: Things) -> bool:
-    """Whether each document's last version is what it is now."""
+    """Return whether each document's last version equals its current state."""
     if not baseline(database)["done"]:
         return False
     standing = last_of_each(database["things.versions"])

@@ -42,9 +42,9 @@ COME_AGAIN = {"ARCHIVE_BEHIND", "UNAVAILABLE"}
 
 
 class Clients:
-    """Of a gateway that comes and goes; what they were answered.
+    """Clients of a gateway that is restarted, and the responses that they received.
 
-    `gateway` is the one that runs now; `sent_again` counts the mutations that were.
+    `gateway` is the current one; `sent_again` counts repeated mutations.
     """
 
     def __init__(self, gateway: RunningGateway, http: httpx.AsyncClient) -> None:
@@ -103,7 +103,7 @@ class Clients:
 
 @asynccontextmanager
 async def clients_of(gateway: RunningGateway) -> AsyncIterator[Clients]:
-    """As many connections as there are clients; the last gateway is ended."""
+    """Open one connection for each client; end the last gateway afterwards."""
     limits = httpx.Limits(max_connections=CLIENTS, max_keepalive_connections=CLIENTS)
     async with httpx.AsyncClient(limits=limits, timeout=120) as http:
         clients = Clients(gateway, http)

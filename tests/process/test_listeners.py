@@ -54,7 +54,7 @@ def open_streams(database: Shop) -> int:
 def test_recording_follows_the_live_stream_for_listeners_only(
     mongo_uri: str, database: Shop, model: Path, options: tuple[str, ...], streams: int
 ) -> None:
-    """Without them nobody takes what comes of it, and MongoDB would search its oplog twice."""
+    """Without listeners the stream has no use, and MongoDB would search its oplog twice."""
     database.things.insert_one({"_id": 0, "n": 0})
     with running_gateway(mongo_uri, database.name, model, *options, command="record") as recorder:
         wait_until(lambda: archived(database) == {(0, 1)}, within_s=GENEROUS_S)

@@ -1,5 +1,7 @@
-"""What a process logs: a line for each change of state, each of them JSON where that is asked for,
-and none for a write, an event or a subscriber."""
+"""Logs of a process: a line for each change of state, as JSON where that is configured.
+
+No line for a write, an event or a subscriber.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""The oplog forgets what nobody has recorded yet, or what a process has yet to follow: a really
-small one, and real processes."""
+"""Loss of oplog entries before they are recorded or followed: a small oplog and real processes."""
 
 from __future__ import annotations
 
@@ -58,7 +57,7 @@ def records(database: Things) -> list[dict[str, Any]]:
 
 
 def recorded(database: Things) -> bool:
-    """Whether the archive says of every document what it is now."""
+    """Return whether the archive has the current state of every document."""
     standing = [
         each for each in last_of_each(database["things.versions"]) if each["op"] != "DELETE"
     ]
@@ -77,7 +76,7 @@ def gaps(gateway: RunningGateway) -> float:
 
 
 def lose(database: Things, turn: int) -> None:
-    """Write what nobody will ever see as it happened."""
+    """Write changes that leave the oplog before they can be recorded."""
     things = database.things
     things.update_one({"_id": "changed"}, {"$set": {"n": 10 * turn}})
     things.update_one({"_id": "changed"}, {"$inc": {"n": 1}})

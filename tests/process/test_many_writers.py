@@ -68,7 +68,7 @@ query ($after: String) {
 
 
 class Shop:
-    """What the clients of one gateway have been told."""
+    """Responses of one gateway to its clients."""
 
     def __init__(self, gateway: RunningGateway, http: httpx.AsyncClient) -> None:
         self.conflicts = 0
@@ -78,7 +78,7 @@ class Shop:
         self._http = http
 
     async def increment_compared(self, times: int, reading: str) -> None:
-        """As a client does that reads, adds one, and writes if nobody else has written."""
+        """Read, add one, and write if the version is unchanged."""
         current = reading == CURRENT
         version, stock = await self._read(reading)
         while times:
@@ -98,7 +98,7 @@ class Shop:
             self._count()
 
     async def increment(self, times: int) -> None:
-        """As a client does that leaves the adding to the gateway."""
+        """Let the gateway add one."""
         for _ in range(times):
             answer = (await self._ask(ADDED))["updateProduct"]
             assert answer["__typename"] == "ProductWritten", answer
@@ -229,7 +229,7 @@ async def test_programs_that_write_past_the_gateway_lose_nothing_and_make_nobody
 def write_plainly(
     database: Database[dict[str, Any]], clients: Shop, of_clients: int, count: bool
 ) -> None:
-    """As a program does that knows nothing of the gateway; spread over all that clients write."""
+    """Write without the gateway, spread over all documents of the clients."""
     change = {"stock": 1, "version": 1} if count else {"stock": 1}
     for turn in range(PLAIN_WRITES_EACH):
         clients.await_written(turn * of_clients // PLAIN_WRITES_EACH)
@@ -250,7 +250,7 @@ def shown(gateway: RunningGateway) -> list[Version]:
 
 
 def check_archive(database: Database[dict[str, Any]], versions: Sequence[Version]) -> None:
-    """What is shown is all there is, and each version stands until the next one."""
+    """Check that each version is shown and valid until the next one."""
     for one, other in pairwise(versions):
         assert one["until"] == other["at"], (one, other)
     assert versions[-1]["until"] is None

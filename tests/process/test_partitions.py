@@ -30,7 +30,7 @@ def model(tmp_path: Path, partitions: int) -> Path:
 
 
 def shares(database: Shop, count: int, *gateways: RunningGateway) -> list[int]:
-    """How many of so many partitions each process holds."""
+    """Return the number of partitions that each process holds."""
     names = [f"recorder:things:{n + 1}/{count}" for n in range(count)]
     names = ["recorder:things"] if count == 1 else names
     leases = database["revstream.leases"].find({"_id": {"$in": names}})

@@ -1,4 +1,4 @@
-"""What revstream does, and says, where its user may not do in MongoDB all that it could use."""
+"""Behaviour and messages of revstream with a MongoDB user that lacks privileges."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ GENEROUS_S = 120.0
 
 @pytest.fixture(scope="module")
 def root() -> Iterator[MongoClient[dict[str, Any]]]:
-    """Who may do anything on a MongoDB that asks for a password."""
+    """Administrator of a MongoDB that requires a password."""
     # Not pytest's tmp_path, which keeps the directories, 300 MB each, of the last three runs.
     with (
         tempfile.TemporaryDirectory(prefix="revstream-tests-") as directory,
@@ -229,7 +229,7 @@ def test_a_uri_without_a_user_is_told_to_name_one(
 def test_a_privilege_taken_away_ends_a_running_process_with_the_reason(
     root: MongoClient[dict[str, Any]], shop: Shop, model: Path, make_user: MakeUser
 ) -> None:
-    """What it may no longer follow it does not pretend to; a supervisor sees exit code 1."""
+    """A process that may no longer follow its collections ends with exit code 1."""
     uri = make_user([{"role": "readWrite", "db": shop.name}])
     with running_gateway(uri, shop.name, model) as gateway:
         root.admin.command(

@@ -1,5 +1,4 @@
-"""All gateways are restarted one by one, under subscribers and writes: nobody misses anything, and
-nobody gets anything twice."""
+"""Rolling restart of all gateways, under subscribers and writes, without loss and repetition."""
 
 from __future__ import annotations
 
@@ -75,8 +74,10 @@ async def test_a_rolling_restart_is_not_noticed_in_what_subscribers_receive(
     database_name: str,
     tmp_path: Path,
 ) -> None:
-    """Each is told to resume, with its token, and has every event exactly once, in order; each
-    gateway ends within the bound, with its leases given back."""
+    """Each subscriber resumes with its token and receives every event exactly once, in order.
+
+    Each gateway ends within the bound and gives its leases back.
+    """
     model = tmp_path / "schema.graphql"
     model.write_text(MODEL)
 
@@ -140,7 +141,7 @@ async def test_a_rolling_restart_is_not_noticed_in_what_subscribers_receive(
 
 
 def expected(written: list[tuple[str, int]]) -> dict[str | None, list[tuple[str, int]]]:
-    """What a subscriber of each document receives, and under None one of all."""
+    """Return the events that a subscriber of each document receives; None: of all documents."""
     found: dict[str | None, list[tuple[str, int]]] = defaultdict(list)
     for each in written:
         found[None].append(each)

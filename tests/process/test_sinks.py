@@ -48,7 +48,7 @@ def place_of(database: Things, name: str) -> dict[str, Any]:
 
 
 def holder_of(database: Things, name: str, *gateways: RunningGateway) -> RunningGateway:
-    """Which of these processes delivers."""
+    """Return the process that delivers."""
     lease = database["revstream.leases"].find_one({"_id": name})
     assert lease is not None
     pid = int(lease["holder"].split(":")[-2])

@@ -1,5 +1,7 @@
-"""What the command says when it cannot start: one sentence that names the thing and the way out,
-and an exit code; never a traceback, never a password."""
+"""Refusals at start: one sentence that names the cause and the remedy, and an exit code.
+
+Never a traceback, never a password.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,7 @@ type Reading @collection(name: "readings") @indx(fields: ["id"]) { id: Float! }
 
 
 def refusal(code: int, *arguments: str, **environ: str) -> str:
-    """What it says on its way out with that code."""
+    """Return the message with which the command ends with that code."""
     ended = run_command(*arguments, **environ)
     assert ended.returncode == code, ended.stderr
     assert ended.stdout == ""
@@ -126,7 +128,7 @@ def test_a_setting_that_the_command_does_not_take_is_refused(model: Path, comman
 def test_a_uri_that_cannot_be_used_is_refused_without_showing_it(
     model: Path, uri: str, said: str
 ) -> None:
-    """What is wrong, and nothing of what may be a password."""
+    """The error names the fault, and shows nothing that may be a password."""
     arguments = ("serve", "--schema", str(model), "--port", "0")
     assert said in refusal(2, *arguments, "--mongodb-uri", uri)
 
@@ -150,7 +152,7 @@ def test_a_uri_that_cannot_be_used_is_refused_without_showing_it(
 def test_settings_that_cannot_be_are_named(
     model: Path, arguments: tuple[str, ...], said: str
 ) -> None:
-    """As wrong usage, before anything is connected to."""
+    """Invalid settings are wrong usage, reported before any connection."""
     code = 1 if "99999" in arguments else 2
     settings = arguments if "--port" in arguments else ("--port", "0", *arguments)
     assert said in refusal(code, "serve", "--schema", str(model), *settings)

@@ -41,18 +41,18 @@ GENEROUS_S = 120.0
 
 
 def holders(database: Shop) -> list[str | None]:
-    """Who holds the leases of the two recorders; None for one that is free."""
+    """Return the holders of the leases of the two recorders; None for a free one."""
     return [each.get("holder") for each in database["revstream.leases"].find().sort("_id")]
 
 
 def held_by(database: Shop, gateway: RunningGateway) -> bool:
-    """Whether that process holds both."""
+    """Return whether that process holds both."""
     found = holders(database)
     return len(found) == 2 and all(f":{gateway.process.pid}:" in (each or "") for each in found)
 
 
 def held_apart(database: Shop, others: RunningGateway, things: RunningGateway) -> bool:
-    """Whether each of two processes holds one."""
+    """Return whether each of two processes holds one."""
     pids = [(each or "::").split(":")[1] for each in holders(database)]
     return pids == [str(others.process.pid), str(things.process.pid)]
 
@@ -63,7 +63,7 @@ def archived(database: Shop) -> list[tuple[str, int]]:
 
 
 def checkpointed(database: Shop, count: int) -> bool:
-    """Whether so many versions are archived, and the checkpoint covers them."""
+    """Return whether so many versions are archived, and the checkpoint covers them."""
     last = database["things.versions"].find_one(sort=[("_id", -1)])
     checkpoint = database["revstream.checkpoints"].find_one({"_id": "recorder:things"})
     if last is None or checkpoint is None or len(archived(database)) != count:
@@ -72,8 +72,10 @@ def checkpointed(database: Shop, count: int) -> bool:
 
 
 class Writer:
-    """Writes things one after the other, in a thread, until told to stop; `written` is what the
-    archive must hold."""
+    """Thread that writes documents one after the other until it is stopped.
+
+    `written` is the expected content of the archive.
+    """
 
     def __init__(self, database: Shop) -> None:
         self.written: list[tuple[str, int]] = []
@@ -105,7 +107,7 @@ def assert_interrupted(closed: ConnectionClosed) -> None:
 def test_sigterm_gives_the_leases_back_with_the_last_write_in_the_checkpoint(
     mongo_uri: str, database: Shop, model: Path, command: str
 ) -> None:
-    """Exit code 0, nobody holds a lease, and the next one need not read anything again."""
+    """The process exits with code 0 and frees its leases, and the next one reads nothing again."""
     writer = Writer(database)
     with running_gateway(mongo_uri, database.name, model, command=command) as gateway:
         wait_until(lambda: held_by(database, gateway), within_s=GENEROUS_S)
@@ -167,7 +169,7 @@ async def test_a_subscriber_is_told_to_resume_and_loses_nothing_at_another_proce
 async def test_a_subscriber_that_is_still_replaying_is_told_to_resume(
     mongo_uri: str, database: Shop, model: Path, protocol: str
 ) -> None:
-    """At once, not when what it waits for has come: here a recorder that nobody runs."""
+    """The subscriber is told at once, though it waits for a recorder that does not run."""
     options = ("--no-record", "--ring-events", "1", "--archive-wait-s", "600")
     # More than `stop` waits.
     options += ("--shutdown-s", "600")
@@ -291,7 +293,7 @@ def asked_in_vain(gateway: RunningGateway) -> HTTPConnection:
 def test_requests_under_way_are_answered_before_the_end(
     mongo_uri: str, database: Shop, model: Path
 ) -> None:
-    """Those that take no longer than the bound."""
+    """Requests that take no longer than the bound receive their responses."""
     options = ("--no-record", "--archive-wait-s", "1", "--shutdown-s", "20")
     with running_gateway(mongo_uri, database.name, model, *options) as gateway:
         asked = [asked_in_vain(gateway) for _ in range(3)]

@@ -1,5 +1,4 @@
-"""MongoDB behind TLS, with a certificate or a password to prove who one is, by file or by name; and
-that no secret of it is told anywhere."""
+"""MongoDB over TLS, with a certificate or a password, without secrets in any output."""
 
 from __future__ import annotations
 
@@ -99,7 +98,7 @@ def guarded() -> Iterator[Guarded]:
 
 
 def serving(guarded: Guarded, model: Path, uri: str, *options: str) -> RunningGateway:
-    """A gateway that is told in which file its URI is, and says all that it can."""
+    """Start a gateway with its URI in a file, and with all its output."""
     file = guarded.directory / "uri"
     # With the end of a line, as files have it.
     file.write_text(f"{uri}\n")
@@ -128,7 +127,7 @@ def test_a_gateway_serves_over_tls_and_tells_no_secret(
 
 
 def test_the_file_may_be_named_by_a_variable(guarded: Guarded, model: Path) -> None:
-    """As images of databases have it: the variable's name and `_FILE`."""
+    """The variable's name ends with `_FILE`, as in images of databases."""
     file = guarded.directory / "uri"
     file.write_text(guarded.by_password)
     examined = run_command(
@@ -169,7 +168,7 @@ REFUSED: dict[str, tuple[str, str, str]] = {
 async def test_what_does_not_fit_is_said_without_a_secret(
     guarded: Guarded, driver: Driver, old: str, new: str, said: str
 ) -> None:
-    """As the command says it, in one line."""
+    """The command reports the mismatch in one line."""
     uri = guarded.by_password.replace(old, new)
     assert uri != guarded.by_password
     options = MongoOptions(driver=driver, server_selection_s=1)
@@ -213,7 +212,7 @@ async def test_a_certificate_that_nobody_knows_is_refused(guarded: Guarded) -> N
 def test_a_file_that_cannot_be_used_is_named(
     tmp_path: Path, content: bytes | None, given: str | None, said: str
 ) -> None:
-    """As wrong usage, and without what is in it."""
+    """An unusable file is wrong usage, and the error does not show its content."""
     file = tmp_path / "uri"
     if content is not None:
         file.write_bytes(content)
@@ -234,7 +233,7 @@ def test_a_file_that_cannot_be_used_is_named(
     ],
 )
 def test_settings_are_printed_without_secrets(uri: str, shown: str) -> None:
-    """Where it is, and nothing of how to get in."""
+    """The output has the address, and nothing that grants access."""
     assert f"mongodb_uri='{shown}'" in repr(Settings(mongodb_uri=uri))
 
 
@@ -304,8 +303,7 @@ def resolved(guarded: Guarded, monkeypatch: pytest.MonkeyPatch) -> Iterator[None
 async def test_hosts_and_options_may_be_asked_of_the_dns(
     guarded: Guarded, resolved: None, driver: Driver
 ) -> None:
-    """As for Atlas: the URI names a cluster, and TLS is on without being asked for. Its database is
-    known without a name being looked up."""
+    """An SRV URI names a cluster and turns TLS on; its database is known without a DNS query."""
     uri = (
         f"mongodb+srv://joe:{quote_plus(PASSWORD)}@cluster.shop.test/shop"
         f"?tlsCAFile={guarded.directory / 'ca.pem'}"

@@ -63,7 +63,7 @@ def blind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bo
 
 
 def fence(database: Things) -> int:
-    """Of the newest holder that has begun to record."""
+    """Return the fencing token of the newest holder that has begun to record."""
     found = database["revstream.checkpoints"].find_one(LISTENER) or {}
     return int(found.get("fencingToken", 0))
 

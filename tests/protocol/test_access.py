@@ -135,7 +135,7 @@ def test_a_request_that_is_not_signed_in_is_refused_as_a_whole(
 def test_what_tells_the_schema_is_for_those_who_have_signed_in(
     guarded: RunningGateway, issuer: Issuer, page: str
 ) -> None:
-    """As it is for introspection."""
+    """The schema needs a sign-in, as introspection does."""
     url = f"{guarded.address}/{page}"
     assert httpx.get(url).status_code == 401
     shown = httpx.get(url, headers=bearer(reader(issuer)))
@@ -184,7 +184,7 @@ async def test_a_socket_that_is_not_signed_in_is_closed(
 async def test_a_socket_closes_when_its_token_ends_unless_it_is_renewed(
     guarded: RunningGateway, issuer: Issuer
 ) -> None:
-    """What runs on it goes on; the renewed one outlives the other, which was opened with it."""
+    """Operations continue on the renewed socket, which outlives the one that is not renewed."""
     payload = {"authorization": f"Bearer {reader(issuer, lasts_s=3)}"}
     async with signed_in(guarded, payload) as renewed, signed_in(guarded, payload) as other:
         for socket in (renewed, other):
@@ -247,7 +247,7 @@ async def test_a_stream_over_http_ends_with_its_token(
 async def test_a_key_that_is_withdrawn_ends_what_was_opened_with_it(
     guarded: RunningGateway, issuer: Issuer
 ) -> None:
-    """Sockets, event streams, and requests of tokens that were accepted before; nobody else's."""
+    """Sockets, event streams and accepted tokens of the key end; those of other keys continue."""
     changes = "subscription { noteChanges(snapshot: true) { kind } }"
     old = reader(issuer)
     async with (
@@ -323,7 +323,7 @@ async def heard(socket: Socket, **wanted: str) -> dict[str, Any]:
 async def test_another_sign_in_is_no_renewal(
     guarded: RunningGateway, issuer: Issuer, other: dict[str, Any]
 ) -> None:
-    """What runs was begun with other rights."""
+    """Another sign-in closes the socket, since its operations began with other rights."""
     async with signed_in(guarded, {"authorization": f"Bearer {reader(issuer)}"}) as socket:
         assert await socket.receive() == {"type": "connection_ack"}
         token = reader(issuer, **other)
@@ -336,7 +336,7 @@ async def test_another_sign_in_is_no_renewal(
 async def test_an_administrator_sees_who_is_connected_and_disconnects_him(
     guarded: RunningGateway, issuer: Issuer
 ) -> None:
-    """Nobody else does."""
+    """Only an administrator lists and ends connections."""
     operator = bearer(issuer.token("olga", roles=["operator"]))
     admin = f"{guarded.address}/admin"
     async with signed_in(guarded, {"authorization": f"Bearer {reader(issuer, 'carl')}"}) as socket:
@@ -371,7 +371,7 @@ async def test_an_administrator_sees_who_is_connected_and_disconnects_him(
 def test_what_an_administrator_sends_is_read_as_any_request(
     guarded: RunningGateway, issuer: Issuer, body: str, kind: str, status: int
 ) -> None:
-    """What a form could send is refused, and each refusal is an error with its code."""
+    """Requests that a form could send are refused, and each refusal is an error with its code."""
     headers = {**bearer(issuer.token("olga", roles=["operator"])), "content-type": kind}
     url = f"{guarded.address}/admin/disconnect"
     answer = httpx.post(url, headers=headers, content=body)
@@ -392,7 +392,7 @@ def test_what_an_administrator_sends_is_read_as_any_request(
 def test_what_cannot_be_kept_is_not_served(
     mongo_uri: str, tmp_path: Path, options: tuple[str, ...], said: str
 ) -> None:
-    """A model with @access does not start where nobody could sign in; it says what to do."""
+    """A model with @access does not start where sign-in is impossible; the error has the remedy."""
     model = tmp_path / "schema.graphql"
     model.write_text(MODEL)
     done = run_command(

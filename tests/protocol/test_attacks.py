@@ -183,7 +183,7 @@ async def test_more_at_once_than_may_are_told_to_come_again(mongo_uri: str, data
 
 
 def test_the_cost_is_told_to_who_asks_for_it(gateway: RunningGateway) -> None:
-    """What was asked for and the bound, beside the data or the refusal."""
+    """The cost and its maximum stand beside the data or the refusal."""
     query = (
         "query($n: Int) { products(first: $n) { nodes { history(first: 50) { nodes { id } } } } }"
     )

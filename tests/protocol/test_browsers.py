@@ -1,5 +1,4 @@
-"""What a page may do, and which: of this gateway's own address, of an allowed origin, of another
-one."""
+"""Rights of pages: of the gateway's own address, of an allowed origin, of another one."""
 
 from __future__ import annotations
 
@@ -122,7 +121,7 @@ async def connected(gateway: RunningGateway, origin: str | None) -> bool:
 async def test_sockets_are_for_the_same_pages(
     gateway: RunningGateway, open_gateway: RunningGateway
 ) -> None:
-    """A browser asks nobody before it opens one: 403 to those of other origins."""
+    """A WebSocket of another origin is refused with 403, as browsers send no preflight for it."""
     for each in (gateway, open_gateway):
         assert await connected(each, None), "a program sends none"
         assert await connected(each, each.address)
@@ -137,7 +136,7 @@ async def test_sockets_are_for_the_same_pages(
 
 
 def test_what_is_no_origin_is_found_out_at_the_start(tmp_path: Path) -> None:
-    """Before anything is started: it would otherwise be an origin that nobody has."""
+    """An invalid origin is refused before anything starts, since it would match no page."""
     model = tmp_path / "schema.graphql"
     model.write_text(MODEL)
     options = ("--schema", str(model), "--mongodb-uri", "mongodb://127.0.0.1:1/x")
@@ -160,7 +159,7 @@ PATHS = ("graphql?query={resumeToken}", "", "schema.graphql", "metrics")
 def test_a_name_that_was_made_to_resolve_to_this_machine_is_none_of_it(
     gateway: RunningGateway, path: str
 ) -> None:
-    """Whatever is asked for; its page would be of the same origin."""
+    """Every request to such a name is refused, since its page would be of the same origin."""
     url = f"{gateway.address}/{path}"
     port = gateway.address.rpartition(":")[2]
     for host in ("localhost", f"127.0.0.1:{port}", f"[::1]:{port}"):

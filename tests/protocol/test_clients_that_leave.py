@@ -54,7 +54,7 @@ async def asked(address: str, id_: str) -> asyncio.StreamWriter:
 
 
 async def test_what_waits_for_a_slot_is_dropped_with_its_client(shop: Shop) -> None:
-    """It is never executed later, and nobody waits behind it; those that stay are."""
+    """The waiting operation never executes and delays no other; those of other clients execute."""
     async with served(create_app(shop.gateway)) as address:
         limiter = limiter_of(shop)
         limiter._slots = FairSemaphore(1, per_caller=1)

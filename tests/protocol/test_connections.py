@@ -1,4 +1,4 @@
-"""How many WebSockets a process holds, and what it does about those that cost it memory."""
+"""Limits of WebSockets in a process: their number, and the memory that each may cost."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ async def test_one_more_than_may_be_open_is_refused_and_told_when_to_come_again(
 
 
 async def test_a_message_that_is_too_long_is_not_taken(gateway: RunningGateway) -> None:
-    """Whether it comes at once, or in pieces each of which is short; the client reads why."""
+    """A message is too long at once or in short pieces, and the close reason says so."""
     async with open_socket(gateway.address) as socket:
         await socket.start("long", "{ resumeToken }" + " " * (MESSAGE_BYTES - 1000))
         assert (await socket.receive())["type"] == "next"
@@ -144,7 +144,7 @@ async def test_text_that_is_not_utf_8_closes_the_connection_and_is_no_fault(
 async def test_messages_that_are_never_finished_take_no_more_memory_than_is_allowed(
     gateway: RunningGateway,
 ) -> None:
-    """Those that hold the most are closed and told why; who sends whole messages is not."""
+    """Connections that hold the most are closed with a reason; senders of whole messages stay."""
     dropped = told(gateway, "sockets_dropped_total", "memory")
     async with open_socket(gateway.address) as good:
         with ExitStack() as stack:
@@ -168,7 +168,7 @@ async def test_messages_that_are_never_finished_take_no_more_memory_than_is_allo
 async def test_who_takes_nothing_is_closed_and_others_miss_nothing(
     gateway: RunningGateway, things: Things
 ) -> None:
-    """What a client that reads was sent is all there was, in order."""
+    """A client that reads receives every message, in order."""
     stalled = told(gateway, "sockets_dropped_total", "stalled")
     names = [f"stalled-{number}" for number in range(60)]
     async with open_socket(gateway.address) as good:
@@ -209,7 +209,7 @@ async def test_pings_whose_answers_nobody_reads_are_not_answered_for_ever(
 
 
 async def test_hundreds_of_messages_at_once_are_too_many(gateway: RunningGateway) -> None:
-    """As many as a client has operations are not."""
+    """As many messages as a client has operations are allowed."""
     async with open_socket(gateway.address) as socket:
         for _ in range(200):
             await socket.send({"type": "ping"})
@@ -223,7 +223,7 @@ async def test_hundreds_of_messages_at_once_are_too_many(gateway: RunningGateway
 
 
 async def test_a_request_that_does_not_come_is_not_waited_for(gateway: RunningGateway) -> None:
-    """Whether nothing is sent, or headers without an end, slowly or at once."""
+    """The connection is closed if nothing comes, or headers without an end, slowly or at once."""
     at = urlsplit(gateway.address)
     began = time.monotonic()
 

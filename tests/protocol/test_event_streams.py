@@ -85,7 +85,7 @@ async def attached(stream: EventStream) -> str:
 async def test_each_event_carries_its_token(
     gateway: RunningGateway, things: Things, method: str
 ) -> None:
-    """As its id, whether the operation selects it or not; framed with line feeds alone."""
+    """The token is the event's id, selected by the operation or not; lines end with line feeds."""
     async with (
         open_stream(gateway.address, CHANGES, method=method) as without,
         open_stream(gateway.address, AFTER, method=method) as selected,
@@ -138,7 +138,7 @@ STARTS = {
 async def test_who_comes_back_goes_on_behind_the_last_event(
     gateway: RunningGateway, things: Things, start: str
 ) -> None:
-    """Wherever the operation says that it begins: the same address is asked for again."""
+    """The same address resumes after the last event, wherever its operation begins."""
     beginning = gateway.query("{ resumeToken }")["resumeToken"]
     save = f'mutation {{ saveCursor(name: "mine", token: "{beginning}") }}'
     saved = httpx.post(
@@ -377,7 +377,7 @@ async def test_a_client_that_never_reads_is_cut_off(
 async def test_a_slow_reader_is_ended_and_loses_nothing(
     gateway: RunningGateway, things: Things
 ) -> None:
-    """What waits for it is bounded; it is told, not completed, and comes back for the rest."""
+    """A full backlog ends the stream with an error, and the reader resumes with the rest."""
     mark = uuid4().hex[:6]
     text = "x" * 200_000
     written = [f"{mark}-{n:03}" for n in range(150)]

@@ -223,7 +223,7 @@ async def first_line(
 
 
 async def test_others_are_served_meanwhile(gateway: RunningGateway) -> None:
-    """Whoever asks something small waits for none of these; how long they wait is printed."""
+    """Small requests wait for no hostile one; their waiting time is printed."""
     address = f"{gateway.address}/graphql"
     waits: list[float] = []
     refused = 0

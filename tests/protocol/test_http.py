@@ -81,7 +81,7 @@ def test_what_a_client_does_not_take_is_not_sent(url: str, accept: str) -> None:
 
 
 def test_headers_that_come_in_several_lines_are_one(url: str) -> None:
-    """As HTTP says of every list."""
+    """Several lines of a list header are one list, as in HTTP."""
     accept = [("accept", "text/html"), ("accept", "application/graphql-response+json")]
     response = httpx.post(url, json={"query": QUERY}, headers=accept)
     assert response.headers["content-type"] == MODERN
@@ -104,7 +104,7 @@ NOT_EXECUTED = {
 
 @pytest.mark.parametrize("asked", NOT_EXECUTED.values(), ids=NOT_EXECUTED)
 def test_the_status_tells_where_the_type_allows_it(url: str, asked: dict[str, Any]) -> None:
-    """What was not executed has no data in either type; 200 is for those who know no other."""
+    """A refused request has no data in either type; only `application/json` has status 200."""
     for accept, status in (("application/json", 200), ("application/graphql-response+json", 400)):
         response = httpx.post(url, json=asked, headers={"accept": accept})
         assert response.status_code == status
@@ -144,7 +144,7 @@ def test_variables_and_the_operations_name_come_along(url: str) -> None:
 
 
 def test_a_browser_gets_graphiql(url: str) -> None:
-    """Where it asks for a page and brings no query."""
+    """GraphiQL is served where a page is accepted and no query comes."""
     response = httpx.get(url, headers={"accept": BROWSER})
     assert response.status_code == 200
     assert response.headers["content-type"].startswith("text/html")
@@ -274,7 +274,7 @@ def test_json_may_be_named_as_headers_are(url: str, content_type: str) -> None:
 
 
 def test_the_schema_is_served_as_sdl(gateway: RunningGateway) -> None:
-    """As text that builds the same schema again."""
+    """The SDL builds the same schema again."""
     response = httpx.get(f"{gateway.address}/schema.graphql")
     assert response.headers["content-type"].startswith("text/plain")
     schema = build_schema(response.text)

@@ -185,7 +185,7 @@ def test_what_is_read_has_a_bound(served: tuple[RunningGateway, Any]) -> None:
 def test_what_all_operations_read_takes_bounded_memory(
     served: tuple[RunningGateway, Any],
 ) -> None:
-    """Those that read much have their turn, two of one caller; lookups wait for none of them."""
+    """Large operations take turns, two for each caller; lookups wait for none of them."""
     gateway, _ = served
     large = "{ chapters(first: 60) { nodes { id text } } }"
     lookup = '{ chapter(id: "none") { id } }'

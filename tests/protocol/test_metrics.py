@@ -1,4 +1,4 @@
-"""`/metrics`: what is told, in which words, and that it is true."""
+"""Metrics of `/metrics`: names and true values."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_what_is_told_is_what_is_documented(gateway: RunningGateway, things: Thi
 
 
 def test_counters_end_in_total_and_names_have_their_units() -> None:
-    """As Prometheus recommends; who reads a name knows what it counts."""
+    """Names follow Prometheus' recommendations and say what is counted."""
     for each in METRICS:
         assert each.name.endswith("_total") == (each.kind == "counter"), each.name
         assert each.says.endswith("."), each.name
@@ -113,7 +113,7 @@ def test_a_compiled_query_that_falls_back_is_counted(gateway: RunningGateway) ->
 
 
 def test_operations_are_counted_by_kind_and_code(gateway: RunningGateway) -> None:
-    """How many, how long, and what was wrong with those that failed."""
+    """Number, duration and error codes of operations are counted."""
     before = scraped(gateway.address)
     gateway.post("{ resumeToken }")
     gateway.post('{ things(first: 1, after: "nonsense") { totalCount } }')

@@ -22,7 +22,7 @@ SERVED: dict[str, Any] = {"data": {"thing": {"name": "first"}}}
 
 
 def test_a_hash_will_do_for_a_document_that_was_sent(gateway: RunningGateway) -> None:
-    """As Apollo's clients do it: the hash, then both, then the hash again."""
+    """Apollo's clients send the hash, then hash and document, then the hash again."""
     query = THING + f" # {uuid4().hex}"
     hash_ = hashlib.sha256(query.encode()).hexdigest()
     extensions = {"persistedQuery": {"version": 1, "sha256Hash": hash_}}

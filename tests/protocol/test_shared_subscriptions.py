@@ -1,5 +1,4 @@
-"""Subscriptions that are told the same: executed once, sent to all, and each complete and in order,
-whenever it came and from wherever."""
+"""Broadcast groups: executed once, sent to all, each subscription complete and in order."""
 
 from __future__ import annotations
 
@@ -63,9 +62,7 @@ async def shared(gateway: RunningGateway, count: int) -> None:
 async def test_all_are_told_everything_in_order_by_one_execution(
     gateway: RunningGateway, things: Things
 ) -> None:
-    """The first on its own until it is told something, the others together; who comes in between
-    misses nothing, who leaves takes nothing along, and whoever asks for something else is not told
-    of it."""
+    """One execution serves the group; late, leaving and other subscriptions change nothing."""
     name, other = uuid4().hex, uuid4().hex
     ids = [f"{name}-{number:03}" for number in range(60)]
     async with AsyncExitStack() as stack:
@@ -98,7 +95,7 @@ async def test_all_are_told_everything_in_order_by_one_execution(
 async def test_who_takes_nothing_goes_on_alone_and_misses_nothing(
     gateway: RunningGateway, things: Things
 ) -> None:
-    """Those beside it are told everything meanwhile."""
+    """A slow subscription leaves the group and misses nothing; the group receives every event."""
     name = uuid4().hex
     async with AsyncExitStack() as stack:
         alone, well, ill = [
@@ -202,8 +199,7 @@ async def test_a_stream_that_is_not_read_goes_on_alone_and_misses_nothing(
 async def test_a_storm_of_tokens_in_the_ring_costs_mongodb_nothing(
     gateway: RunningGateway, things: Things, client: MongoClient[dict[str, Any]]
 ) -> None:
-    """Many who come back at once, each with a token of its own: not one command, and each is told
-    what it has missed, with a checkpoint once it has been."""
+    """Resumes from the ring send no command, and each receives its events, then a checkpoint."""
     name = uuid4().hex
     ids = [f"{name}-{number:03}" for number in range(120)]
     database = client[things.database.name]
@@ -247,7 +243,7 @@ async def test_a_storm_of_tokens_in_the_ring_costs_mongodb_nothing(
 async def test_of_many_filters_those_are_told_that_an_event_comes_to_or_leaves(
     gateway: RunningGateway, things: Things
 ) -> None:
-    """Found by the values before and after; nobody else is told anything."""
+    """Only subscriptions whose filter matches the values before or after receive the event."""
     mark = uuid4().hex
     names = [f"{mark}-{number}" for number in range(20)]
     async with open_socket(gateway.address) as socket:
@@ -280,7 +276,7 @@ subscription($names: [String!]) { thingChanges(where: {name: {in: $names}}) { tr
 
 
 async def until_checkpoint(socket: Socket) -> list[dict[str, Any]]:
-    """What its only subscription is told up to there."""
+    """Return the messages of its only subscription up to the checkpoint."""
     found: list[dict[str, Any]] = []
     while not found or found[-1]["kind"] != "CHECKPOINT":
         found.append((await socket.receive())["payload"]["data"]["thingChanges"])

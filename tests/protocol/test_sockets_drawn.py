@@ -82,7 +82,7 @@ def conversations(draw: st.DrawFn) -> tuple[Protocol, bool, list[str | bytes]]:
 async def test_a_conversation_goes_on_or_ends_with_a_code_of_its_protocol(
     gateway: RunningGateway, conversation: tuple[Protocol, bool, list[str | bytes]]
 ) -> None:
-    """Where it goes on, a query that follows is answered."""
+    """A query is answered after each conversation that stays open."""
     protocol, introduced, said = conversation
     async with open_socket(gateway.address, protocol, init=introduced) as socket:
         with suppress(ConnectionClosed):

@@ -78,7 +78,7 @@ async def test_an_operation_that_is_stopped_sends_nothing_more(
 async def test_a_connection_that_is_gone_leaves_no_subscriber_behind(
     gateway: RunningGateway, protocol: Protocol
 ) -> None:
-    """Whether it said goodbye or not."""
+    """A connection's subscribers end with it, after a close frame or without one."""
     await eventually(lambda: subscribers(gateway) == 0)
     async with open_socket(gateway.address, protocol) as socket:
         await socket.start("1", CHANGES)
@@ -200,7 +200,7 @@ async def test_a_message_of_no_sense_closes_the_connection_with_a_reason(
 
 
 async def code_of(socket: Socket) -> int:
-    """With which it is closed, for a reason that is told."""
+    """Return the code with which the socket is closed; a reason must come with it."""
     close = await socket.closed()
     assert close is not None, "1006"
     assert close.reason
@@ -237,7 +237,7 @@ async def test_who_does_not_introduce_itself_is_not_waited_for(
 async def test_who_introduces_itself_twice_is_closed(
     gateway: RunningGateway, protocol: Protocol
 ) -> None:
-    """Whether the first introduction was agreed to already or not."""
+    """A second introduction closes the connection, whether or not the first was accepted."""
     async with open_socket(gateway.address, protocol) as socket:
         await socket.send({"type": "connection_init"})
         assert await code_of(socket) == 4429
@@ -248,7 +248,7 @@ async def test_who_introduces_itself_twice_is_closed(
 
 
 async def test_an_id_that_is_in_use_closes_the_connection(gateway: RunningGateway) -> None:
-    """Of the newer protocol; an id whose operation has ended is free again."""
+    """The newer protocol refuses an id in use; the id of an ended operation is free again."""
     async with open_socket(gateway.address) as socket:
         for _ in range(2):
             assert await socket.data("{ resumeToken }")
@@ -260,7 +260,7 @@ async def test_an_id_that_is_in_use_closes_the_connection(gateway: RunningGatewa
 async def test_an_id_that_is_in_use_begins_anew_in_the_older_protocol(
     gateway: RunningGateway, things: Things
 ) -> None:
-    """As its own server does it: the first operation of that name ends."""
+    """The older protocol ends the first operation with that id, as its own server does."""
     name = f"anew-{uuid4()}"
     async with open_socket(gateway.address, LEGACY) as socket:
         await socket.start("1", CHANGES)

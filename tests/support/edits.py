@@ -89,7 +89,7 @@ class _Drafts(_Noted):
         whole: bool,
         total: bool,
     ) -> Page[tuple[Entity, Draft]]:
-        """Return a page of one document's drafts, without a filter; types have no drafts."""
+        """Return a page of one document's drafts, without a filter; the page of a type is empty."""
         if "$and" not in query:
             return _page([])
         of_document, filter_ = query["$and"]
