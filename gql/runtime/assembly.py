@@ -59,8 +59,8 @@ __all__ = ["assemble_gateway"]
 
 log = logging.getLogger(__name__)
 
-# Beyond the lease of a recorder that died: until another process has asked for it, has begun where
-# the checkpoint stands, and has come to now.
+# Longer than the lease of a dead recorder: another process has to take it, begin at the
+# checkpoint, and reach the present.
 _TAKEOVER_MARGIN_S = 15.0
 _NEEDS = "keeping history needs"
 

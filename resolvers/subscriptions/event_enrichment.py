@@ -108,8 +108,10 @@ class EventEnrichment:
         horizons: Horizons,
         numbers: PendingVersions | None = None,
     ) -> None:
-        """Args:
-        numbers: of versions that the archive may not have yet.
+        """Create the enrichment of one entity.
+
+        Args:
+            numbers: versions that the archive may not have yet.
         """
         self._entity = entity
         self._numbers = numbers
@@ -145,7 +147,7 @@ class EventEnrichment:
                 if (each.before is not None or each.operation == "insert")
                 and (needs.version or _claims(each))
             ]
-            # Of what was told a moment ago, the record is here.
+            # The record of a recent event is still cached.
             unknown = [each for each in sure if not self._records.known(each.token)]
             numbers = await self._numbers.lookup(unknown) if unknown else {}
         incomplete = [
@@ -277,7 +279,7 @@ class _Records:
         return (token, False) in self._known
 
     async def load(self, wanted: Sequence[str], *, full: bool) -> dict[str, Document | None]:
-        """By token; None where there is no such record. At most one read."""
+        """Read records by token; None for a missing one. At most one read."""
         loop = asyncio.get_running_loop()
         asked: dict[str, asyncio.Future[Document | None]] = {}
         answers: dict[str, asyncio.Future[Document | None]] = {}

@@ -40,8 +40,10 @@ class EventFilter:
         *,
         quiet_s: float,
     ) -> None:
-        """Args:
-        quiet_s: the longest that it waits for a fresher token.
+        """Create the filter of one subscription.
+
+        Args:
+            quiet_s: maximum wait for a newer token.
         """
         self._entity = entity
         self._rows = rows
@@ -118,7 +120,7 @@ class EventFilter:
         return not self._wanted or identity(change.document_id) in self._wanted
 
     def _shown(self, change: Change) -> Change | None:
-        """What the caller may know of a change; None where that is nothing."""
+        """Return the part of a change that the caller may see; None for nothing."""
         before, after = self._allowed(change, change.before), self._allowed(change, change.document)
         if before is None and after is None:
             # Where what it was is not known, it cannot be judged.

@@ -43,7 +43,7 @@ def routing_key(entity: Entity, request: ChangeRequest, rows: RowFilter) -> Inte
     if request.ids:
         return Interest(keys=request.ids)
     condition = rows.narrowed(request.where)
-    # Where a moment is asked for, also what does not match tells that the stream has come to it.
+    # For an end at a moment, other events too show that the stream has reached it.
     if condition is None or request.since is not None or asks_for_number(entity, condition):
         # No event says which number it makes.
         return EVERYTHING

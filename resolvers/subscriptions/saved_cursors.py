@@ -43,11 +43,11 @@ class SavedCursors:
             )
 
     async def load(self, owner: str, name: str) -> str:
-        """Find a place.
+        """Return a saved cursor.
 
         Raises:
-            Unauthenticated, BadUserInput: as of `save`; or nobody saved it.
-            ResumeTokenInvalid: it is one of the future, as after a restore.
+            Unauthenticated, BadUserInput: See `save`; or no such cursor is saved.
+            ResumeTokenInvalid: It is ahead of the database, as after a restore.
         """
         _check(owner, name)
         token = await self._cursors.load(owner, name)

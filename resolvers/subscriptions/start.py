@@ -20,7 +20,7 @@ from revstream.streams.mongo.database import Mongo
 
 __all__ = ["ChangeRequest", "SubscriptionStarts", "without_received_snapshot"]
 
-# How far a primary's wall clock may lag behind the cluster time that it hands out.
+# Maximum lag of a primary's wall clock after its cluster time.
 _CLOCK_SLACK_S = 2
 # How far in the future `since` may lie.
 _AHEAD_MOST_S = 5
@@ -61,13 +61,12 @@ class SubscriptionStarts:
         self._cursors = SavedCursors(mongo, progress)
 
     async def token(self, archive: Archive, request: ChangeRequest) -> str | None:
-        """What a subscription resumes behind; None: from now on.
+        """Return the starting token of a subscription; None: from now on.
 
         Raises:
-            BadUserInput: more than one place to start from, a cursor that nobody saved, or a moment
-                that is yet to come.
-            Unauthenticated: a cursor of a caller who has no name.
-            ResumeTokenInvalid: of a history that is no more.
+            BadUserInput: More than one start, an unknown cursor, or a moment of the future.
+            Unauthenticated: A cursor of a caller without a name.
+            ResumeTokenInvalid: A token of a lost history.
         """
         _check_one_start(request)
         if request.cursor is not None:

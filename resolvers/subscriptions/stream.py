@@ -56,15 +56,15 @@ class Changes:
     """Subscriptions to all entities.
 
     Attributes:
-        farewell: ends them all.
-        following: how many subscriptions there are, replaying or live, by collection.
-        joined: how many of them are told the same as others, by collection.
-        delivered: changes handed out, by collection and where they came from.
+        farewell: ends all of them.
+        following: number of subscriptions, replaying or live, by collection.
+        joined: number of them in a shared stream, by collection.
+        delivered: changes delivered, by collection and origin.
 
     Args:
-        quiet_s: the longest that a subscriber waits for a fresher token.
-        page: documents per read of a snapshot, versions per read of a replay; fewer where many
-            subscriptions are behind, so that those whose clients do not read cannot hold so much.
+        quiet_s: maximum wait of a subscriber for a newer token.
+        page: documents per read of a snapshot, versions per read of a replay; fewer if many
+            subscriptions replay, so that clients that do not read cannot hold much memory.
     """
 
     def __init__(
@@ -108,20 +108,20 @@ class Changes:
         farewell: SubscriptionShutdown | None = None,
         begun: Callable[[str], None] = lambda token: None,
     ) -> AsyncGenerator[Change]:
-        """Every change that matches, in order, without gap or duplicate. Never ends.
+        """Yield every change that matches, in order, without gap or duplicate. Never ends.
 
         Args:
-            company: is joined at the beginning, where that lies within the ring; else once the
-                stream is caught up with, or, where there is nobody yet, as soon as there is.
-                Whoever is with it is told elsewhere what comes behind a token, and goes on here
-                behind the one that it returns, or, if that is None, from where he was.
-            farewell: ends it, beside the one of all.
-            begun: given the token behind which it begins, once that is known; of one that begins
-                with a snapshot never, since its beginning cannot be resumed from.
+            company: shared stream. It is joined at the beginning if the start lies within the ring
+            buffer; else once the replay has caught up, or, without members, as soon as there are
+            some. While joined, the events after a token are sent there; afterwards the
+            subscription goes on here after the returned token, or, if that is None, from its own
+            position. farewell: ends it, beside the one of all.
+            begun: called with the starting token once it is known; never for a start with a
+            snapshot, which cannot be resumed.
 
         Raises:
-            BadUserInput: more than one place to start from, or a cursor that nobody saved.
-            Forbidden: the caller may not read the entity.
+            BadUserInput: More than one start, or an unknown cursor.
+            Forbidden: The caller may not read the entity.
             ResumeTokenInvalid, HistoryLost, SlowConsumer, ArchiveBehind, Unavailable.
         """
         self._scope.read_rows(entity)
@@ -145,8 +145,10 @@ class Changes:
     async def parts(
         self, entity: Entity, request: ChangeRequest
     ) -> AsyncGenerator[Sequence[Change]]:
-        """As `changes`, together what came at once, checkpoints alone; of one who tells them to
-        others, and is not counted himself. Nor does he end by the farewell: they do."""
+        """Yield changes like `changes`, in batches, with checkpoints alone, for a shared stream.
+
+        It is not counted as a subscription, and does not end by the shutdown: its members do.
+        """
         self._scope.read_rows(entity)
         async with aclosing(self._parts(entity, request, None, lambda token: None)) as parts:
             async for _, changes in parts:
@@ -155,7 +157,7 @@ class Changes:
                     yield changes
 
     def delivery_counter(self, entity: Entity) -> Callable[[int], None]:
-        """Counts changes that were handed out elsewhere, to those who joined others."""
+        """Return a counter of changes that a shared stream delivers."""
 
         def count(changes: int) -> None:
             self.delivered[entity.collection, "live"] += changes
@@ -169,7 +171,7 @@ class Changes:
         company: SharedStream | None,
         begun: Callable[[str], None],
     ) -> AsyncGenerator[tuple[DeliveredFrom, Sequence[Change]]]:
-        """What was found at once, and where it comes from."""
+        """Yield batches of changes with their origin."""
         behind = object()
         self._behind.add(behind)
         page = max(_LEAST_PAGE, min(self._page, _READ_MOST // len(self._behind)))
@@ -220,8 +222,7 @@ class Changes:
         after: str | None,
         left: str | None,
     ) -> AsyncGenerator[tuple[DeliveredFrom, Sequence[Change]]]:
-        """Behind a token; or behind that up to which the company told it, where it has joined
-        already."""
+        """Yield changes after a token, or after the last one of the shared stream."""
         replay = Replay(
             self._archives[entity.collection],
             self._hub,
