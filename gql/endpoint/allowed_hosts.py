@@ -42,7 +42,7 @@ def allowed_hosts(given: str | None, bound: str) -> frozenset[str] | None:
         return frozenset((*_LOOPBACK, f"[{bound}]" if ":" in bound else bound.lower()))
     named = frozenset(map(_name, given.split(",")))
     if "" in named:
-        raise click.UsageError(f"--allowed-hosts: names of hosts are expected, got {given!r}")
+        raise click.UsageError(f"--allowed-hosts: {given!r}, expected host names")
     return None if "*" in named else named
 
 
@@ -82,8 +82,7 @@ class AllowedHosts:
             return
         refused = Refused(
             421,
-            f"nothing is served here under {host.decode('latin-1')[:_SHOWN]!r} "
-            "(--allowed-hosts has the names)",
+            f"host: {host.decode('latin-1')[:_SHOWN]!r}, expected one of --allowed-hosts",
         )
         response = self._reporter.response(refused)
         if scope["type"] == "websocket":

@@ -146,7 +146,7 @@ class GraphQLEndpoint(GraphQL[RequestContext, None]):
     ) -> ASGIApp:
         method = scope["method"]
         if method not in _ALLOWED:
-            raise _not_allowed(f"requests are sent with GET or POST, got {method}")
+            raise _not_allowed(f"method: {method}, expected GET or POST")
         if formats.page and method == "GET" and "query" not in Request(scope).query_params:
             return graphiql_response()
         if formats.json is None and formats.stream is None:
@@ -206,7 +206,7 @@ class GraphQLEndpoint(GraphQL[RequestContext, None]):
                 allowed_operation_types=_ALLOWED[method],
             )
         except MissingQueryError:
-            raise Refused(400, "there is no query in the request") from None
+            raise Refused(400, "request: it has no query") from None
         except CannotGetOperationTypeError as exc:
             error = GraphQLError(exc.as_http_error_reason(), original_error=exc)
             self.schema.error_reporter.finish([error], "unknown")

@@ -372,8 +372,7 @@ def _room(count: int, most: int | None) -> LimitExceeded | None:
     if most is None or count < most:
         return None
     return LimitExceeded(
-        f"{count + 1} operations would run at once on this connection, and {most} is the most; "
-        "open another one",
+        f"operations on this connection: {count + 1}, maximum is {most}; open another connection",
         limit="max_connection_operations",
         asked=count + 1,
         bound=most,

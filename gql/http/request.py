@@ -115,16 +115,16 @@ def _check_type(content_type: str, encoding: str) -> None:
     if found is None or found.name != "application/json":
         raise Refused(
             415,
-            "the content type of a request is application/json, "
-            + (f"got {content_type[:100]!r}" if content_type else "and none was given"),
+            f"content type: {repr(content_type[:100]) if content_type else 'none'}, "
+            "expected application/json",
         )
     charset = found.parameters.get("charset", "utf-8")
     if charset not in ("utf-8", "utf8"):
-        raise Refused(415, f"the charset of a request is utf-8, got {charset[:100]!r}")
+        raise Refused(415, f"charset: {charset[:100]!r}, expected utf-8")
     if encoding.strip().lower() not in ("", "identity"):
         raise Refused(
             415,
-            f"a request is sent as it is, got content encoding {encoding[:100]!r}",
+            f"content encoding: {encoding[:100]!r}, expected none",
             headers={"accept-encoding": "identity"},
         )
 
@@ -143,7 +143,7 @@ async def _body(receive: Receive, given: str, most: int) -> bytes:
             return await _received(receive, most, limit)
     except TimeoutError:
         raise Refused(
-            408, f"the request has not come within {_BODY_MOST_S:g} s; send it again"
+            408, f"request body: incomplete after {_BODY_MOST_S:g} s; send it again"
         ) from None
 
 
@@ -163,7 +163,9 @@ async def _received(receive: Receive, most: int, limit: asyncio.Timeout) -> byte
 
 
 def _too_long(most: int) -> Refused:
-    return Refused(413, f"a request has at most {most:,} bytes, and this has more (--body-bytes)")
+    return Refused(
+        413, f"request body: more than {most:,} bytes, which is the maximum (--body-bytes)"
+    )
 
 
 def _of_address(raw: bytes) -> dict[str, Any]:
@@ -177,11 +179,11 @@ def _of_address(raw: bytes) -> dict[str, Any]:
         )
     except ValueError as exc:
         reason = "it is not UTF-8" if isinstance(exc, UnicodeError) else str(exc)
-        raise Refused(400, f"the query of the address cannot be read: {reason}") from None
+        raise Refused(400, f"query of the URL: {reason}") from None
     found: dict[str, Any] = {}
     for name, value in pairs:
         if name in found and name in _NAMES:
-            raise Refused(400, f"{name} is given more than once in the address")
+            raise Refused(400, f"{name}: given more than once in the URL, expected once")
         found[name] = value
     for name in ("variables", "extensions"):
         if found.get(name):

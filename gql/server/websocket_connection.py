@@ -135,7 +135,9 @@ class Connections:
             largest = max(self._held, key=self._held.__getitem__)
             self.forget(largest)
             self.dropped["memory"] += 1
-            largest.drop("the gateway is short of memory, and this connection holds much of it")
+            largest.drop(
+                "buffers of all WebSockets: full, and this connection has the largest; read faster"
+            )
 
     def forget(self, connection: WebSocketConnection) -> None:
         self._held_bytes -= self._held.pop(connection, 0)
@@ -173,7 +175,8 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
         else:
             self._refuse(
                 Unavailable(
-                    f"{self._connections.most} WebSockets are open, which is the most; try again",
+                    f"WebSockets: {self._connections.most} are open, "
+                    f"maximum is {self._connections.most}; try again",
                     retryAfterSeconds=_RETRY_AFTER_S,
                 )
             )
@@ -188,7 +191,7 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
         if self._admitted and self.queue.qsize() > _MESSAGES_MOST:
             # Each is small, but to handle them all would delay the other clients.
             self._connections.dropped["flood"] += 1
-            self.drop(f"more than {_MESSAGES_MOST} messages were sent at once")
+            self.drop(f"queued messages: more than {_MESSAGES_MOST}, which is the maximum")
         self._measure()
 
     async def receive(self) -> Any:

@@ -176,7 +176,7 @@ async def test_more_at_once_than_may_are_told_to_come_again(mongo_uri: str, data
                 pass
             [error] = answer["payload"]
             assert error["extensions"]["code"] == "LIMIT_EXCEEDED"
-            assert "2 is the most" in error["message"]
+            assert "maximum is 2" in error["message"]
         samples = scraped(gateway.address)
         assert samples["revstream_operations_shed_total",] == len(shed)
         assert samples["revstream_operations_executing",] == 0

@@ -103,7 +103,7 @@ async def test_one_more_than_may_be_open_is_refused_and_told_when_to_come_again(
         assert response.body is not None
         (error,) = json.loads(response.body)["errors"]
         assert error["extensions"] == {"code": "UNAVAILABLE", "retryAfterSeconds": 5}
-        assert f"{SOCKETS} WebSockets are open" in error["message"]
+        assert f"WebSockets: {SOCKETS} are open" in error["message"]
         assert told(gateway, "sockets") == SOCKETS
         assert told(gateway, "sockets_refused_total") == refused + 1
         assert gateway.query("{ resumeToken }")
