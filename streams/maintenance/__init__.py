@@ -1,1 +1,1 @@
-"""Maintenance of a database: work that no request waits for."""
+"""Maintenance: retention, truncation, migration, verification and diagnosis."""

@@ -1,8 +1,9 @@
-"""The validator and the indexes of a collection that is moved: carried over to the new one, whose
-documents have no fields of the old layout.
+"""Validator and indexes of a migrated collection, applied to the new one.
 
-Guarantees: rules that are not carried over are reported, with the reason; no rule is set that
-current documents would break.
+Documents of the new collection have no fields of the old layout.
+
+Guarantees: rules that are not applied are reported, with the reason; no rule is set that current
+documents violate.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from revstream.streams.mongo.driver.codecs import Document
 __all__ = ["CarriedRules", "CollectionRules", "carry_over", "read_rules"]
 
 _VALIDATION = ("validator", "validationLevel", "validationAction")
-# What `listIndexes` says of an index that is no option of it.
+# Fields of `listIndexes` that are no options.
 _NOT_OPTIONS = ("key", "v", "ns", "background")
 _LOGICAL = ("$and", "$or", "$nor")
 # Options that name fields.
@@ -30,12 +31,11 @@ _WITH_FIELDS_INSIDE = ("weights", "wildcardProjection")
 
 @dataclass(frozen=True, slots=True)
 class CollectionRules:
-    """The rules of one collection.
+    """Rules of one collection.
 
     Attributes:
-        validation: the validator, its level and its action, as `collMod` takes them; empty where
-            there is none.
-        indexes: as `listIndexes` has them, but for that of `_id`.
+        validation: Validator, level and action as in `collMod`; empty if it has none.
+        indexes: As in `listIndexes`, without the `_id` index.
     """
 
     validation: Document = field(default_factory=dict)
@@ -44,7 +44,7 @@ class CollectionRules:
 
 @dataclass
 class CarriedRules:
-    """A report: the rules that were carried over, and the others, each with the reason."""
+    """Report of the rules that were applied, and of the others with the reason of each."""
 
     carried: list[str] = field(default_factory=list)
     left: list[str] = field(default_factory=list)
@@ -69,11 +69,12 @@ async def read_rules(mongo: Mongo, collection: str) -> CollectionRules:
 async def carry_over(
     mongo: Mongo, rules: CollectionRules, layout: SelfVersionedLayout, to: str
 ) -> CarriedRules:
-    """Give a new collection the rules of the old one.
+    """Apply the rules of the old collection to a new one.
 
     Args:
-        rules: of the old collection, before it was sealed.
-        layout: of the old collection.
+        rules: Rules of the old collection, before it was sealed.
+        layout: Layout of the old collection.
+        to: Name of the new collection.
     """
     done = CarriedRules()
     for index in rules.indexes:
@@ -88,7 +89,7 @@ async def _carry_index(
 ) -> None:
     name = f"index {index['name']}"
     if "expireAfterSeconds" in index:
-        # It let go of old versions; here it would delete documents.
+        # There it deleted old versions; here it would delete documents.
         done.left.append(f"{name}: it expires documents (expireAfterSeconds)")
         return
     own = _own_fields(layout)
@@ -103,7 +104,7 @@ async def _carry_index(
     if len(keys) < len(index["key"]) and options.pop("unique", False):
         done.carried.append(f"{name}: no longer unique, which it was together with {sorted(own)}")
     if options["name"] == _usual_name(index["key"]):
-        # Or the index of that name that a model asks for would be another one.
+        # Otherwise it would conflict with an index of that name from the model.
         options["name"] = _usual_name(dict(keys))
     partial = _renamed(options.pop("partialFilterExpression", {}), layout)
     if partial:
@@ -144,7 +145,7 @@ def _usual_name(keys: Mapping[str, Any]) -> str:
 
 
 def _own_fields(layout: SelfVersionedLayout) -> set[str]:
-    """Return the names at the top of stored documents that current documents do not have."""
+    """Return the layout's own top-level fields of stored documents."""
     names = layout.names
     return {names.current, names.previous, names.unset, names.whole, names.deleted}
 
@@ -158,7 +159,7 @@ def _shown(path: str, layout: SelfVersionedLayout) -> str:
 
 
 def _lie_within(layout: SelfVersionedLayout) -> bool:
-    """Return whether current documents lie within a field of stored ones."""
+    """Return whether current documents are stored within a field."""
     return layout.document_path(f"{layout.names.current}.x") == "x"
 
 
@@ -195,7 +196,7 @@ def _schema(schema: Mapping[str, Any], layout: SelfVersionedLayout) -> Document:
     properties: Document = dict(schema.get("properties") or {})
     inner = properties.get(layout.names.current)
     if _lie_within(layout):
-        # What is said of that field is said of them.
+        # The schema of that field is that of the documents.
         return dict(inner) if isinstance(inner, Mapping) else {}
     made = dict(schema)
     if properties:

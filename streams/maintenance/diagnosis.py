@@ -1,7 +1,6 @@
-"""Examine a deployment: what keeps revstream from serving it, or will cost it history one day, each
-with the command that mends it.
+"""Diagnosis of a deployment: problems, and risks to the history, each with its remedy.
 
-Reads only, and asks for nothing that serving does not ask for; what it may not look at it says.
+Reads only, and needs no privilege that serving does not need; it reports what it may not read.
 """
 
 from __future__ import annotations
@@ -39,19 +38,23 @@ __all__ = ["Diagnosis", "DiagnosisFinding"]
 
 Report = Callable[[str], None]
 
-# A recorder that is away for a night and a morning loses nothing.
+# A recorder may be down for a night and a morning without loss.
 _SHORT_WINDOW_H = 24.0
 _SKEW_S = 1.0
 _IMAGES_LEAST_S = 3600
-# MongoDB's own is 300.
+# MongoDB's default is 300.
 _SNAPSHOT_LEAST_S, _SNAPSHOT_USUAL_S = 60, 300
 _LONGEST_TRANSACTION_S = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiagnosisFinding:
-    """`level`: "ok", "note", "warning" or "error". `mend`: what to do, where something is to be
-    done."""
+    """Result of one check.
+
+    Attributes:
+        level: "ok", "note", "warning" or "error".
+        mend: The remedy, where one is needed.
+    """
 
     level: str
     subject: str
@@ -60,9 +63,12 @@ class DiagnosisFinding:
 
 
 class Diagnosis:
-    """Args:
-    checkpoints, holders: of the recorders, by partition.
-    sharded: whether a sharded cluster is accepted.
+    """Checks of one deployment.
+
+    Args:
+        checkpoints: Checkpoints of the recorders, by partition.
+        holders: Holders of their leases, by partition.
+        sharded: Whether a sharded cluster is accepted.
     """
 
     def __init__(
@@ -81,10 +87,10 @@ class Diagnosis:
         self._sharded = sharded
 
     async def run(self, report: Report = lambda subject: None) -> list[DiagnosisFinding]:
-        """Every examination in turn; one that cannot be made says why, and the others go on.
+        """Run all checks in turn; one that fails reports why, and the others follow.
 
         Args:
-            report: told what is examined next.
+            report: Called with the subject of each check.
 
         Raises:
             Unavailable: MongoDB cannot be reached.
@@ -280,11 +286,11 @@ class Diagnosis:
         for name in {each.collection for each in self._checkpoints}:
             wanted[Archive(self._mongo, name).name] = [keys for keys, _ in INDEXES]
         lacking = 0
-        # They are made with a collection; a view has none, and is named before.
+        # Indexes are created with a collection; a view has none, and is reported already.
         unfit = await find_unsupported_collections(self._mongo, list(wanted))
         for name in sorted(await self._mongo.existing(wanted) - unfit.keys()):
             there = await self._keys(name)
-            # Another one that begins with these serves as well.
+            # An index that begins with these keys serves as well.
             missing = [
                 keys
                 for keys in wanted[name]

@@ -1,10 +1,10 @@
-"""Move a collection that keeps its versions itself to one whose versions revstream keeps, history
-included, while it is in use.
+"""Migration of a self-versioned collection to the ARCHIVE layout, with its history and while in
+use.
 
-The new collection gets the current documents, and its archive every version, with the tokens and
-the numbers that they have: whoever holds a resume token goes on with it. Versions are copied in
-token order, so what the new archive has is where a move that was interrupted goes on; each step may
-be repeated. Programs write to the old collection until `seal` has it refuse them.
+The new collection gets the current documents, and its archive every version with its token and
+number, so that clients' resume tokens stay valid. Versions are copied in token order, so an
+interrupted migration continues after the last one in the new archive; each step may be repeated.
+Applications write to the old collection until `seal` makes MongoDB refuse that.
 Source: docs/decisions/0022-migration.md.
 """
 
@@ -36,22 +36,26 @@ __all__ = ["Migration", "MigrationResult"]
 
 _PAGE = 500
 _MOST_FINDINGS = 100
-# Where a record's content lies, which may be elsewhere in the new archive.
+# Fields with a record's storage of content, which may differ in the new archive.
 _OF_THE_LAYOUT = ("packed", "kept", "parts")
 _BESIDE = ("drafts", "comments")
-# Of the moves that have begun: `{_id: the new collection, of: the old one}`.
+# Migrations that have begun: `{_id: the new collection, of: the old one}`.
 _BEGUN = "revstream.moves"
-# Of collections that were sealed: `{_id: its name, validation: what was to be passed before}`.
+# Sealed collections: `{_id: its name, validation: the validation before}`.
 _SEALED = "revstream.sealed"
-# No document passes it.
+# Validator that no document passes.
 _SEAL: Document = {"$expr": False}
 Report = Callable[[int, int], None]
 
 
 @dataclass
 class MigrationResult:
-    """What there is in the new place. `findings`: where it differs from the old one; the search
-    ends with the hundredth. `rules`: the old collection's validator and indexes."""
+    """Content of the new collection.
+
+    Attributes:
+        findings: Differences from the old collection, at most a hundred.
+        rules: The old collection's validator and indexes.
+    """
 
     versions: int = 0
     documents: int = 0
@@ -60,11 +64,11 @@ class MigrationResult:
 
 
 class Migration:
-    """Of one collection.
+    """Migration of one collection.
 
     Args:
-        old: its archive, with its layout.
-        to: the name of the new collection, which no model names yet.
+        old: Its archive, with its layout.
+        to: Name of the new collection, which no model contains yet.
     """
 
     def __init__(self, mongo: Mongo, old: Archive, to: str, progress: ArchiveProgress) -> None:
@@ -76,11 +80,11 @@ class Migration:
         self._checkpoints = Checkpoints(mongo)
 
     async def copy(self, report: Report = lambda done, total: None) -> int:
-        """Copy what is recorded by now, and the current documents. Returns how many versions.
+        """Copy recorded versions and current documents. Returns how many versions.
 
         Raises:
-            Unsuitable: something else is in the new place.
-            HistoryLost: the collection no longer keeps what a version was.
+            Unsuitable: The new collection has other content.
+            HistoryLost: The collection no longer stores the content of a version.
         """
         await self._check_place()
         upto = await self._progress.position(self._old.collection)
@@ -104,25 +108,26 @@ class Migration:
         return copied
 
     async def wait_recorded(self, *, limit_s: float) -> None:
-        """Wait until the recorder has come to what there is now.
+        """Wait until the recorder has reached the present.
 
         Raises:
-            ArchiveBehind: it has not within `limit_s`.
+            ArchiveBehind: Not within `limit_s`.
         """
         now = resume_tokens.token_from_time(await self._mongo.operation_time())
         await self._progress.wait(self._old.collection, now, limit_s=limit_s)
 
     @property
     def sealable(self) -> list[str]:
-        """The names of the old collection, of which there are two where previous versions lie
-        apart."""
+        """Return the names of the old collection: two where previous versions are stored
+        separately."""
         return [self._old.collection, *self._old.layout.beside]
 
     async def seal(self) -> list[str]:
-        """Have MongoDB refuse writes to the old collection. Returns its names. Removals are not
-        refused: `verify` finds them.
+        """Make MongoDB refuse writes to the old collection. Returns its names.
 
-        What was to be passed before is noted first, with the move: see `opened_by`."""
+        Deletions are not refused: `verify` finds them. The previous validation is stored first; see
+        `opened_by`.
+        """
         names = self.sealable
         for name in names:
             validation = (await read_rules(self._mongo, name)).validation
@@ -141,19 +146,19 @@ class Migration:
         return names
 
     async def opened_by(self, names: Sequence[str]) -> list[Document]:
-        """The commands that let programs write to sealed collections again, with the validators
-        that these had before."""
+        """Return the commands that open sealed collections again, with their previous
+        validation."""
         found = await self._mongo.find(_SEALED, {"_id": {"$in": list(names)}})
         noted = {each["_id"]: each["validation"] for each in found}
         free = {"validator": {}, "validationLevel": "strict", "validationAction": "error"}
         return [{"collMod": name, **free, **noted.get(name, {})} for name in names]
 
     async def finish(self, report: Report = lambda done, total: None) -> MigrationResult:
-        """Copy the rest of a collection that is written to no more, compare, and say where the
-        recorder of the new one begins.
+        """Copy the rest of a collection that is no longer written, compare, and store the new
+        checkpoint.
 
         Raises:
-            ArchiveBehind: the recorder has yet to come to what there is.
+            ArchiveBehind: The recorder has not reached the present.
         """
         await self.wait_recorded(limit_s=60)
         await self.copy(report)
@@ -164,7 +169,7 @@ class Migration:
             start = await self._progress.checkpoint(self._old.collection)
             assert start is not None
             moved.rules = await self._carry_over()
-            # Behind our own writes, which are no versions.
+            # After our own writes, which are no versions.
             reached = resume_tokens.token_from_time(await self._mongo.operation_time())
             begins = Checkpoint(reached, start.start, Baseline(done=True))
             await self._checkpoints.save(Partition(self._to).name, begins, fencing_token=0)
@@ -172,7 +177,8 @@ class Migration:
         return moved
 
     async def _carry_over(self) -> CarriedRules:
-        """Give the new collection the rules that the old one had before it was sealed."""
+        """Apply the rules of the old collection, as they were before it was sealed, to the new
+        one."""
         name, layout = self._old.collection, self._old.layout
         rules = await read_rules(self._mongo, name)
         (opened,) = await self.opened_by([name])
@@ -183,7 +189,7 @@ class Migration:
         )
 
     async def verify(self) -> MigrationResult:
-        """Compare every version and every current document, both ways."""
+        """Compare every version and every current document, in both directions."""
         moved = MigrationResult()
         async for old, new in self._pairs():
             one, other = {each["_id"]: each for each in old}, {each["_id"]: each for each in new}
@@ -206,7 +212,7 @@ class Migration:
                 "collection's; name one that no model has"
             )
         mine = {"_id": self._to, "of": self._old.collection}
-        # One that was killed at once may have written documents, and no version yet.
+        # A migration killed early may have written documents, and no version yet.
         begun = await self._mongo.find(_BEGUN, mine) or await self._mongo.find(
             self._new.name, {}, limit=1
         )
@@ -219,8 +225,10 @@ class Migration:
         )
 
     async def _position(self) -> tuple[str, int]:
-        """Where to go on: a page before the end of what is there, since of the last one not all
-        may be done; and how many versions lie before that."""
+        """Return the token after which to continue, and the number of versions up to there.
+
+        That is a page before the end, since the last page may be incomplete.
+        """
         count = await self._mongo.estimated_count(self._new.name)
         last = await self._mongo.find(
             self._new.name, {}, projection={"_id": 1}, sort=[("_id", -1)], limit=_PAGE + 1
@@ -232,8 +240,8 @@ class Migration:
         return await self._old.find(query, sort=[("_id", 1)], limit=_PAGE, raw=True)
 
     async def _take(self, records: Sequence[Any]) -> int:
-        """The documents, then their versions: what is copied of these tells how far it went.
-        Returns how many versions were not there yet."""
+        """Copy documents, then their versions, which mark the progress. Returns how many versions
+        were new."""
         newest = {identity(each["doc"]): each for each in records}
         present = [each for each in newest.values() if each.get("full") is not None]
         gone = [each["doc"] for each in newest.values() if each.get("full") is None]
@@ -271,7 +279,7 @@ class Migration:
                 await write(self._mongo, work)
 
     async def _pairs(self) -> AsyncIterator[tuple[list[Any], list[Any]]]:
-        """The versions of both, page by page, between the same tokens."""
+        """Yield the versions of both archives, page by page, between the same tokens."""
         position = ""
         while True:
             old = await self._page(position, "~")
@@ -307,7 +315,7 @@ class Migration:
 
 
 def _own(record: Any) -> Document:
-    """The record of a version whose content the archive keeps."""
+    """Return the record of a version whose content the archive stores."""
     return {name: value for name, value in record.items() if name not in _OF_THE_LAYOUT}
 
 
@@ -336,6 +344,6 @@ def _plain(value: Any) -> Any:
 
 
 def _encoded(document: Mapping[str, Any]) -> bytes:
-    """Whatever the order of its fields."""
+    """Encode a document independent of its field order."""
     ordered = dict(sorted(document.items()))
     return bson.encode(ordered, codec_options=DECODED)

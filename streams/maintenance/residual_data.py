@@ -1,5 +1,4 @@
-"""Where contents of the past lie beside the collections that revstream keeps, and for how long:
-what a purge does not reach."""
+"""Places outside revstream's collections where purged content remains, and for how long."""
 
 from __future__ import annotations
 
@@ -10,7 +9,7 @@ __all__ = ["list_residual_data"]
 
 
 async def list_residual_data(mongo: Mongo) -> list[str]:
-    """A sentence for each place."""
+    """Return one sentence for each place."""
     return [
         await _oplog(mongo),
         await _images(mongo),

@@ -1,8 +1,7 @@
-"""Drop what the model says need not be kept (`@collection(keep:)`): pass after pass over one
-archive, in small steps.
+"""Retention (`@collection(keep:)`): periodic truncation of one archive, in small steps.
 
-Costs what is dropped and what was written since the last pass: what has come to be old enough
-since, where age counts; not what is kept.
+The cost depends on the versions that are deleted and on those written since the last pass (with an
+age limit: those that have passed it since), not on those that stay.
 Source: docs/decisions/0016-retention.md.
 """
 
@@ -31,16 +30,16 @@ __all__ = ["Retention"]
 log = logging.getLogger(__name__)
 
 _PORTION = 500
-"""Records looked at together."""
+"""Number of records that are read together."""
 
 _NUMBER = {"doc": 1, "v": 1}
 
 _Oldest = Callable[[Sequence[Any]], Awaitable[list[Document]]]
-"""Of these documents the oldest versions that stay; of those that have nothing to lose, none."""
+"""Returns the oldest version that stays, of each of these documents with versions to delete."""
 
 
 class Retention:
-    """Of one collection. `run` it under a lease: to save work, since two at once do no harm."""
+    """Retention of one collection. Run it under a lease to save work; two at once do no harm."""
 
     def __init__(
         self,
@@ -64,14 +63,14 @@ class Retention:
         self._versions = self._failures = 0
 
     async def run(self, _fencing_token: int) -> None:
-        """A pass, and another one after a while, for ever."""
+        """Run a pass at each interval, for ever."""
         while True:
             try:
                 await self.go_through()
             except (Unavailable, LeaseLost):
                 raise
             except GatewayError as exc:
-                # Nothing depends on it: the next pass begins where this one came to.
+                # Nothing depends on it: the next pass begins where this one stopped.
                 self._failures += 1
                 log.error(
                     "retention failed",
@@ -86,12 +85,12 @@ class Retention:
         }
 
     async def go_through(self, now: Timestamp | None = None) -> int:
-        """One pass. Returns how many versions it has dropped.
+        """Run one pass. Returns how many versions it has deleted.
 
         Args:
-            now: what age is reckoned from; None: by the database.
+            now: Time from which age is counted; None for the database's.
 
-        Cancellation: safe; the next pass begins where this one came to.
+        Cancellation: safe; the next pass begins where this one stopped.
         """
         before = self._versions
         if self._keep.seconds is not None:
@@ -113,7 +112,7 @@ class Retention:
         return dropped
 
     async def _drop_older(self, horizon: Timestamp) -> None:
-        """What was replaced at a moment or before."""
+        """Delete versions that were replaced at `horizon` or before."""
 
         async def stood(keys: Sequence[Any]) -> list[Document]:
             wanted = [{"key": key, "at": horizon} for key in keys]
@@ -129,11 +128,11 @@ class Retention:
         await self._look_through(None, last_to_stay)
 
     async def _look_through(self, end: str | None, oldest: _Oldest) -> None:
-        """Of the documents written since the last pass, up to where the recorder has come, drop
-        what is older than the versions that stay.
+        """Truncate the documents written since the last pass, up to the recorder's position.
 
         Args:
-            end: not beyond this token.
+            end: Maximum token; None for no maximum.
+            oldest: Returns the versions that stay.
         """
         place = await self._horizons.load_progress(self.collection)
         position = place.token if place is not None and place.keep == self._keep.text else ""
@@ -157,7 +156,7 @@ class Retention:
             )
 
     async def _cut(self, oldest: Sequence[Document]) -> None:
-        """Drop what is older than these records."""
+        """Delete the versions older than these records."""
 
         async def announce(token: str) -> None:
             await self._horizons.advance(self.collection, token)

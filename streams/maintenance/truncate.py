@@ -1,12 +1,13 @@
-"""Cut documents' histories: drop the oldest versions of each, and make the next one the first.
+"""Truncation of histories: deletes the oldest versions of documents, and marks the next one as
+first.
 
-In a transaction per group of documents, so that no reader and no crash ever finds a document with
-two first versions, or with none. It deletes only what nobody writes any more; of what it changes,
-the recorder may close the last version: that waits a moment on the server, or lets the transaction
-begin anew.
+Runs in one transaction per group of documents, so that neither a reader nor a crash ever finds a
+document with two first versions, or with none. It deletes only versions that no process writes any
+more. Of those that it changes, the recorder may close the last one: that write waits briefly on the
+server, or restarts the transaction.
 
-Guarantees: never drops a document's last version. Two that cut the same document at once do not
-harm each other: what one has dropped the other one misses, and its group is undone.
+Guarantees: never deletes a document's last version. Two processes may truncate the same document at
+once: the second one misses versions, and its group is undone.
 Source: docs/decisions/0016-retention.md.
 """
 
@@ -30,33 +31,41 @@ from revstream.streams.versioning.truncation_mark import PurgeMark, mark_after_r
 __all__ = ["Truncation"]
 
 _PORTION = 500
-"""Documents that are looked at together."""
+"""Number of documents that are read together."""
 
 _PER_READ = 2000
-"""Records read of these at once, the oldest first of each document; more than there are documents,
-so that some of them have something to lose."""
+"""Maximum number of records per read, the oldest first of each document.
+
+More than there are documents, so that some of them have versions to delete.
+"""
 
 _PER_TRANSACTION = 500
-"""Versions dropped together: some 30 ms, for which a write to one of them waits at most."""
+"""Maximum number of versions deleted together: some 30 ms, for which a write to one of them
+waits."""
 
 
 _SHOWN = ("doc", "v", "at", "op", "gap", "born", "cut", "packed", "parts")
 
 
 class _Missed(Exception):
-    """Somebody else has dropped some of them meanwhile: the transaction is undone."""
+    """Another process has deleted some of the versions meanwhile: the transaction is undone."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """`removed`: records of one document, the oldest first; `kept` follows them."""
+    """Truncation of one document.
+
+    Attributes:
+        removed: Its records to delete, the oldest first.
+        kept: The next record.
+    """
 
     removed: Sequence[Document]
     kept: Document
 
 
 class Truncation:
-    """Of one archive."""
+    """Truncation of one archive."""
 
     def __init__(self, mongo: Mongo, archive: Archive) -> None:
         self._mongo = mongo
@@ -69,14 +78,15 @@ class Truncation:
         announce: Callable[[str], Awaitable[None]] | None = None,
         purge: PurgeMark | None = None,
     ) -> int:
-        """Drop what is older than a version, of each document. Returns how many versions.
+        """Delete versions older than a given one, of each document. Returns how many versions.
 
         Args:
             wanted: (`_id`, number of the oldest version that stays), each document once.
-            announce: told, before anything is deleted, the token of the last version that replaced
-                one which will be.
+            announce: Called before any deletion, with the token of the last version that replaced a
+                deleted one.
+            purge: Mark of a purge by an operator.
 
-        Cancellation: safe at any place; what is left is dropped the next time.
+        Cancellation: safe at any point; the rest is deleted the next time.
         """
         count = 0
         for n in range(0, len(wanted), _PORTION):
@@ -87,13 +97,13 @@ class Truncation:
                     await announce(max(each.kept["_id"] for each in steps))
                 dropped = [await self._drop(group, purge) for group in _groups(steps)]
                 count += sum(dropped)
-                # Where somebody else drops the same, he goes on with it.
+                # A process that deletes the same versions continues with them.
                 end = end or 0 in dropped
         return count
 
     async def _steps(self, wanted: Sequence[tuple[Any, int]]) -> tuple[list[_Step], bool]:
-        """What can be dropped next of those that have something to lose, and whether that is all.
-        One read."""
+        """Return the next steps of documents with versions to delete, and whether they are all. One
+        read."""
         pipeline: list[Document] = [
             # One branch per document: a lookup for each takes several times as long.
             {"$match": {"$or": [{"doc": key, "v": {"$lte": number}} for key, number in wanted]}},
@@ -110,7 +120,7 @@ class Truncation:
         return [_Step(each[:-1], each[-1]) for each in chains], whole and len(found) < _PER_READ
 
     async def _drop(self, steps: Sequence[_Step], purge: PurgeMark | None) -> int:
-        """How many versions were dropped: those of all these steps, or none."""
+        """Run all these steps or none. Returns how many versions were deleted."""
         began = time.monotonic()
         tokens = [record["_id"] for step in steps for record in step.removed]
         parts = [name for step in steps for record in step.removed for name in part_ids(record)]
@@ -139,13 +149,15 @@ class Truncation:
             await write(self._mongo, work, transaction=True)
         except _Missed:
             return 0
-        # Others have their turn for as long.
+        # Let other writes run for as long as this took.
         await asyncio.sleep(time.monotonic() - began)
         return len(tokens)
 
     async def _contents(self, kept: Sequence[Document]) -> dict[str, Document]:
-        """By token how those become whole that are kept as patches on what goes. A content never
-        changes, so it is read before the transaction."""
+        """Return by token the updates that turn kept patches into whole contents.
+
+        Their keyframes are deleted. A content never changes, so it is read before the transaction.
+        """
         patches = [each["_id"] for each in kept if each.get("packed") and not each.get("parts")]
         if not patches:
             return {}
@@ -154,7 +166,7 @@ class Truncation:
 
 
 def _groups(steps: Sequence[_Step]) -> Iterator[list[_Step]]:
-    """Of about as many versions as one transaction may drop."""
+    """Yield groups with about as many versions as one transaction may delete."""
     group: list[_Step] = []
     count = 0
     for step in steps:

@@ -1,12 +1,11 @@
-"""Check an archive: each document's versions against one another, and the last ones against the
-present.
+"""Checks of an archive: each document's versions with each other, and the last with the document.
 
-Reads the present as of the place that the recorder has reached, document by document in `_id`
-order, and beside it the versions of the same documents. While others write, and without a recorder
-too: then what it has not come to is told, and the rest is checked.
+Reads current documents at the recorder's position, one by one in `_id` order, and the versions of
+the same documents. It runs while applications write, and without a recorder too: it then reports
+what is not recorded, and checks the rest.
 
-Does not see: a change of a version that has no checksum, together with what the two around it say
-of it; nor one that all checksums behind it were made anew for.
+Does not detect: a changed version without a checksum, if the records around it agree; nor one after
+which all checksums were recomputed.
 """
 
 from __future__ import annotations
@@ -47,11 +46,13 @@ _CHUNK = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerificationFinding:
-    """Something is wrong.
+    """A problem in an archive.
 
-    `kind`: MISSING (a version), INTERVAL (times that do not follow each other), NUMBER, CONTENT,
-    CHECKSUM (it, or its place, is not what was recorded), PRESENT (it differs from the last
-    version), BEHIND (not checked).
+    Attributes:
+        kind: MISSING (a version), INTERVAL (times that do not follow each other), NUMBER, CONTENT,
+            CHECKSUM (it, or its place, is not as recorded), PRESENT (the document differs from its
+            last
+            version), BEHIND (not checked).
     """
 
     collection: str
@@ -63,8 +64,12 @@ class VerificationFinding:
 
 @dataclass(slots=True)
 class VerificationResult:
-    """What was looked at; `unsealed`: versions without a checksum; `mended`: documents in which
-    updates that were left half done are mended."""
+    """Result of a verification.
+
+    Attributes:
+        unsealed: Number of versions without a checksum.
+        mended: Number of documents whose unfinished updates are repaired.
+    """
 
     documents: int = 0
     versions: int = 0
@@ -75,13 +80,14 @@ class VerificationResult:
 
 
 class Verification:
-    """Of one collection.
+    """Verification of one collection.
 
     Args:
-        checkpoint: of its recorder, or of those of its partitions together; None where none has
-            ever run, or not all of them.
-        version_field: as the model says.
-        partitioned: whether several recorders write it, or did so lately.
+        checkpoint: Checkpoint of its recorder, or the joint one of its partitions; None if one of
+            them
+            has never run.
+        version_field: As in the model.
+        partitioned: Whether several recorders write the collection, or did recently.
     """
 
     def __init__(
@@ -102,16 +108,18 @@ class Verification:
         self._position = ""
 
     async def run(self, report: Report = lambda documents: None) -> VerificationResult:
-        """Args:
-        report: given the number of documents that were looked at, now and then.
+        """Verify the collection.
+
+        Args:
+            report: Called now and then with the number of checked documents.
         """
         if self._checkpoint is None:
             self._add_finding("BEHIND", "no recorder has ever run for it; start `revstream serve`")
             return self._verified
         self._position = self._checkpoint.token
         if not self._partitioned:
-            # What it has written behind its checkpoint is there too, without a hole. Of several
-            # that write beside one another, one may be ahead of the others.
+            # Versions after its checkpoint exist without a gap. With several recorders, one may be
+            # ahead of the others.
             newest = await self._mongo.find(
                 self._archive.name, {}, sort=[("_id", -1)], limit=1, projection={"_id": 1}
             )
@@ -138,8 +146,8 @@ class Verification:
     async def _next_page(
         self, pages: AsyncGenerator[tuple[list[RawBSONDocument], bool]], at: Timestamp
     ) -> tuple[list[RawBSONDocument], bool] | None:
-        """The next documents, and whether they are the last; None where they cannot be read as of
-        that time."""
+        """Return the next documents, and whether they are the last; None if that time is not
+        readable."""
         try:
             return await anext(pages)
         except DatabaseError as exc:
@@ -175,7 +183,7 @@ class Verification:
                 there.pop(identity(packed[0]["doc"]), None)
                 continue
             except HistoryLost:
-                # Cut while it was read.
+                # Truncated while it was read.
                 there.pop(identity(packed[0]["doc"]), None)
                 continue
             self._add_flaws(find_chain_flaws(versions, version_field=self._version_field))
@@ -208,10 +216,11 @@ class Verification:
         differing: Sequence[tuple[Document, str]],
         unknown: Sequence[RawBSONDocument],
     ) -> Mapping[Any, RawBSONDocument | None]:
-        """Of documents that differ from their last version, what they were one moment earlier.
+        """Return documents that differ from their last version as they were just before `at`.
 
-        The recorder may stand in the middle of a transaction: what that did to other documents at
-        the same cluster time, it has yet to come to. Where it does not, nothing is asked.
+        The recorder may be in the middle of a transaction whose other writes have the same cluster
+        time.
+        Returns nothing if that is impossible.
         """
         keys = [newest["doc"] for newest, _ in differing] + [each["_id"] for each in unknown]
         if not keys or self._position.endswith("~"):
@@ -227,8 +236,10 @@ class Verification:
         differing: Sequence[tuple[Document, str]],
         unknown: Sequence[RawBSONDocument],
     ) -> set[Any]:
-        """Of the same documents, those that a partition has read behind the place that all have
-        reached: what it found, which stood there before, is known since then."""
+        """Return those of the same documents that a partition has read after the common position.
+
+        They existed before, and are known since.
+        """
         keys = [newest["doc"] for newest, _ in differing] + [each["_id"] for each in unknown]
         if not keys or not self._partitioned:
             return set()
@@ -243,7 +254,7 @@ class Verification:
     async def _versions(
         self, after: tuple[Any] | None, last: tuple[Any] | None, at: Timestamp
     ) -> AsyncIterator[list[Document]]:
-        """Document by document its versions, the newest first, up to a time."""
+        """Yield each document's versions up to a time, the newest first."""
         bounds = [
             # In expressions values of all types are in one order, as in the index.
             {operator: ["$doc", {"$literal": bound[0]}]}
@@ -269,8 +280,8 @@ class Verification:
             yield found
 
     async def _check_beheaded(self, oldest: Sequence[Document]) -> None:
-        """The first versions that were found of some documents, and that say that they are not."""
-        # They may have been cut while they were read.
+        """Report documents whose first version claims a predecessor."""
+        # They may have been truncated while they were read.
         now = await self._archive.by_token(
             [each["_id"] for each in oldest], projection={"prev": 1, "first": 1}
         )
@@ -307,7 +318,7 @@ class Verification:
 
 
 def _difference(newest: Document, document: RawBSONDocument | None) -> str | None:
-    """What is wrong between a document and its last version."""
+    """Return how a document differs from its last version; None if it does not."""
     full = newest["full"]
     if document is None:
         return None if full is None else "is the last version, and the document is gone"

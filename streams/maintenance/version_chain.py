@@ -1,4 +1,5 @@
-"""What is wrong between the versions of one document: holes, overlaps, numbers, contents. Pure."""
+"""Consistency checks between the versions of one document: gaps, intervals, numbers, contents.
+Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +18,11 @@ __all__ = ["Flaw", "find_chain_flaws", "find_link_flaws", "is_first"]
 
 @dataclass(frozen=True, slots=True)
 class Flaw:
-    """`kind`: as `streams.maintenance.verification.VerificationFinding` has it."""
+    """An inconsistency of one record.
+
+    Attributes:
+        kind: As in `streams.maintenance.verification.VerificationFinding`.
+    """
 
     record: Mapping[str, Any]
     kind: str
@@ -25,8 +30,10 @@ class Flaw:
 
 
 def find_chain_flaws(versions: Sequence[Document], *, version_field: str | None) -> Iterator[Flaw]:
-    """Args:
-    versions: of one document, the newest first, with their contents.
+    """Yield the flaws of a document's versions.
+
+    Args:
+        versions: Versions of one document, the newest first, with their contents.
     """
     yield from find_link_flaws(versions)
     yield from _find_keyframe_flaws(versions)
@@ -38,7 +45,7 @@ def find_chain_flaws(versions: Sequence[Document], *, version_field: str | None)
 
 
 def find_link_flaws(versions: Sequence[Document]) -> Iterator[Flaw]:
-    """The same of what their records say without contents."""
+    """Yield the flaws of links between records, without their contents."""
     for newer, older in pairwise(versions):
         if newer.get("first"):
             yield Flaw(newer, "MISSING", f"says that it is the first, and version {older['v']} is")
@@ -52,7 +59,7 @@ def is_first(record: Mapping[str, Any]) -> bool:
 
 
 def _find_keyframe_flaws(versions: Sequence[Document]) -> Iterator[Flaw]:
-    """Whether readers, who read from the number of the keyframe on, come upon it."""
+    """Yield patches that a reader starting at the number of the keyframe would not reach."""
     base = 0
     for each in reversed(versions):
         if "patch" not in each:
@@ -90,14 +97,14 @@ def _find_pair_flaws(older: Document, newer: Document, version_field: str | None
 def _find_content_flaws(
     older: Document | None, newer: Document, version_field: str | None
 ) -> Iterator[Flaw]:
-    """What a version says it has changed is what differs from the one before."""
+    """Yield differences between a version's changed paths and its actual changes."""
     full = newer["full"]
     if (full is None) != (newer["op"] == "DELETE"):
         has = "no content" if full is None else "content"
         yield Flaw(newer, "CONTENT", f"is {with_article(newer['op'])} and has {has}")
         return
     if "cut" in newer or "setAside" in newer:
-        # What it has changed is said against a version that was dropped, or was not concluded.
+        # Its changed paths refer to a truncated version, or are incomplete.
         return
     changed = changed_paths(None if older is None else older["full"], full, version_field)
     if list(newer["changed"]) != changed:
