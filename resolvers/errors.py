@@ -99,7 +99,8 @@ class DocumentMisfit(GatewayError):
 
 class PersistedQueryNotFound(GatewayError):
     """Unknown hash of a persisted query; clients compare the message, which is part of the
-    protocol."""
+    protocol.
+    """
 
     code = "PERSISTED_QUERY_NOT_FOUND"
 

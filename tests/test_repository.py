@@ -346,3 +346,20 @@ def test_function_names_say_what_functions_do() -> None:
             for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
                 if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                     assert node.name.lstrip("_") not in VAGUE_NAMES, f"{path}:{node.lineno}"
+
+
+_FRAGMENT = re.compile(r"(What|Of|Those|Who|Whoever|Where|Wherever|As|Whether|Whatever)\b")
+
+
+def test_docstrings_are_sentences() -> None:
+    """A docstring of the product opens with a verb or a noun, never with a fragment."""
+    kinds = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+    for package in ("gql", "resolvers", "streams", "model", "src/revstream"):
+        for path in sorted((ROOT / package).rglob("*.py")):
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                if not isinstance(node, kinds):
+                    continue
+                text = ast.get_docstring(node) or ""
+                opener = _FRAGMENT.match(text)
+                # Of a property, "Whether …" is the whole sentence.
+                assert opener is None or opener[1] == "Whether", f"{path}: {text[:60]}"

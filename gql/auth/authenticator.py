@@ -15,7 +15,7 @@ from revstream.gql.auth.api_keys import ApiKeys
 from revstream.resolvers.access.principal import ANONYMOUS, Principal
 from revstream.resolvers.errors import Unauthenticated
 
-if TYPE_CHECKING:  # Not imported where nobody signs in: HTTP and cryptography take long.
+if TYPE_CHECKING:  # Imports HTTP and cryptography, which take long, only for tokens.
     from revstream.gql.auth.bearer_token import BearerTokens
     from revstream.gql.auth.jwks import JsonWebKeySet
 

@@ -57,7 +57,8 @@ _MOST_RATE = 1000
 
 def main() -> None:
     """Every error that a user can mend is printed as a sentence, never as a traceback. Exits 1 (2:
-    wrong usage)."""
+    wrong usage).
+    """
     try:
         code = _run()
     except Exception:

@@ -1,5 +1,6 @@
 """`revstream purge`: remove what is kept of one document's past, and say what that does not
-reach."""
+reach.
+"""
 
 from __future__ import annotations
 

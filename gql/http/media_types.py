@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 __all__ = ["JSON", "Accept", "MediaType", "parse_media_type"]
 
-_TOKEN = r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
+_TOKEN = r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"  # noqa: S105
 _NAME = re.compile(rf"[ \t]*({_TOKEN})/({_TOKEN})[ \t]*")
 _PARAMETER = re.compile(
     rf';[ \t]*(?:(?P<name>{_TOKEN})=(?:(?P<plain>{_TOKEN})|"(?P<quoted>(?:[^"\\]|\\.)*)"))?[ \t]*'

@@ -108,14 +108,16 @@ class Gateway:
 
     def troubles(self) -> dict[str, str]:
         """Collections that are not recorded completely and indexes that are missing, with the
-        reason."""
+        reason.
+        """
         found = {each.name: each.collection_trouble for each in self.recorders}
         recorded = {name: trouble for name, trouble in found.items() if trouble is not None}
         return recorded | self.setup.refused
 
     async def warnings(self) -> dict[str, str]:
         """Return what does not work anywhere, though this process serves: recorders that no process
-        runs. What cannot be had soon is left out."""
+        runs. What cannot be had soon is left out.
+        """
         young = time.monotonic() - self.opened_at < 2 * self.settings.lease_s
         if self.settings.record and young:
             # About to begin.

@@ -71,10 +71,11 @@ async def open_gateway(
 
 async def _end(tasks: Sequence[asyncio.Task[None]]) -> None:
     """Cancel them, more than once if need be: `wait_for` of Python 3.11, with which PyMongo waits
-    for a server, loses a cancellation that meets a result."""
+    for a server, loses a cancellation that meets a result.
+    """
     for turn in range(3):
         for task in tasks:
-            # Who was told before is on its way out, and gives its lease back there.
+            # Listeners that were cancelled earlier release their leases while they end.
             if turn or not task.cancelling():
                 task.cancel()
         _, pending = await asyncio.wait(tasks, timeout=_END_S)

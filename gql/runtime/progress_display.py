@@ -55,7 +55,8 @@ def _logged(text: str, done: int, total: int) -> None:
 @asynccontextmanager
 async def shown_readings() -> AsyncIterator[Report]:
     """`report(collection, read, total)` of first readings, several at once; equal where one is
-    done, both 0 where it breaks off."""
+    done, both 0 where it breaks off.
+    """
     if not sys.stderr.isatty():
         yield _Lines().report
         return
@@ -101,7 +102,7 @@ class _Lines:
     """Log lines at the beginning and end of a reading, and every ten seconds between."""
 
     def __init__(self) -> None:
-        # By collection: when it began here and with how many, and when it was last told.
+        # By collection: its start here, with the count then, and the time of its last line.
         self._begun: dict[str, tuple[float, int]] = {}
         self._told_at: dict[str, float] = {}
 

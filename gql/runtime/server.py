@@ -38,7 +38,7 @@ __all__ = ["Failed", "run", "serve"]
 
 log = logging.getLogger(__name__)
 
-# How long it is waited for what subscribers are told to go out: one small message each.
+# Seconds for the last messages of subscribers, one small message each.
 _FAREWELL_MOST_S = 2.0
 # libuv accepts one in each turn of the loop, of each descriptor that it listens on: the heads of
 # these are read in the next one.
@@ -128,7 +128,8 @@ async def serve(
 
 def _allow_files(connections: Connections) -> None:
     """Raise the limit of open files as far as the system lets, and let in no more connections than
-    leave some: without any, not even `/livez` is answered."""
+    leave some: without any, not even `/livez` is answered.
+    """
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     with contextlib.suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
@@ -211,7 +212,8 @@ async def _end_subscriptions(gateway: Gateway, operations: Operations) -> None:
 @contextlib.contextmanager
 def _signals(stop: _Stop) -> Iterator[None]:
     """A first signal ends what is being served in order, and a start at once; a second one waits
-    for nothing."""
+    for nothing.
+    """
     loop = asyncio.get_running_loop()
     main = asyncio.current_task()
     assert main is not None

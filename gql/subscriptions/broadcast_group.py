@@ -52,7 +52,8 @@ class EventSource(Protocol):
         """Return the messages of all events after a token, in batches as they arrived; never ends.
 
         Events that are in the stream already come first, then a checkpoint; each of these is a
-        batch of its own."""
+        batch of its own.
+        """
         ...
 
     async def checkpoint(self, token: str) -> BroadcastMessage: ...
@@ -256,7 +257,8 @@ class BroadcastGroup:
     async def _broadcast(self, events: Sequence[BroadcastMessage]) -> None:
         """Send events to all members.
 
-        Events that arrive meanwhile are sent together, so that a slow group needs fewer writes."""
+        Events that arrive meanwhile are sent together, so that a slow group needs fewer writes.
+        """
         members, left, count = self._members, self._left, 0
         targets = list(members)
         for first in range(0, len(targets), _TURN):

@@ -67,7 +67,8 @@ class ClusterTime:
 
 async def at_one_time(mongo: Mongo, read: Callable[[Timestamp], Awaitable[T]]) -> T:
     """Read as of now; again where the collection was created meanwhile, which the server does not
-    know as of a time before."""
+    know as of a time before.
+    """
     for _ in range(_ATTEMPTS - 1):
         try:
             return await read(await mongo.operation_time())

@@ -52,7 +52,8 @@ class Scope:
 
     def acting(self, right: Right) -> Scope:
         """Return the same scope for proposing or publishing drafts: `write_rows` then asks for the
-        roles of that right."""
+        roles of that right.
+        """
         acting = copy.copy(self)
         acting._right = right
         return acting
@@ -260,7 +261,8 @@ class Scope:
 
     def writable(self, entity: Entity) -> Entity:
         """The same without the fields that the caller may not write: what is left out of a whole
-        document is removed, and these are not the caller's to remove."""
+        document is removed, and these are not the caller's to remove.
+        """
         if self._model is None:
             return entity
         allowed = [f for f in entity.fields if self._has(_written_by(self._model, f))]

@@ -74,7 +74,8 @@ class RowFilter:
 
     def allow_version(self, record: Mapping[str, Any]) -> bool:
         """A record of the archive that was read with `fields`, by its own content. A deletion has
-        none."""
+        none.
+        """
         if not self.limits:
             return True
         content = record.get("full")

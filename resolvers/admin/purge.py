@@ -134,7 +134,8 @@ class Purging:
 
     async def _drop(self, key: Any, purge: PurgeMark) -> tuple[int, Document]:
         """Leave the last version alone, and of that what may stay. Returns how many were dropped,
-        and the last."""
+        and the last.
+        """
         dropped = 0
         for _ in range(ATTEMPTS):
             last = (await self._versions(key))[0]

@@ -53,7 +53,8 @@ class StreamStatus:
 
 class Status:
     """`partitions`: those of all collections, in the order shown. `others`: the names of other
-    listeners, and the collections that they follow."""
+    listeners, and the collections that they follow.
+    """
 
     def __init__(
         self,
@@ -74,7 +75,7 @@ class Status:
         self._coverages = coverages
 
     async def gaps(self, collections: Sequence[str]) -> list[Sequence[Gap]]:
-        """n collections -> for each the windows of its history that were lost, the oldest first."""
+        """N collections -> for each the windows of its history that were lost, the oldest first."""
         found = await self._coverages.gaps(collections)
         return [found.get(each, ()) for each in collections]
 
@@ -86,7 +87,8 @@ class Status:
 
     async def statuses(self) -> list[StreamStatus]:
         """Read the status of all listeners: four reads, and one per collection that is recorded
-        elsewhere."""
+        elsewhere.
+        """
         names = [each.name for each in self._partitions] + [name for name, _ in self._others]
         leases = await self._leases.holders(names)
         checkpoints = await self._checkpoints.load_all(names)

@@ -39,7 +39,8 @@ _TOPICS: Mapping[ProposalKind, str] = {"drafts": "$drafts", "comments": "$commen
 
 def proposal_topics(model: Model) -> dict[str, str]:
     """Return the collections of drafts and comments, each with its topic of the hub: those of all
-    types are in one order."""
+    types are in one order.
+    """
     return {
         f"{entity.collection}.{kind}": topic
         for entity in model.entities

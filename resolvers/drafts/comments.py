@@ -142,7 +142,7 @@ class Comments:
     async def on(
         self, entity: Entity, subjects: Sequence[Subject], request: PageRequest, *, total: bool
     ) -> list[Page[tuple[Entity, Comment]]]:
-        """n subjects -> one page of the comments on each, the oldest first."""
+        """N subjects -> one page of the comments on each, the oldest first."""
         self._scope.read_rows(entity)
         sources = [
             RecordSource(
@@ -198,7 +198,8 @@ class Comments:
 
     async def visible(self, entity: Entity, comments: Sequence[Comment]) -> list[bool]:
         """Return of n comments whether each is there for the caller: where its version or draft
-        is."""
+        is.
+        """
         rows = self._scope.read_rows(entity)
         if not rows.limits:
             return [True] * len(comments)

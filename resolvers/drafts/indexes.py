@@ -1,5 +1,6 @@
 """Indexes of the collections of drafts and comments, of which records of other programs may stand
-in the way."""
+in the way.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
 """Stored drafts and comments, parsed leniently: any program may write to their collections, and a
-record that is neither must not take a page, a subscription or a proposal along."""
+record that is neither must not take a page, a subscription or a proposal along.
+"""
 
 from __future__ import annotations
 

@@ -147,7 +147,8 @@ class Drafts:
         self, entity: Entity, wanted: Sequence[tuple[Any, int]]
     ) -> list[Draft | None]:
         """Read drafts: n (id, number) -> n drafts in the order requested, None for a missing one.
-        One read."""
+        One read.
+        """
         return await self._read(entity, self._scope.read_rows(entity), wanted)
 
     async def _read(

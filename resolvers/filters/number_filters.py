@@ -1,5 +1,6 @@
 """Filters and orders by the version number of current documents, which is the archive's where a
-document's own count is lower."""
+document's own count is lower.
+"""
 
 from __future__ import annotations
 

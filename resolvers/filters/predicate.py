@@ -106,7 +106,8 @@ def _any(predicates: list[Predicate]) -> Predicate:
 
 def _at(path: str, test: Test, *, missing: bool = False) -> Predicate:
     """Return a test of the value at the path, or of an item of it; `missing`: its result without
-    one."""
+    one.
+    """
 
     def passes(value: Any) -> bool:
         if value.__class__ is list:
@@ -260,7 +261,7 @@ def _same_number(value: Any) -> Any:
     if kind is int or kind is Int64:
         return value
     if kind is float:
-        return value if value == value else NAN
+        return value if value == value else NAN  # noqa: PLR0124 — NaN
     if kind is Decimal128:
         number = value.to_decimal()
         return NAN if number.is_nan() else number

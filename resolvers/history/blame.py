@@ -43,7 +43,7 @@ class _Leaf:
 async def blame_documents(
     history: VersionHistory, model: Model, entity: Entity, ids: Sequence[Any], fields: Fields | None
 ) -> list[list[FieldBlame]]:
-    """n ids -> for each document the fields that its last archived version has, in the model's
+    """N ids -> for each document the fields that its last archived version has, in the model's
     order.
 
     Embedded documents are followed down to their fields; a list or a JSON field is one. Nothing for

@@ -22,7 +22,7 @@ async def read_changes_before(
     *,
     limit: int,
 ) -> list[list[Document]]:
-    """n (id, number) -> for each the versions numbered lower, newest first, at most `limit`; see
+    """N (id, number) -> for each the versions numbered lower, newest first, at most `limit`; see
     `History.changes_before`.
 
     Args:

@@ -56,7 +56,8 @@ class ContentFilter:
         self, records: Sequence[Document], place: Mapping[str, Any], order: Keys, limit: int
     ) -> list[Document]:
         """Return the first `limit` matching versions after a place in an order, each with its sort
-        key."""
+        key.
+        """
         whole = await self._archive.contents.fill(records)
         found: list[Document] = []
         portions = list(self._portions(whole))

@@ -47,7 +47,8 @@ class DocumentStates:
         fields: Fields | None,
     ) -> list[DocumentState]:
         """Read states: n (id, cluster time) that the archive has reached -> n states, in that
-        order."""
+        order.
+        """
         if not wanted:
             return []
         found, coverage = await asyncio.gather(

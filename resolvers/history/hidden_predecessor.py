@@ -29,12 +29,12 @@ async def conceal_changes(
     """
     if not rows.limits:
         return
-    told = [each for each in versions if _previous(each) is not None and _changed(each)]
+    changes = [each for each in versions if _previous(each) is not None and _changed(each)]
     visible = {_token(each) for each in versions}
-    wanted = {_previous(each) for each in told} - visible
+    wanted = {_previous(each) for each in changes} - visible
     found = await archive.by_token(sorted(wanted), projection=record_projection(rows.fields))
     visible |= {token for token, record in found.items() if rows.allow_version(record)}
-    first = [each for each in told if _previous(each) not in visible]
+    first = [each for each in changes if _previous(each) not in visible]
     contents = await archive.by_token([_token(each) for each in first]) if first else {}
     for each in first:
         content = (contents.get(_token(each)) or {}).get("full") or {}
@@ -47,7 +47,8 @@ async def conceal_changes(
 
 def changes_path(changed: Sequence[str], path: str) -> bool:
     """Return whether a change of some paths is one of a field, of something inside of it, or of
-    what it is in."""
+    what it is in.
+    """
     return any(
         each == path or path.startswith(f"{each}.") or each.startswith(f"{path}.")
         for each in changed

@@ -98,7 +98,8 @@ def _records_of(entity: Entity) -> Entity:
 
 def _bounds(at: Mapping[str, Any] | None) -> Iterator[dict[str, Any]]:
     """Return the part of the stream with the requested times: `_id` is in the order of the
-    stream."""
+    stream.
+    """
     for operator, operand in (at or {}).items():
         if operand is None:
             continue

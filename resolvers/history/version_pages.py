@@ -41,7 +41,8 @@ class VersionPageQuery:
 
 class VersionPages:
     """Reads of pages from all archives; `rows` are those that are there for the caller, `shown`
-    gives records instead of versions (see `History.pages_of`)."""
+    gives records instead of versions (see `History.pages_of`).
+    """
 
     def __init__(self, mongo: Mongo) -> None:
         self._mongo = mongo
@@ -57,7 +58,7 @@ class VersionPages:
         total: bool,
         shown: bool,
     ) -> list[Page[Any]]:
-        """n ids -> a page each of the document's versions, newest first, in one command."""
+        """N ids -> a page each of the document's versions, newest first, in one command."""
         make, where, page, fields = (
             _item_renderer(shown),
             reading.where,

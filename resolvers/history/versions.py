@@ -189,7 +189,8 @@ class VersionHistory:
 
     async def _settled(self, entity: Entity) -> None:
         """Return once the archive has come so far that what it lacks was not; called where
-        something was not found."""
+        something was not found.
+        """
         now = await self._mongo.operation_time()
         await self._own_writes.settled(entity.collection, now)
 
@@ -197,7 +198,8 @@ class VersionHistory:
         self, entity: Entity, tokens: Sequence[str], fields: Fields | None
     ) -> list[Version | HistoryLost | None]:
         """Read versions: n tokens (`Version.previous`) -> their versions in that order, None if
-        hidden."""
+        hidden.
+        """
         rows = self._scope.read_rows(entity)
         if not tokens:
             return []
@@ -244,7 +246,8 @@ class VersionHistory:
         self, entity: Entity, wanted: Sequence[tuple[Any, int]]
     ) -> list[datetime | None]:
         """Read times of replacement: n (id, number) -> n times in that order, None for current
-        versions."""
+        versions.
+        """
         self._scope.read_rows(entity)
         await self._own_writes.recorded(entity.collection, [key for key, _ in wanted])
         return await self._archive(entity).replacement_times(wanted)
@@ -275,7 +278,7 @@ class VersionHistory:
         facts: Fields = EVERY_FACT,
         shown: bool = False,
     ) -> list[Page[Any]]:
-        """n ids -> a page each of the document's versions, newest first, in one command.
+        """N ids -> a page each of the document's versions, newest first, in one command.
 
         Args:
             facts: see `record_projection`.

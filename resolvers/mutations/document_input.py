@@ -277,7 +277,8 @@ _LIMITS = {Scalar.INT: INT_LIMIT, Scalar.LONG: LONG_LIMIT}
 
 def _addable(entity: Entity, field: Field, value: Any) -> WritePrecondition:
     """Return the precondition that the stored value is a number or missing and the sum within
-    limits."""
+    limits.
+    """
     stored = {"$ifNull": [f"${field.stored}", 0]}
     parts: list[Any] = [{"$isNumber": stored}]
     limit = _LIMITS.get(field.type) if isinstance(field.type, Scalar) else None

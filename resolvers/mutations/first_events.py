@@ -199,7 +199,8 @@ def _around(
     events: Sequence[FencedEvent], keys: Sequence[Any]
 ) -> tuple[Sequence[FencedEvent], Sequence[FencedEvent]]:
     """Split events at the first refused one: return those after it without refused keys, and those
-    before."""
+    before.
+    """
     refused = {identity(each) for each in keys}
     places = [place for place, each in enumerate(events) if identity(each.key) in refused]
     behind = (each for each in events[places[0] :] if identity(each.key) not in refused)
@@ -210,7 +211,8 @@ def _refused_keys(
     entity: Entity, sent: Sequence[FencedEvent], exc: DuplicateKey | DatabaseError | InsertConflicts
 ) -> Sequence[Any]:
     """Return the keys of events that were refused because of their content; empty for other
-    errors."""
+    errors.
+    """
     if isinstance(exc, InsertConflicts):
         return exc.keys
     if isinstance(exc, DatabaseError) and problem_of_document(entity, exc) is None:

@@ -110,7 +110,8 @@ def attribution(author: Author, entity: Entity, key: Any, **more: Any) -> Docume
 
 def fenced_pipeline(entity: Entity, document: Document, change: Document) -> Pipeline:
     """Return the pipeline that writes a state if its fence value is higher than the stored one, or
-    first."""
+    first.
+    """
     assert entity.fence is not None
     stored = entity.fence.stored
     fence = f"${stored}"

@@ -274,7 +274,7 @@ def _deeper(value: Any, levels: int) -> bool:
 def _is_nan(value: Any) -> bool:
     if isinstance(value, Decimal128):
         return bool(value.to_decimal().is_nan())
-    return bool(value != value)
+    return bool(value != value)  # noqa: PLR0124 — NaN
 
 
 def _of_list(value: list[Any], key: Any) -> Any:

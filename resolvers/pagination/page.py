@@ -49,7 +49,8 @@ SORT_KEY = "__placed"
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageRequest:
     """Arguments of a connection, created by `page_request`; exactly one of `first` and `last` is
-    set."""
+    set.
+    """
 
     first: int | None = None
     after: str | None = None

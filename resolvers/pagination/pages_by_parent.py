@@ -83,7 +83,8 @@ def _pipeline(
     total: bool,
 ) -> list[Document]:
     """Build the pipeline: a row `{n, total?, found}` per document, and with totals one per empty
-    key."""
+    key.
+    """
     stages: list[Document] = [
         # literal: an id such as "$name" is a value, not a field path
         {

@@ -307,7 +307,7 @@ class _Records:
             for token, answer in asked.items():
                 self._known.pop((token, full), None)
                 answer.set_exception(exc)
-                answer.exception()  # seen, even where nobody waits any more
+                answer.exception()  # mark it as retrieved, also without a waiting caller
             return
         for token, answer in asked.items():
             answer.set_result(found.get(token))

@@ -99,14 +99,14 @@ class EventFilter:
         if shown is None:
             return None
         # A change that is not sent has no operation to be filtered by.
-        told = shown.operation is not None
-        if operations is not None and told and change.operation not in operations:
+        visible = shown.operation is not None
+        if operations is not None and visible and change.operation not in operations:
             return None
         transition = self._transition(shown)
         if transition is None:
             return None
         # The state before a LEAVE is not sent either.
-        return (shown if told else replace(shown, before=None)).moved(transition)
+        return (shown if visible else replace(shown, before=None)).moved(transition)
 
     def _with_numbers(self, change: Change) -> Change:
         """Return the change with states that have the numbers that are shown."""
@@ -116,7 +116,8 @@ class EventFilter:
 
     def _concerns(self, change: Change) -> bool:
         """Return whether it is about the document that is followed: what befalls the collection as
-        a whole brings all documents."""
+        a whole brings all documents.
+        """
         return not self._wanted or identity(change.document_id) in self._wanted
 
     def _shown(self, change: Change) -> Change | None:

@@ -49,7 +49,7 @@ class SingleFlight(Generic[K, T]):
             del self._made[key]
             if isinstance(exc, GatewayError):
                 flight.set_exception(exc.copy())
-                flight.exception()  # seen, even where nobody waits
+                flight.exception()  # mark it as retrieved, also without a waiting caller
             else:
                 flight.set_result(cast("T", _AGAIN))
             raise

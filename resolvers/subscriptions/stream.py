@@ -235,10 +235,10 @@ class Changes:
         completion = self._completion(entity)
         watch = EventFilter(entity, request, rows, completion, quiet_s=self._quiet_s)
         interest = routing_key(entity, request, rows)
-        told = alone = False
+        skip_idle = alone = False
         if company is not None:
             # Members of the group skip the token that they have reached.
-            told = True
+            skip_idle = True
             if left is None:
                 async with aclosing(replay.follow(after, interest=interest)) as parts:
                     async for part in parts:
@@ -254,8 +254,8 @@ class Changes:
         while True:
             async with aclosing(replay.follow(after, interest=interest)) as parts:
                 async for part in parts:
-                    if told and isinstance(part, Idle):
-                        told = False
+                    if skip_idle and isinstance(part, Idle):
+                        skip_idle = False
                         continue
                     source: DeliveredFrom = (
                         "live" if isinstance(part, LiveEvents | Idle) else "replay"
@@ -275,7 +275,7 @@ class Changes:
                         break
                 else:
                     return
-            told, alone = True, False
+            skip_idle, alone = True, False
             left = await self._joined(entity, company, after, caught_up=True)
             after = after if left is None else left
 

@@ -112,7 +112,7 @@ class FieldDiff:
                 if new == old:
                     continue
                 # Two NaN count as the same value, but compare as different.
-                if kind in PLAIN and (new == new or old == old):
+                if kind in PLAIN and (new == new or old == old):  # noqa: PLR0124
                     found.append(make(name, _CHANGED, show(old), show(new)))
                     continue
             if isinstance(old, OBJECTS) and isinstance(new, OBJECTS):

@@ -110,7 +110,8 @@ def _document(text: str) -> Any:
 
 def _document_of_ids(text: str) -> Any:
     """Return the document with texts replaced by ids of other types, as composite ids often have
-    them."""
+    them.
+    """
     found = _document(text)
     return REFUSED if found is REFUSED else _with_other_ids(found)
 

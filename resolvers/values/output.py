@@ -155,7 +155,8 @@ def _one(field: Field) -> tuple[Callable[[Any], Any], str]:
 
 def _identifies(field: Field) -> bool:
     """Return whether the field is an entity's id; subdocuments may have an `_id` under another
-    name."""
+    name.
+    """
     return field.stored == "_id" and field.name == "id"
 
 

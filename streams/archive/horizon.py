@@ -88,7 +88,7 @@ class Horizons:
         wanted: Sequence[tuple[Any, Timestamp]],
         coverage: Coverage,
     ) -> list[HistoryLost | ArchiveBehind | None]:
-        """n (`_id`, time) without a version -> n errors; None where it is known that no document
+        """N (`_id`, time) without a version -> n errors; None where it is known that no document
         existed.
 
         A first version other than an INSERT says that the document existed before it.
@@ -121,7 +121,7 @@ class Horizons:
     async def number_errors(
         self, archive: Archive, wanted: Sequence[tuple[Any, int]]
     ) -> list[HistoryLost | None]:
-        """n (`_id`, number) that were not found -> n errors; None where no such version can have
+        """N (`_id`, number) that were not found -> n errors; None where no such version can have
         been deleted.
 
         Between the lowest and the highest deleted number, not every number was necessarily in use.

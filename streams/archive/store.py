@@ -275,7 +275,7 @@ class Archive:
         )
 
     async def replacement_times(self, versions: Sequence[tuple[Any, int]]) -> list[datetime | None]:
-        """n (`_id`, number) -> n times of the wall clock at which these versions were replaced, or
+        """N (`_id`, number) -> n times of the wall clock at which these versions were replaced, or
         None.
 
         One round trip, one index lookup each. The records do not contain this time: writing it

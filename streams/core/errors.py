@@ -194,7 +194,8 @@ def is_fault_of_document(failure: Exception) -> bool:
 
 def reason_from_error(failure: BaseException) -> str:
     """Return an error's text for clients and logs; only our own messages are known to hold no
-    secret."""
+    secret.
+    """
     if isinstance(failure, InexactKey):
         return str(failure)
     return failure.message if isinstance(failure, GatewayError) else type(failure).__name__

@@ -69,7 +69,8 @@ class Handler(ABC):
 
     async def turn(self, fencing_token: int) -> bool:
         """Do a part of deferred work between two calls of `handle`. Returns whether more is due at
-        once."""
+        once.
+        """
         return False
 
     async def lost(self, reason: str) -> None:  # noqa: B027 — to be overridden or not
@@ -80,7 +81,8 @@ class Handler(ABC):
 
     async def end(self) -> None:  # noqa: B027 — to be overridden or not
         """Close what `begin` has opened; called whenever this process stops, also after `begin`
-        failed."""
+        failed.
+        """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -203,7 +205,8 @@ class Consumer:
 
     async def _read(self, position: str, upto: str) -> tuple[list[Version | str], str]:
         """Read the next page, with a reason in place of each unreadable version, and the token it
-        reaches."""
+        reaches.
+        """
         page = self._options.page
         query = {"_id": {"$gt": position, "$lte": upto}}
         records = await self._archive.find(query, sort=[("_id", 1)], limit=page, fill=False)

@@ -361,16 +361,16 @@ async def _translate_batch(
 async def _translate_events(
     layout: Layout, events: Sequence[ChangeEvent], left_out: LogThrottle
 ) -> Sequence[ChangeEvent]:
-    told = False
+    warned = False
     while True:
         try:
             found, untranslated = await translate_events(layout, events, before=True)
         except (Unavailable, TimeLimit) as exc:
             # Repeated while MongoDB is unavailable; the stream itself waits as well.
-            if not told:
+            if not warned:
                 facts = {"collection": layout.collection, "reason": exc.message}
                 log.warning("events not sent yet: MongoDB is unavailable", extra=facts)
-            told = True
+            warned = True
             await asyncio.sleep(_RETRY_S)
             continue
         for event, fault in untranslated:

@@ -119,7 +119,8 @@ class Migration:
     @property
     def sealable(self) -> list[str]:
         """Return the names of the old collection: two where previous versions are stored
-        separately."""
+        separately.
+        """
         return [self._old.collection, *self._old.layout.beside]
 
     async def seal(self) -> list[str]:
@@ -147,7 +148,8 @@ class Migration:
 
     async def opened_by(self, names: Sequence[str]) -> list[Document]:
         """Return the commands that open sealed collections again, with their previous
-        validation."""
+        validation.
+        """
         found = await self._mongo.find(_SEALED, {"_id": {"$in": list(names)}})
         noted = {each["_id"]: each["validation"] for each in found}
         free = {"validator": {}, "validationLevel": "strict", "validationAction": "error"}
@@ -178,7 +180,8 @@ class Migration:
 
     async def _carry_over(self) -> CarriedRules:
         """Apply the rules of the old collection, as they were before it was sealed, to the new
-        one."""
+        one.
+        """
         name, layout = self._old.collection, self._old.layout
         rules = await read_rules(self._mongo, name)
         (opened,) = await self.opened_by([name])
@@ -241,7 +244,8 @@ class Migration:
 
     async def _take(self, records: Sequence[Any]) -> int:
         """Copy documents, then their versions, which mark the progress. Returns how many versions
-        were new."""
+        were new.
+        """
         newest = {identity(each["doc"]): each for each in records}
         present = [each for each in newest.values() if each.get("full") is not None]
         gone = [each["doc"] for each in newest.values() if each.get("full") is None]

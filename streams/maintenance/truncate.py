@@ -103,7 +103,8 @@ class Truncation:
 
     async def _steps(self, wanted: Sequence[tuple[Any, int]]) -> tuple[list[_Step], bool]:
         """Return the next steps of documents with versions to delete, and whether they are all. One
-        read."""
+        read.
+        """
         pipeline: list[Document] = [
             # One branch per document: a lookup for each takes several times as long.
             {"$match": {"$or": [{"doc": key, "v": {"$lte": number}} for key, number in wanted]}},

@@ -147,7 +147,8 @@ class Verification:
         self, pages: AsyncGenerator[tuple[list[RawBSONDocument], bool]], at: Timestamp
     ) -> tuple[list[RawBSONDocument], bool] | None:
         """Return the next documents, and whether they are the last; None if that time is not
-        readable."""
+        readable.
+        """
         try:
             return await anext(pages)
         except DatabaseError as exc:

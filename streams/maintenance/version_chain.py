@@ -1,5 +1,6 @@
 """Consistency checks between the versions of one document: gaps, intervals, numbers, contents.
-Pure."""
+Pure.
+"""
 
 from __future__ import annotations
 

@@ -194,7 +194,8 @@ class Reads:
 
     async def read_now(self, command: Document) -> tuple[list[RawBSONDocument], bool, Timestamp]:
         """Return a cursor command's first batch, raw, whether it is complete, and its cluster
-        time."""
+        time.
+        """
         command = {**command, "readConcern": {"level": "snapshot"}, "maxTimeMS": self._limit_ms}
         with translate_driver_errors():
             reply = await await_result(self._raw.command(command, codec_options=RAW))
@@ -351,7 +352,8 @@ class Reads:
     @asynccontextmanager
     async def _driver_read(self, read_class: ReadClass) -> AsyncIterator[Any]:
         """Open a session for one read of a client, in its turn; None for the process's own
-        reads."""
+        reads.
+        """
         if OPERATION.get() is None:
             yield None
             return

@@ -142,7 +142,7 @@ def _not_mongodb(product: str, reason: str) -> Unsuitable:
 
 def _numbers(version: str) -> tuple[int, ...]:
     """Return the first two numbers of a version."""
-    return tuple(int(part) for part in version.split("-")[0].split(".")[:2])
+    return tuple(int(part) for part in version.split("-", maxsplit=1)[0].split(".")[:2])
 
 
 async def check_stream(mongo: Mongo, server: Server) -> None:

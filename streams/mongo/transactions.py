@@ -275,7 +275,8 @@ class WriteSession:
 @dataclass(frozen=True, slots=True)
 class MatchedChangeResult:
     """Number of changed documents, and the reasons of refused changes by their index in the
-    list."""
+    list.
+    """
 
     changed: int
     refused: Mapping[int, str]
@@ -326,7 +327,8 @@ def _met_another(error: Mapping[str, Any]) -> bool:
 
 def _detached(document: RawBSONDocument | None) -> RawBSONDocument | None:
     """Return the document with bytes of its own: see
-    `streams.recording.versions.last_version_cache`."""
+    `streams.recording.versions.last_version_cache`.
+    """
     if document is None or not isinstance(document.raw, memoryview):
         return document
     return RawBSONDocument(bytes(document.raw), RAW)

@@ -70,7 +70,8 @@ def find_differences(
 
 def find_differing_paths(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Path]:
     """Yield the paths of the differences without decoding equal fields: the recorder calls it per
-    version."""
+    version.
+    """
     fields = None
     if isinstance(before, RawBSONDocument) and isinstance(after, RawBSONDocument):
         # An update leaves most fields unchanged and in place: none of those is decoded.
@@ -129,7 +130,8 @@ def _between(
 
 def is_same(one: Any, other: Any) -> bool:
     """Return whether two values have equal type and content; integer width and field order are
-    ignored."""
+    ignored.
+    """
     if one.__class__ in PLAIN:
         return _same_plain(one, other)
     if isinstance(one, OBJECTS) and isinstance(other, OBJECTS):

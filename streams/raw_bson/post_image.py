@@ -78,6 +78,7 @@ def _each_once(raw: bytes, paths: Sequence[bytes]) -> bytes:
             continue
         if deeper and element[0] in _CONTAINERS:
             value = element.index(0, 1) + 1
-            element = element[:value] + _each_once(element[value:], deeper)
-        kept.append(element)
+            kept.append(element[:value] + _each_once(element[value:], deeper))
+        else:
+            kept.append(element)
     return document_from_elements(kept)

@@ -104,7 +104,8 @@ def _locate(
 
 def _readings(node: Container, names: list[str]) -> Iterator[tuple[Container, str | int]]:
     """Yield each (existing parent, last step) that the dotted names can mean, longest field names
-    last."""
+    last.
+    """
     if isinstance(node, list):
         head, rest = names[0], names[1:]
         if not _INDEX.fullmatch(head):

@@ -1,7 +1,8 @@
 """Compiled arguments of a field.
 
 graphql-core visits every field of an input type for each request; here this is done once. Cases
-that are not covered, as a variable without a value, are left to graphql-core."""
+that are not covered, as a variable without a value, are left to graphql-core.
+"""
 
 from __future__ import annotations
 

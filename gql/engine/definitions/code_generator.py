@@ -47,7 +47,7 @@ def compile_function(parameters: str, lines: Sequence[str], names: Mapping[str, 
     text = f"def generated({parameters}):\n{body}\n"
     # Only names of a request are in the text, as literals; GraphQL's grammar bounds them.
     scope = {**names, "UNUSUAL": UNUSUAL}
-    exec(compile(text, "<generated>", "exec"), scope)
+    exec(compile(text, "<generated>", "exec"), scope)  # noqa: S102
     return scope["generated"]
 
 

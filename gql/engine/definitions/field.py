@@ -1,7 +1,8 @@
 """Fields of types that are built at run time, with the plain functions that return their values.
 
 `Read` is for values that are in the source object, `Resolve` for values that take arguments or have
-to be read."""
+to be read.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +37,8 @@ class Argument:
     """Argument of a field.
 
     It is passed to the function under its name in snake case (`from` as `from_`), and omitted if
-    the query does not pass it."""
+    the query does not pass it.
+    """
 
     name: str
     type: str
@@ -64,7 +66,8 @@ class FieldInfo(Info[Any, Any]):
 class IdOnlyField(Protocol):
     """One selection of a field whose value needs only the document's `_id`.
 
-    It is read for many documents at once, at the same time as the documents' references."""
+    It is read for many documents at once, at the same time as the documents' references.
+    """
 
     @property
     def nodes(self) -> Sequence[Any]:
@@ -89,7 +92,8 @@ class CompiledRootField(Protocol):
     def read(self) -> Callable[..., Awaitable[Any]]:
         """(graphql-core's info, keyword arguments) -> data for `render`; None means null.
 
-        Raises the same errors as the field's function."""
+        Raises the same errors as the field's function.
+        """
 
     @property
     def render(self) -> Callable[[Any, Any], Any]:

@@ -53,7 +53,8 @@ _USUAL_ID = {
 def usual_value_code(field: Field) -> tuple[str, str] | None:
     """Return Python code that tests a value, and code that renders it; None for other types.
 
-    Both have `{0}` for the variable of the value."""
+    Both have `{0}` for the variable of the value.
+    """
     if field.is_list:
         return (TEXTS, "{0}") if field.type is Scalar.STRING else None
     if field.type is Scalar.ID:

@@ -104,6 +104,7 @@ class CompiledDocuments:
     Args:
         fields: the stored fields that have to be read.
         make: renders one record.
+
     Attributes:
         growth: maximum bytes of the response per byte of a document; None if it shows values of
             other documents.
@@ -124,7 +125,8 @@ class CompiledDocuments:
     async def related(self, context: RequestContext, documents: Sequence[Document]) -> RelatedData:
         """Read related data: one read for each reference, and one for the version numbers.
 
-        A read that fails is left to the executor, which reports the error."""
+        A read that fails is left to the executor, which reports the error.
+        """
         if not documents or not (self.version or self.links or self.besides):
             return NO_RELATED_DATA
         related = RelatedData()

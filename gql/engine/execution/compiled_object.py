@@ -3,7 +3,8 @@
 The function renders an object from its source, or returns FALLBACK: for a value that is not the
 usual one, a document that does not fit the model, a reference that is not loaded. The caller then
 executes the object field by field (`gql.engine.execution.field_steps`), which reports the error, or
-awaits. So both ways give the same response, and unusual cases are implemented once."""
+awaits. So both ways give the same response, and unusual cases are implemented once.
+"""
 
 from __future__ import annotations
 

@@ -101,7 +101,8 @@ class CompiledQuery:
     def is_short(self, most_bytes: int) -> bool:
         """Return whether the response is surely within a size, by the bytes that were read for it.
 
-        Measuring a long page takes a fifth of its time."""
+        Measuring a long page takes a fifth of its time.
+        """
         operation = OPERATION.get()
         if operation is None or self._growth is None:
             return False

@@ -67,6 +67,7 @@ class CompiledRecords:
 
     Args:
         make: renders one record of the API.
+
     Attributes:
         diff: each version is compared with the one before.
         ended: the time of replacement is selected.
@@ -202,7 +203,8 @@ class _VersionsCode(RowGenerator):
 
     def _dates(self, each: str) -> str:
         """Return the variable of a date as text, or None; the page's dates are converted at
-        once."""
+        once.
+        """
         return self.column("t", f"date_texts([{each} for each in records])")
 
     def _id(self, get: str, stored: str, *, numbered: bool) -> str | None:

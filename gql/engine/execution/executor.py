@@ -1,7 +1,8 @@
 """graphql-core's executor with query plans and a request context per response.
 
 Strawberry creates one context per WebSocket. Data that was read for one response must not be used
-in another one, so that each operation, and each event of a subscription, gets a fresh context."""
+in another one, so that each operation, and each event of a subscription, gets a fresh context.
+"""
 
 from __future__ import annotations
 
@@ -134,7 +135,8 @@ class Executor(PlannedExecution):
 def _helpers_of(executor: Executor) -> GraphQLResolveInfoHelpers:
     """Return graphql-core's helpers without a reference cycle.
 
-    Its own ones refer to the executor, which would then live until the garbage collector runs."""
+    Its own ones refer to the executor, which would then live until the garbage collector runs.
+    """
     weak = ref(executor)
 
     def gather(values: Sequence[Any]) -> Any:
@@ -157,7 +159,8 @@ def unstorable_text(variables: Mapping[str, Any]) -> GraphQLError | None:
     """Return an error if a variable has text with half of a surrogate pair; None otherwise.
 
     JSON can contain one; it is not valid Unicode, so that MongoDB cannot store it. In the document
-    itself graphql-core's lexer refuses it."""
+    itself graphql-core's lexer refuses it.
+    """
     for name, value in variables.items():
         waiting: list[Any] = [value]
         while waiting:

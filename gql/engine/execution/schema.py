@@ -1,7 +1,8 @@
 """Execution of operations: concurrency, limits, and error handling.
 
 A stored document takes a short path: the work of the extensions is done here in the same order,
-without Strawberry's context managers around each, which take longer than a small operation."""
+without Strawberry's context managers around each, which take longer than a small operation.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +63,8 @@ class IdempotencyKey(SchemaExtension):
 class OneOperation(SchemaExtension):
     """Extension that refuses a document of several operations without an operation name.
 
-    Strawberry would execute the first one."""
+    Strawberry would execute the first one.
+    """
 
     def on_parse(self) -> Iterator[None]:
         yield

@@ -1,7 +1,8 @@
 """A thread for computation that grows with the size of documents, and its counts.
 
 Comparing two states of several megabytes takes a second. There is one thread for all: Python lets
-the event loop run every few milliseconds."""
+the event loop run every few milliseconds.
+"""
 
 from __future__ import annotations
 

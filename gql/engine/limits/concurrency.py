@@ -54,6 +54,7 @@ class ConcurrencyLimiter:
         limits: of the reads and computation of each operation.
         per_principal: maximum number of operations of any kind of one named caller; 0: no limit.
         limit_s: maximum duration of a query or mutation, waiting included.
+
     Attributes:
         executing, waiting, suspended: current numbers of operations.
         shed: number of operations refused because of these limits.

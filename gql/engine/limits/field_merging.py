@@ -66,7 +66,8 @@ class _Conflict(Exception):
 class MergeableFields(ValidationRule):
     """Validation rule: fields of one response name in one object can be merged.
 
-    Fragment cycles must have been refused before."""
+    Fragment cycles must have been refused before.
+    """
 
     def enter_operation_definition(self, node: OperationDefinitionNode, *_args: Any) -> None:
         self._steps = 0

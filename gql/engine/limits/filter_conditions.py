@@ -2,7 +2,8 @@
 
 A condition is one operator with its operand. An `in` list is one condition, whatever its length:
 the limits of lists apply to it. Nothing recurses, and the contents of a variable are counted once,
-however many arguments use it."""
+however many arguments use it.
+"""
 
 from __future__ import annotations
 

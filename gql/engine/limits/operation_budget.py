@@ -1,7 +1,8 @@
 """Budget of one query or mutation: bytes that it reads, their memory, scanned documents, values.
 
 The memory of the reads of all operations is bounded: only a few operations at once may read much,
-at most half of them of one caller; the others wait. An operation that reads little never waits."""
+at most half of them of one caller; the others wait. An operation that reads little never waits.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """Size of a response, estimated before it is written as JSON.
 
-Fields that are selected under several names share one value in memory, but not in JSON."""
+Fields that are selected under several names share one value in memory, but not in JSON.
+"""
 
 from __future__ import annotations
 

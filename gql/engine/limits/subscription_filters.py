@@ -1,6 +1,7 @@
 """Budgets for the filters of open subscriptions, which stay in memory and run for each change.
 
-A list of values (`in`) counts as one more condition per 20 values."""
+A list of values (`in`) counts as one more condition per 20 values.
+"""
 
 from __future__ import annotations
 
@@ -26,6 +27,7 @@ class SubscriptionFilters:
         per_subscription: maximum number of conditions of one subscription; 0: no limit.
         per_caller: the same for all subscriptions of a caller.
         in_all: the same for all subscriptions of the process.
+
     Attributes:
         held: conditions of all open subscriptions.
     """

@@ -78,6 +78,7 @@ class RequestContext:
         plan: of the operation.
         subscription_filters: budget of the filters of all subscriptions of this process.
         filter_turns: scheduler of this process for parsing large filters.
+
     Attributes:
         loads: loaders of this response.
         known: referenced documents that were read ahead, by type and fields, then by `_id`.

@@ -1,6 +1,7 @@
 """Request contexts by caller: authenticates a request and provides the caller's services.
 
-The services of a caller are stored under the principal, and used for its next requests."""
+The services of a caller are stored under the principal, and used for its next requests.
+"""
 
 from __future__ import annotations
 

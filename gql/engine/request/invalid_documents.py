@@ -2,7 +2,8 @@
 
 A missing value of a non-null field makes its object null, and in a list of non-null objects the
 whole list. So a page leaves such documents out, and the response has an error for each, at the path
-of the field. Only selected fields are checked, by the conversion that reads them."""
+of the field. Only selected fields are checked, by the conversion that reads them.
+"""
 
 from __future__ import annotations
 

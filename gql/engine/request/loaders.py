@@ -104,7 +104,8 @@ class Loaders:
     async def numbers(self, entity: Entity, documents: Sequence[Document]) -> Sequence[int | None]:
         """Return the version numbers of current documents; None for one without a version.
 
-        The documents must have been read with their version field."""
+        The documents must have been read with their version field.
+        """
 
         async def read(documents: Sequence[Document]) -> Sequence[int | None]:
             return await self._current.numbers(entity, documents, self._seen[entity.collection])
@@ -113,8 +114,8 @@ class Loaders:
         unknown = [each for each, number in zip(documents, known, strict=True) if number is None]
         if not unknown:
             return known
-        told = iter(await self._pooled(("numbers", entity.name), unknown, read))
-        return [next(told) if number is None else number for number in known]
+        read_numbers = iter(await self._pooled(("numbers", entity.name), unknown, read))
+        return [next(read_numbers) if number is None else number for number in known]
 
     def known_numbers(self, entity: Entity, documents: Sequence[Document]) -> Sequence[int | None]:
         """Return the version numbers that are known without a read; None for others."""
@@ -241,7 +242,8 @@ def _with_errors(
     """Return errors as results of the keys, instead of raising them.
 
     The traceback of a raised error has the loader's frame, which refers to the futures that keep
-    the error."""
+    the error.
+    """
 
     async def found(keys: list[K]) -> Sequence[T | Exception]:
         try:

@@ -1,7 +1,8 @@
 """Reads of references and version numbers of a page's documents, before their fields run.
 
 There is one read per selected reference, however many documents. A read that fails (an invalid id,
-a type that the caller may not read) is left to the field, which reports the error."""
+a type that the caller may not read) is left to the field, which reports the error.
+"""
 
 from __future__ import annotations
 

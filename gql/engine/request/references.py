@@ -65,7 +65,8 @@ def follow_reference(link: Link, source: State, info: ResolveInfo, nodes: Nodes)
 def loaded_reference_reader(link: Link, nodes: Nodes) -> Callable[[State, RequestContext], Any]:
     """Return a function that returns the loaded document, or FALLBACK, without awaiting or raising.
 
-    It belongs to one plan, whose selections do not change."""
+    It belongs to one plan, whose selections do not change.
+    """
     by, target = link.by.stored, link.target
     missing = FALLBACK if link.reference.required else None
     read: tuple[str, frozenset[str]] | None = None

@@ -1,6 +1,7 @@
 """Source objects of resolvers: one small record per object of a response.
 
-`moment` is the cluster time at which references below a record are resolved; None means now."""
+`moment` is the cluster time at which references below a record are resolved; None means now.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +31,8 @@ __all__ = [
 class CurrentDocument:
     """A document as it is now, or as a change event left it.
 
-    `number` is its version number, if it was read."""
+    `number` is its version number, if it was read.
+    """
 
     __slots__ = ("number", "shape", "values")
     moment: ClassVar[Timestamp | None] = None

@@ -72,8 +72,8 @@ def _bearer_of(settings: Settings) -> BearerTokens | None:
     if "://" not in settings.jwt_keys and not Path(settings.jwt_keys).is_file():
         raise click.UsageError(f"--jwt-keys: there is no file {settings.jwt_keys!r}")
     # Clients for HTTP and cryptography are an eighth of what a start imports; for tokens alone.
-    from revstream.gql.auth.bearer_token import BearerOptions, BearerTokens
-    from revstream.gql.auth.jwks import JsonWebKeySet
+    from revstream.gql.auth.bearer_token import BearerOptions, BearerTokens  # noqa: PLC0415
+    from revstream.gql.auth.jwks import JsonWebKeySet  # noqa: PLC0415
 
     algorithms = [each.strip() for each in settings.jwt_algorithms.split(",") if each.strip()]
     try:

@@ -24,7 +24,8 @@ _TESTS = {"REVSTREAM_FUZZ", "REVSTREAM_REAL_DATA", "REVSTREAM_TEST_MONGODB_URI"}
 
 def options(*names: str, defaults: Mapping[str, Any] | None = None) -> Callable[[Command], Command]:
     """A decorator that gives a click command the options of these settings; all of them where none
-    is named."""
+    is named.
+    """
     hints = get_type_hints(Settings)
 
     def decorate(command: Command) -> Command:

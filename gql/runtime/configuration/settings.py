@@ -33,7 +33,8 @@ def _setting(default: Any, text: str) -> Any:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """Built once, from the command line and the environment; printed without the URI's password and
-    without the sinks' secrets."""
+    without the sinks' secrets.
+    """
 
     schema: Path = _setting(_SCHEMA, "File of the model: the collections and their types.")
     mongodb_uri: str | None = _setting(None, "MongoDB URI of the replica set.")

@@ -194,7 +194,7 @@ async def _start(
         "--oplogSize", str(oplog_mb),
         "--wiredTigerCacheSizeGB", str(cache_gb),
         "--setParameter", "diagnosticDataCollectionEnabled=false",
-        # Of a process that was killed within a transaction; nobody here has longer ones.
+        # Transactions of a killed process; those of this deployment are shorter.
         "--setParameter", "transactionLifetimeLimitSeconds=10",
     )
     # fmt: on

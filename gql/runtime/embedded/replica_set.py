@@ -90,7 +90,8 @@ async def _is_primary(anonymous: _Client, address: str, password: str) -> bool:
 
 async def _prepare_user(anonymous: _Client, address: str, password: str) -> None:
     """Create our user, with all rights, where it is not there; also on data of before there
-    was a password."""
+    was a password.
+    """
     with _expected(UNAUTHORIZED):
         # The localhost exception grants roles of `admin` only.
         await anonymous.admin.command(
@@ -117,8 +118,8 @@ async def _configure(anonymous: _Client, address: str, password: str) -> None:
         await anonymous.admin.command("replSetInitiate", {"_id": REPLICA_SET, "members": [member]})
         return
     # Not yet: users cannot be looked up before it has loaded its configuration; and it first asks
-    # whoever listens on its old port whether that is itself, and gives one who says nothing 30 s
-    # (measured on 6.0.5).
+    # the listener on its old port whether that is itself, and waits 30 s for a silent one (measured
+    # on 6.0.5).
     async with _client(address, password) as client:
         with _expected(AUTHENTICATION_FAILED, NOT_YET_INITIALIZED):
             await _correct_address(client, address)

@@ -98,7 +98,7 @@ def sinks_of(
     if not any(entity.sinks for entity in context.model.entities):
         return []
     # A client for HTTP is a tenth of what a start imports; for sinks alone.
-    from revstream.streams.listeners.webhooks.http_client import WebhookClient
+    from revstream.streams.listeners.webhooks.http_client import WebhookClient  # noqa: PLC0415
 
     made = []
     for entity in context.model.entities:

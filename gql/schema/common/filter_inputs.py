@@ -1,4 +1,4 @@
-"""Input types of filters and orders: `ProductWhere`, `ProductOrder`, `StringFilter`, …
+"""Input types of filters and orders, such as `ProductWhere`, `ProductOrder`, `StringFilter`.
 
 `resolvers.filters.parser` defines which operators a field has; this module adds their types and
 descriptions. Resolvers receive the input as plain dicts, for `parse_where`.

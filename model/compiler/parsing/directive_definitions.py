@@ -79,7 +79,7 @@ directive @unique on FIELD_DEFINITION
 Who may read and write; everyone where it is left open. `rows` narrows the documents to those that
 match a filter, in which variables stand for claims: `{ ownerId: { eq: $sub } }`. `propose` and
 `publish` are the roles for drafts (without them, those of `write`), `comment` those for comments
-(without it, those of `read`). `publishOwn: false`: nobody publishes a draft of his own.
+(without it, those of `read`). `publishOwn: false`: no caller publishes a draft of its own.
 """
 directive @access(
   read: [String!]

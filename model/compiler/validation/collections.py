@@ -1,5 +1,6 @@
 """Check what `@collection` says: the collection, the list's name, the version field, the
-partitions."""
+partitions.
+"""
 
 from __future__ import annotations
 

@@ -196,14 +196,14 @@ def _check_circles(declarations: Declarations) -> None:
         if directive and found:
             source_of[type_.name, field.name] = (found[0].name, found[1].name)
             written[type_.name, field.name] = (field, directive)
-    told: set[FieldKey] = set()
+    reported: set[FieldKey] = set()
     for start, (field, directive) in written.items():
         path = [start]
         while path[-1] in source_of and source_of[path[-1]] not in path:
             path.append(source_of[path[-1]])
         # A path that leads into a circle is no part of it: the circle is reported where it closes.
-        if source_of.get(path[-1]) == start and told.isdisjoint(path):
-            told.update(path)
+        if source_of.get(path[-1]) == start and reported.isdisjoint(path):
+            reported.update(path)
             circle = " of ".join(".".join(each) for each in [*path, start])
             field.place.error(
                 directive.at("of"),

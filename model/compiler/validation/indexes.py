@@ -53,7 +53,7 @@ def indexes_of(type_: TypeDeclaration, declarations: Declarations) -> tuple[Inde
 def check_indexes(declarations: Declarations) -> None:
     """Report what is wrong with each `@index` and `@unique`, and fields that are indexed twice."""
     for type_ in declarations.types.values():
-        told: dict[tuple[str, ...], str] = {}
+        first_uses: dict[tuple[str, ...], str] = {}
         for directive in type_.directives.all("index"):
             if not type_.is_entity:
                 type_.place.error(
@@ -69,7 +69,7 @@ def check_indexes(declarations: Declarations) -> None:
                 shown = f"@index(fields: [{', '.join(f'{each!r}' for each in names)}])".replace(
                     "'", '"'
                 )
-                _check_twice(type_, names, shown, directive.node, told)
+                _check_twice(type_, names, shown, directive.node, first_uses)
         for field in type_.stored_fields:
             unique = field.directives.one("unique")
             if (
@@ -77,7 +77,9 @@ def check_indexes(declarations: Declarations) -> None:
                 and field.name != "id"
                 and _check_unique(type_, field, unique.node, declarations)
             ):
-                _check_twice(type_, (field.name,), f'@unique on "{field.name}"', unique.node, told)
+                _check_twice(
+                    type_, (field.name,), f'@unique on "{field.name}"', unique.node, first_uses
+                )
 
 
 def _check_twice(
@@ -85,9 +87,9 @@ def _check_twice(
     names: tuple[str, ...],
     shown: str,
     node: Node,
-    told: dict[tuple[str, ...], str],
+    first_uses: dict[tuple[str, ...], str],
 ) -> None:
-    first = told.setdefault(names, shown)
+    first = first_uses.setdefault(names, shown)
     if first is not shown:
         both = (
             f"{shown} stands here twice" if first == shown else f"{shown} and {first} are the same"

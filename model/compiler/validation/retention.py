@@ -63,7 +63,7 @@ def _problem(text: str) -> str:
         return "is not a number and a unit"
     number, unit = int(found[1]), found[2]
     if unit != _VERSION and unit not in _UNITS_S:
-        return f'has the unit "{text.split()[-1]}", and the units are {_UNIT_NAMES}'
+        return f'has the unit "{text.rsplit(maxsplit=1)[-1]}", and the units are {_UNIT_NAMES}'
     if number == 0:
         return "would keep nothing"
     return "is more than revstream counts"

@@ -85,7 +85,8 @@ class SelfVersionedLayout(Layout):
     @abstractmethod
     async def before(self, wanted: Sequence[tuple[Any, int]]) -> list[StoredVersion | None]:
         """Return for each (`_id`, number) the last version below that number, None where there is
-        none."""
+        none.
+        """
 
     @abstractmethod
     async def read(
@@ -245,7 +246,8 @@ class SelfVersionedLayout(Layout):
         self, content: RawBSONDocument, demands: Sequence[Mapping[str, Any]], pipeline: Pipeline
     ) -> list[RawBSONDocument]:
         """Return the document that the server computes with a pipeline; empty if a demand is not
-        met."""
+        met.
+        """
         stages: list[Mapping[str, Any]] = [{"$documents": {"$literal": [content]}}]
         stages += [{"$match": each} for each in demands]
         return await self.mongo.aggregate(None, [*stages, *pipeline], raw=True)

@@ -92,7 +92,8 @@ class CopySourceListener(Handler):
 
     async def handle(self, versions: Sequence[Version], fencing_token: int) -> None:
         """Propagate the last version of each changed source: of an old history only the end is
-        copied."""
+        copied.
+        """
         changed = {
             identity(each.document): each
             for each in versions
@@ -169,7 +170,8 @@ class CopyTargetListener(Handler):
 
     async def _wait(self, token: str) -> None:
         """Wait for the source's archive: a source written before its target is then found at
-        once."""
+        once.
+        """
         if self._progress is not None:
             with contextlib.suppress(ArchiveBehind):
                 await self._progress.wait(self._copy.source, token)
@@ -221,7 +223,8 @@ async def _read_states(
 
 def _last_change(copy: CopiedField) -> list[Document]:
     """Return stages that find in which recent version the field may have changed, and the earliest
-    one."""
+    one.
+    """
     changed = {"$ifNull": ["$changed", []]}
     inside = {
         "$anyElementTrue": [

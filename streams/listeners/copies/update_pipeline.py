@@ -130,7 +130,8 @@ def _copied(copy: CopiedField, holder: Expression) -> Expression:
 
 def _noted() -> Expression:
     """Return the entries of the document's copies, in their order, so that no other value
-    changes."""
+    changes.
+    """
     noted = {"of": "$$state.of", "v": "$$state.v"}
     of_entry = {"$first": _filter("$$fresh", "state", {"$eq": ["$$state.of", "$$entry.of"]})}
     # The value was the same from that version to this one. Setting the number alone would be a

@@ -251,7 +251,8 @@ async def find_deliveries(
 
 async def request_retry(mongo: Mongo, query: Mapping[str, Any], now: datetime) -> int:
     """Request immediate new attempts of the matching deliveries, parked ones too. Returns how
-    many."""
+    many.
+    """
     anew = {"parked": None, "attempts": 0, "tries": 0, "triedAt": None, "nextAt": now}
     return await mongo.update_all(COLLECTION, query, {"$set": anew})
 

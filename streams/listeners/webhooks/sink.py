@@ -160,7 +160,7 @@ class Sink(Handler):
             queue.result.outcome is DeliveryOutcome.FAILED and self._patience_is_over()
         ):
             log.error(
-                "lost history not told",
+                "loss of history not delivered",
                 extra={"listener": self.name, "reason": queue.result.reason},
             )
             return
@@ -231,7 +231,8 @@ class Sink(Handler):
 
     def _hopeless(self, failed: Sequence[DocumentQueue]) -> bool:
         """Return whether so many failed, with nothing accepted since, that the receiver is the
-        cause."""
+        cause.
+        """
         return len(self._doubtful(failed)) > self._options.doubts
 
     def _doubtful(self, failed: Sequence[DocumentQueue]) -> list[DocumentQueue]:
@@ -241,7 +242,8 @@ class Sink(Handler):
         self, running: dict[asyncio.Task[None], DocumentQueue], fencing_token: int
     ) -> None:
         """Set aside slow documents while the receiver accepts others; their deliveries continue
-        there."""
+        there.
+        """
         slow = {
             task: queue
             for task, queue in running.items()

@@ -102,7 +102,7 @@ _NOT_LOGGED_IN = (
 )
 
 
-class translate_driver_errors:
+class translate_driver_errors:  # noqa: N801 — used like a function
     """Context manager that turns driver errors into ours, without the URI in a message.
 
     Not a generator, since each read would pay for one.

@@ -70,7 +70,8 @@ class WireConnection(asyncio.Protocol):
 
     def ask(self, command: bytes) -> asyncio.Future[memoryview | None]:
         """Send a command; the future is its reply as BSON, or None if the connection ends
-        before."""
+        before.
+        """
         self._number = self._number + 1 & 0x7FFFFFFF
         asked: asyncio.Future[memoryview | None] = asyncio.get_running_loop().create_future()
         if self.lost.is_set():

@@ -134,7 +134,8 @@ class WirePool(monitoring.TopologyListener):
         self, replied: _Replied, selection_s: float | None = None
     ) -> tuple[asyncio.Task[None], _Opened]:
         """Open a connection in a task of its own, since the driver may lose a cancellation on
-        connect."""
+        connect.
+        """
         opened: _Opened = asyncio.get_running_loop().create_future()
         keeper = asyncio.create_task(
             self._keep(opened, replied, selection_s), name="wire connection"
