@@ -108,7 +108,7 @@ async def test_events_have_the_same_tokens_on_either_server(
     data = []
     decode = resume_tokens.token_from_stream
     monkeypatch.setattr(
-        resume_tokens, "from_stream", lambda each: data.append(each) or decode(each)
+        resume_tokens, "token_from_stream", lambda each: data.append(each) or decode(each)
     )
     after = await read(mongo, begin)
     assert any(each.startswith("2B04", 18) for each in data)
@@ -170,7 +170,9 @@ async def test_a_place_that_was_stored_on_the_newer_server_is_gone_on_from(
     data: list[str] = []
     decode = resume_tokens.token_from_stream
     with monkeypatch.context() as patch:
-        patch.setattr(resume_tokens, "from_stream", lambda each: data.append(each) or decode(each))
+        patch.setattr(
+            resume_tokens, "token_from_stream", lambda each: data.append(each) or decode(each)
+        )
         await read(mongo, begin)
     theirs = sorted({each[2:] for each in data if each.startswith("2C0100", 22)})
     assert len(theirs) == 4

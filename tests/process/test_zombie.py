@@ -33,16 +33,16 @@ BLIND = """
 import asyncio
 
 from revstream.gql.cli.main import main
-from revstream.streams.coordination.leased_task import Listener
+from revstream.streams.coordination.leased_task import LeasedTask
 
 async def renew(self):
     return True
 
-async def given_up(self):
+async def reassigned(self):
     await asyncio.Event().wait()
 
-Listener._renew = renew
-Listener._given_up = given_up
+LeasedTask._renew = renew
+LeasedTask._reassigned = reassigned
 main()
 """
 

@@ -10,6 +10,8 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import suppress
 from typing import Any, TypeAlias
 
+from pymongo.errors import PyMongoError
+
 from revstream.streams.core.errors import GatewayError
 from revstream.streams.core.task_cleanup import cancel_and_wait
 from revstream.streams.mongo.driver.codecs import Document
@@ -62,7 +64,7 @@ async def cursor_batches(
                 reply = await (ask(more) if upcoming is None else upcoming)
             cursor, part = reply["cursor"], "nextBatch"
     finally:
-        await cancel_and_wait(upcoming)
+        await cancel_and_wait(upcoming, expected=(PyMongoError,))
         if cursor["id"]:
             # An unreachable server has closed the cursor already.
             with suppress(GatewayError, TimeoutError), translate_driver_errors():
