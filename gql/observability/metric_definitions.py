@@ -159,12 +159,7 @@ METRICS: tuple[Described, ...] = (
         "Events skipped for another reason: left to the initial snapshot, or their document "
         "is already deleted.",
     ),
-    Described(
-        "revstream_recorder_gaps_total",
-        "counter",
-        _PART,
-        "Versions marked with a gap.",
-    ),
+    Described("revstream_recorder_gaps_total", "counter", _PART, "Versions marked with a gap."),
     Described(
         "revstream_recorder_unrecorded_total",
         "counter",
@@ -312,10 +307,7 @@ METRICS: tuple[Described, ...] = (
         "full and theirs the largest (memory), or hundreds of messages came at once (flood).",
     ),
     Described(
-        "revstream_http_connections",
-        "gauge",
-        (),
-        "Open HTTP connections, streams included.",
+        "revstream_http_connections", "gauge", (), "Open HTTP connections, streams included."
     ),
     Described(
         "revstream_http_connections_displaced_total",
@@ -399,9 +391,6 @@ METRICS: tuple[Described, ...] = (
         "error, for an unusual value, or after an exception in generated code (logged).",
     ),
     Described(
-        "revstream_operation_seconds",
-        "histogram",
-        ("kind",),
-        "Duration of queries and mutations.",
+        "revstream_operation_seconds", "histogram", ("kind",), "Duration of queries and mutations."
     ),
 )

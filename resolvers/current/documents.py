@@ -19,6 +19,7 @@ from revstream.model.definition import Entity
 from revstream.resolvers.access.cluster_time import at_one_time
 from revstream.resolvers.access.permissions import OPEN, Scope
 from revstream.resolvers.current.batcher import BatchLoaders
+from revstream.resolvers.current.document_lookup import find_by_id
 from revstream.resolvers.current.page_query import PageQuery, resume_token_from_time
 from revstream.resolvers.current.read_your_writes import OwnWrites, ReadPositions
 from revstream.resolvers.current.stored_ids import (
@@ -27,7 +28,7 @@ from revstream.resolvers.current.stored_ids import (
     first_shown_as,
     other_ids,
 )
-from revstream.resolvers.filters.mongo_query import to_query, with_ids
+from revstream.resolvers.filters.mongo_query import to_query
 from revstream.resolvers.filters.number_filters import asks_for_number, numbered_layout
 from revstream.resolvers.filters.parser import Condition
 from revstream.resolvers.pagination.keyset import Keyset
@@ -35,9 +36,8 @@ from revstream.resolvers.pagination.order_by import Order, order_keys
 from revstream.resolvers.pagination.page import Page, PageRequest, Window, and_queries
 from revstream.resolvers.pagination.pages_by_parent import pages_by_key
 from revstream.resolvers.pagination.projection import Fields, document_projection
-from revstream.resolvers.values.dates import in_utc
 from revstream.streams.archive.store import Archive
-from revstream.streams.changefeed.event import PLAIN_KEY_TYPES, identity
+from revstream.streams.changefeed.event import identity
 from revstream.streams.core import resume_tokens
 from revstream.streams.core.errors import ArchiveBehind
 from revstream.streams.layouts.core.interface import Layout
@@ -390,29 +390,10 @@ class Current:
     async def _found(
         self, entity: Entity, ids: Sequence[Any], fields: Fields, *, shown: bool
     ) -> tuple[dict[Any, Document], Sequence[Any]]:
-        """Read documents by id.
-
-        Returns:
-            The existing documents by name, and the names of all ids in order.
-        """
-        names = _names(ids)
-        found = await self._layout(entity).find(
-            with_ids([*dict(zip(names, ids, strict=True)).values()]),
-            projection=document_projection(fields),
-            naive=shown,
-        )
-        by_name = dict(zip(_names([each["_id"] for each in found]), found, strict=True))
-        return by_name, names
+        return await find_by_id(self._layout(entity), ids, fields, shown=shown)
 
     def _layout(self, entity: Entity, *, numbered: bool = False) -> Layout:
         archive = self._archives.get(entity.collection)
         if archive is None:
             return create_layout(self._mongo, entity)
         return numbered_layout(self._mongo, archive, entity) if numbered else archive.layout
-
-
-def _names(ids: Sequence[Any]) -> Sequence[Any]:
-    """Return comparable names of ids; dates without time zone equal those in UTC."""
-    if PLAIN_KEY_TYPES.issuperset(map(type, ids)):
-        return ids
-    return [identity(in_utc(each)) for each in ids]

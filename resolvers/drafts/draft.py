@@ -11,9 +11,10 @@ from bson import Timestamp
 
 from revstream.model.definition import Entity
 from revstream.resolvers.drafts.records import InvalidRecord, document_id, text_or_none, value_of
+from revstream.resolvers.mutations.result import InvalidDocument
 from revstream.streams.mongo.driver.codecs import Document
 
-__all__ = ["PROPOSED", "PUBLISHED", "REJECTED", "WITHOUT_CONTENT", "Draft"]
+__all__ = ["PROPOSED", "PUBLISHED", "REJECTED", "WITHOUT_CONTENT", "Draft", "decided"]
 
 PROPOSED, PUBLISHED, REJECTED = "PROPOSED", "PUBLISHED", "REJECTED"
 _STATUSES = frozenset({PROPOSED, PUBLISHED, REJECTED})
@@ -92,3 +93,8 @@ class Draft:
             decided_why=text_or_none(decided, "why"),
             decided_at=value_of(decided, "at", datetime, None),
         )
+
+
+def decided(draft: Draft) -> InvalidDocument:
+    what = "rejected" if draft.status == REJECTED else f"published as version {draft.published_as}"
+    return InvalidDocument(f"draft {draft.number} was {what} already", path="draft")

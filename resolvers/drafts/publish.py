@@ -14,8 +14,8 @@ from typing import Any
 
 from revstream.model.definition import Entity
 from revstream.resolvers.access.permissions import OPEN, Scope
-from revstream.resolvers.drafts.draft import PROPOSED, PUBLISHED, REJECTED, Draft
-from revstream.resolvers.drafts.store import Drafts, decide, decided
+from revstream.resolvers.drafts.draft import PROPOSED, PUBLISHED, REJECTED, Draft, decided
+from revstream.resolvers.drafts.store import Drafts, decide
 from revstream.resolvers.mutations.expected_version import (
     ExpectedVersions,
     conflict_error,

@@ -17,7 +17,7 @@ from bson import ObjectId
 from revstream.model.definition import Entity
 from revstream.resolvers.access.permissions import OPEN, Scope
 from revstream.resolvers.access.row_filter import RowFilter
-from revstream.resolvers.drafts.draft import PROPOSED, REJECTED, WITHOUT_CONTENT, Draft
+from revstream.resolvers.drafts.draft import PROPOSED, REJECTED, WITHOUT_CONTENT, Draft, decided
 from revstream.resolvers.drafts.images import ProposalImages
 from revstream.resolvers.drafts.indexes import RecordIndexes
 from revstream.resolvers.drafts.limits import DEFAULT_LIMITS, ProposalLimits
@@ -388,11 +388,6 @@ async def decide(
         {"$set": {**values, "decided": decided}},
     )
     return found is not None
-
-
-def decided(draft: Draft) -> InvalidDocument:
-    what = "rejected" if draft.status == REJECTED else f"published as version {draft.published_as}"
-    return InvalidDocument(f"draft {draft.number} was {what} already", path="draft")
 
 
 def _has(document: Mapping[str, Any], stored: Sequence[str]) -> bool:

@@ -8,7 +8,7 @@ and a total counts what it has read.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any
 
@@ -22,8 +22,9 @@ from revstream.resolvers.pagination.page import Page, Window
 from revstream.resolvers.pagination.projection import Fields, record_projection
 from revstream.streams.archive.store import Archive
 from revstream.streams.mongo.driver.codecs import Document
+from revstream.streams.versioning.version import Version
 
-__all__ = ["RowFilteredPages"]
+__all__ = ["RowFilteredPages", "visible_by_index"]
 
 _PORTION = 500
 _FEWEST = 20
@@ -124,3 +125,13 @@ class RowFilteredPages:
                 return
             place = window.query_after(found[-1])
             size = _PORTION
+
+
+def visible_by_index(found: Sequence[Document], rows: RowFilter, count: int) -> list[Any]:
+    """Return the visible versions in the order of the request."""
+    versions = {
+        record["wanted"]: Version.from_record(record)
+        for record in found
+        if rows.allow_version(record)
+    }
+    return [versions.get(n) for n in range(count)]

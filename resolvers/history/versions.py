@@ -17,7 +17,7 @@ from bson.timestamp import Timestamp
 
 from revstream.model.definition import Entity
 from revstream.resolvers.access.permissions import OPEN, Scope
-from revstream.resolvers.access.row_filter import ALL_ROWS, RowFilter
+from revstream.resolvers.access.row_filter import ALL_ROWS
 from revstream.resolvers.current.read_your_writes import OwnWrites
 from revstream.resolvers.current.stored_ids import (
     find_meant_ids,
@@ -31,6 +31,7 @@ from revstream.resolvers.history.collection_as_of import CollectionAsOf
 from revstream.resolvers.history.document_states import DocumentState, DocumentStates
 from revstream.resolvers.history.hidden_predecessor import conceal_changes
 from revstream.resolvers.history.replaced_at import add_replacement_times
+from revstream.resolvers.history.row_filtered_pages import visible_by_index
 from revstream.resolvers.history.time_point import TimePoint
 from revstream.resolvers.history.version_filter import VersionFilter
 from revstream.resolvers.history.version_pages import VersionPageQuery, VersionPages
@@ -238,7 +239,7 @@ class VersionHistory:
         if len(found) < len(ids):
             await self._settled(entity)
             found = await read()
-        versions = _by_index(found, rows, len(ids))
+        versions = visible_by_index(found, rows, len(ids))
         await self._conceal(entity, versions)
         return versions
 
@@ -393,13 +394,3 @@ class VersionHistory:
 
     def _archive(self, entity: Entity) -> Archive:
         return self._archives[entity.collection]
-
-
-def _by_index(found: Sequence[Document], rows: RowFilter, count: int) -> list[Any]:
-    """Return the visible versions in the order of the request."""
-    versions = {
-        record["wanted"]: Version.from_record(record)
-        for record in found
-        if rows.allow_version(record)
-    }
-    return [versions.get(n) for n in range(count)]

@@ -29,6 +29,7 @@ from revstream.streams.mongo.server_check import (
     find_unsupported_collections,
     grant_command,
     inspect_server,
+    resize_command,
 )
 from revstream.streams.recording.bootstrap.index_creation import wanted_indexes
 from revstream.streams.recording.layout_repair import count_unfinished_updates
@@ -202,14 +203,14 @@ class Diagnosis:
                 subject="oplog",
                 says=f"{says}; the recorder that is furthest behind is at {behind_h:.1f} h: what "
                 "leaves the oplog before it is recorded is lost",
-                mend="start `revstream record` now; enlarge the oplog: " + _resize(most_mb),
+                mend="start `revstream record` now; enlarge the oplog: " + resize_command(most_mb),
             )
         elif full and window_h < _SHORT_WINDOW_H:
             yield DiagnosisFinding(
                 level="warning",
                 subject="oplog",
                 says=f"{says}: recorders that are away for longer lose history",
-                mend=_resize(most_mb),
+                mend=resize_command(most_mb),
             )
         else:
             yield _ok("oplog", says)
@@ -397,8 +398,3 @@ def _ok(subject: str, says: str) -> DiagnosisFinding:
 
 def _shown(keys: Sequence[tuple[str, int]]) -> str:
     return "{" + ", ".join(f"{name}: {order}" for name, order in keys) + "}"
-
-
-def _resize(most_mb: float) -> str:
-    size = f"size: Double({max(990, round(most_mb * 2))}), minRetentionHours: 48"
-    return f"db.adminCommand({{replSetResizeOplog: 1, {size}}}) on each member"

@@ -8,6 +8,7 @@ and
 from __future__ import annotations
 
 import asyncio
+import inspect
 import time
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
@@ -19,7 +20,7 @@ from revstream.streams.core.operation import MOST_TOGETHER, OPERATION
 from revstream.streams.core.read_memory import SMALL_BYTES, LargeRead, count_values
 from revstream.streams.mongo.driver.codecs import Document, decode
 
-__all__ = ["collect", "count_lost_reply", "count_reply", "decode_portions"]
+__all__ = ["await_result", "collect", "count_lost_reply", "count_reply", "decode_portions"]
 
 _PORTION_BYTES = 256 * 1024
 
@@ -135,3 +136,7 @@ class _Decoding:
             self._portion = 0
             busy_s, self._busy_s = self._busy_s, 0.0
             await asyncio.sleep(busy_s)
+
+
+async def await_result(value: Any) -> Any:
+    return await value if inspect.isawaitable(value) else value

@@ -20,11 +20,12 @@ import pymongo.errors
 from bson import Timestamp
 
 from revstream.streams.core.errors import Unsuitable
+from revstream.streams.mongo.client_reads import await_result
 from revstream.streams.mongo.driver.client import MongoOptions, open_client
 from revstream.streams.mongo.driver.codecs import DECODED, RAW, REPLY, Document
 from revstream.streams.mongo.driver.cursor_batches import cursor_batches
 from revstream.streams.mongo.driver.error_translation import STANDALONE, translate_driver_errors
-from revstream.streams.mongo.reads import COLLATION, Reads, await_result
+from revstream.streams.mongo.reads import COLLATION, Reads
 from revstream.streams.mongo.wire.pool import WirePool
 
 __all__ = ["COLLATION", "Mongo"]

@@ -6,7 +6,6 @@ Source: docs/decisions/0004-driver.md.
 from __future__ import annotations
 
 import asyncio
-import inspect
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager, suppress
 from functools import partial
@@ -18,7 +17,7 @@ from bson.raw_bson import RawBSONDocument
 
 from revstream.streams.core.operation import MOST_TOGETHER, OPERATION
 from revstream.streams.core.read_limiter import ReadClass, ReadLimiter
-from revstream.streams.mongo.client_reads import collect
+from revstream.streams.mongo.client_reads import await_result, collect
 from revstream.streams.mongo.driver.client import MongoOptions
 from revstream.streams.mongo.driver.codecs import DECODED, RAW, Document, decode
 from revstream.streams.mongo.driver.cursor_batches import cursor_batches
@@ -396,7 +395,3 @@ async def _all_of(cursor: Any, *, raw: bool) -> list[Any]:
         with suppress(pymongo.errors.PyMongoError):
             await await_result(cursor.close())
         raise
-
-
-async def await_result(value: Any) -> Any:
-    return await value if inspect.isawaitable(value) else value

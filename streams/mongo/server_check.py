@@ -29,6 +29,7 @@ __all__ = [
     "find_unsupported_collections",
     "grant_command",
     "inspect_server",
+    "resize_command",
 ]
 
 log = logging.getLogger(__name__)
@@ -298,3 +299,8 @@ async def grant_command(mongo: Mongo, role: str, *, database: str | None = None)
     user, home = (json.dumps(users[0][name]) for name in ("user", "db"))
     roles = f'[{{role: "{role}", db: "{database or mongo.name}"}}]'
     return f"run in mongosh: db.getSiblingDB({home}).grantRolesToUser({user}, {roles})"
+
+
+def resize_command(most_mb: float) -> str:
+    size = f"size: Double({max(990, round(most_mb * 2))}), minRetentionHours: 48"
+    return f"db.adminCommand({{replSetResizeOplog: 1, {size}}}) on each member"
