@@ -130,7 +130,7 @@ async def test_a_hundred_operations_are_enough_for_one_connection(
             "asked": 101,
             "bound": 100,
         }
-        assert "101 operations" in error["message"]
+        assert "operations on this connection: 101" in error["message"]
         await socket.send({"id": "7", "type": "stop" if protocol == LEGACY else "complete"})
         if protocol == LEGACY:
             assert (await socket.receive())["type"] == "complete"
