@@ -1,10 +1,11 @@
-"""A receiver of revstream's sinks with an exactly-once effect: what the events say is done in one
-transaction with the note that it was done.
+"""Receiver of revstream's sinks with an exactly-once effect.
+
+The effect of an event and the note that it was done are one transaction.
 
     SECRET=whsec_… uvicorn receiver:app --port 9000
 
 Each event is checked in this order:
-  1. its signature: who does not know the secret is not heard (401);
+  1. its signature: without the secret it is refused (401);
   2. its fencing token: once a newer process has delivered, an older one is refused (409);
   3. its place in the stream: what was done before is answered with 200, and not done again.
 
@@ -103,8 +104,10 @@ def take(store: sqlite3.Connection, event: dict[str, Any]) -> tuple[int, str]:
 
 
 def _is_new(store: sqlite3.Connection, event: dict[str, Any]) -> bool:
-    """Whether it comes behind all that was done of its document; notes that it does. Events of one
-    document come in order, so its last place is all that has to be kept."""
+    """Record the place of an event; False if it was done before.
+
+    Events of one document come in order, so its last place is enough.
+    """
     subject, sequence = event.get("subject"), event.get("sequence")
     if subject is None or sequence is None:
         # That history was lost is harmless to hear twice.

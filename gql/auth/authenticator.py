@@ -55,7 +55,7 @@ class Credentials:
 
     @property
     def given(self) -> bool:
-        """Whether there is any credential."""
+        """True if there is any credential."""
         return self.authorization is not None or self.api_key is not None
 
 

@@ -104,7 +104,7 @@ class JsonWebKeySet:
 
     @property
     def fresh(self) -> bool:
-        """Whether the set is not due to be read again."""
+        """True while the set is not due to be read again."""
         return self._due_s() > 0
 
     @property

@@ -299,10 +299,10 @@ class FencedUpserts:
         rows: RowFilter,
         events: Sequence[tuple[Any, Document]],
     ) -> None:
-        """In the transaction that writes, before and after it.
+        """Check documents against the caller's rows before and after the write, in its transaction.
 
         Raises:
-            Forbidden: one is there, outside of the caller's rows.
+            Forbidden: A document exists outside of the caller's rows.
         """
         if not rows.limits:
             return

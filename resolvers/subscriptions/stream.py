@@ -34,7 +34,7 @@ class SharedStream(Protocol):
 
     @property
     def others(self) -> bool:
-        """Whether the group has members."""
+        """True if the group has members."""
         ...
 
     async def join(self, position: str, *, caught_up: bool) -> str | None:

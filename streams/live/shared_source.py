@@ -56,7 +56,7 @@ class SharedSource:
 
     @property
     def before_images(self) -> bool:
-        """Whether its own stream requests pre-images; the live one has them."""
+        """True if its own stream requests pre-images; the live one has them."""
         return self._own.before_images
 
     @before_images.setter

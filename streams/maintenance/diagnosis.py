@@ -348,7 +348,7 @@ class Diagnosis:
                 yield DiagnosisFinding(
                     level="error",
                     subject="recorders",
-                    says=f"{name}: nobody records; it stands {behind_s} s back",
+                    says=f"{name}: no process records; it stands {behind_s} s back",
                     mend="start `revstream serve` or `revstream record`",
                 )
                 continue

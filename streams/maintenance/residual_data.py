@@ -18,7 +18,7 @@ async def list_residual_data(mongo: Mongo) -> list[str]:
         "backups, snapshots of disks and delayed members of the replica set: until you let them go",
         "MongoDB's journal, the free pages of its files and, where it logs slow commands, its log: "
         "until they are written over or rotated",
-        "whoever has read it: clients, sinks, other programs",
+        "readers of it: clients, receivers of sinks, other programs",
     ]
 
 

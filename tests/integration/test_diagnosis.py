@@ -141,7 +141,7 @@ async def test_a_collection_that_nobody_records_is_an_error(
     """Whether nobody holds the lease, or it has run out."""
     (finding,) = (await examined(mongo, await healthy(mongo), holder))["recorders"]
     assert finding.level == "error"
-    assert "nobody records" in finding.says
+    assert "no process records" in finding.says
 
 
 async def test_a_full_oplog_that_a_recorder_is_far_back_in_is_an_error(

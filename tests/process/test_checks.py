@@ -92,7 +92,7 @@ def test_a_database_that_cannot_be_reached_is_told_in_a_sentence(model: Path) ->
 def test_the_doctor_finds_nothing_where_revstream_serves(
     mongo_uri: str, client: Client, tmp_path: Path
 ) -> None:
-    """And an error, with what to do, where nobody records; for programs as JSON."""
+    """And an error, with what to do, where no process records; for programs as JSON."""
     model = tmp_path / "schema.graphql"
     model.write_text('type Thing @collection(name: "things") { id: ID! name: String @unique }')
     name = f"doctor_{uuid4().hex[:8]}"
@@ -126,4 +126,4 @@ def test_a_gateway_says_where_nobody_records(mongo_uri: str, database: Any, mode
     assert set(said["warnings"]) == {"recorder:suppliers"}
     assert said["warnings"]["recorder:suppliers"].startswith("no process records")
     command = ("doctor", *arguments(mongo_uri, database.name, model)[1:])
-    assert "suppliers: nobody records" in run_command(*command).stdout
+    assert "suppliers: no process records" in run_command(*command).stdout

@@ -11,6 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import get_type_hints
 
+from graphql import TypeSystemDefinitionNode, parse
+
 from revstream.gql.http.media_types import JSON
 from revstream.gql.observability.error_response import answer
 from revstream.gql.observability.error_table import TABLE
@@ -20,7 +22,7 @@ from revstream.gql.schema import build_schema, print_sdl, select_naming
 from revstream.model.compiler.loader import read_model
 from tests.support.gateway import ROOT, run_command
 
-__all__ = ["error_codes", "help_pages", "log_events", "metrics", "sdl", "settings"]
+__all__ = ["error_codes", "help_pages", "log_events", "metrics", "sdl", "sdl_beside", "settings"]
 
 _PACKAGES = ("gql", "resolvers", "streams", "model")
 _LOGGERS = {"log", "logger", "_log", "_logger"}
@@ -31,6 +33,27 @@ def sdl(model: Path, *, relay: bool = False) -> str:
     """Return the SDL of the API of a model."""
     read = read_model(model.read_text(encoding="utf-8"))
     return print_sdl(build_schema(read, naming=select_naming(relay=relay))) + "\n"
+
+
+def sdl_beside(base: str, other: str) -> str:
+    """Return what another SDL has beside a base: the names that are equal, and the rest in full."""
+    known = dict(_definitions(base))
+    equal, rest = [], []
+    for name, text in _definitions(other):
+        if known.get(name) == text:
+            equal.append(f"# equal: {name}")
+        else:
+            rest.append(text)
+    return "\n".join(equal) + "\n\n" + "\n\n".join(rest) + "\n"
+
+
+def _definitions(text: str) -> Iterator[tuple[str, str]]:
+    """Yield each definition of an SDL with its kind and name."""
+    for node in parse(text).definitions:
+        assert isinstance(node, TypeSystemDefinitionNode)
+        assert node.loc is not None
+        name = getattr(node, "name", None)
+        yield f"{node.kind} {name.value if name else ''}", text[node.loc.start : node.loc.end]
 
 
 def help_pages() -> str:

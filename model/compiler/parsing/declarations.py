@@ -89,7 +89,7 @@ class FieldDeclaration:
 
     @property
     def is_stored(self) -> bool:
-        """Whether the document holds the field, which is false for a link to another document."""
+        """True if the document holds the field, which is false for a link to another document."""
         return not (self.is_reference or self.is_back_reference)
 
     @property

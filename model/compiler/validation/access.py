@@ -108,7 +108,7 @@ def _check_roles(directive: DirectiveUsage, place: DeclarationLocation) -> None:
         if not roles:
             place.error(
                 node,
-                f"@access({argument}: []) would let nobody {argument}",
+                f"@access({argument}: []) would let no caller {argument}",
                 f"name the roles that may, or leave {argument} out to let everyone",
             )
         if any(not each.strip() for each in roles):

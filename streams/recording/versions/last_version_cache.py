@@ -32,7 +32,7 @@ class LastVersionCache:
 
     @property
     def crowded(self) -> bool:
-        """Whether the next `load` evicts entries, which are then read from the archive again."""
+        """True if the next `load` evicts entries, which are then read from the archive again."""
         return self._size_bytes > self._capacity_bytes
 
     async def load(self, keys: Iterable[Any]) -> None:

@@ -58,7 +58,7 @@ class SnapshotChunk:
 
     @property
     def is_exact(self) -> bool:
-        """Whether the documents are as they arrived."""
+        """True if the documents are as they arrived."""
         return self.arrival is not None and self.at == self.arrival.at
 
     @cached_property

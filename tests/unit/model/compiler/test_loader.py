@@ -69,7 +69,7 @@ def test_ten_mistakes_are_ten_errors() -> None:
             'write and null until then, found String!; mend: write "String"'
         ),
         (
-            "shop.graphql:13: Supplier: @access(read: []) would let nobody read; mend: "
+            "shop.graphql:13: Supplier: @access(read: []) would let no caller read; mend: "
             "name the roles that may, or leave read out to let everyone"
         ),
         (

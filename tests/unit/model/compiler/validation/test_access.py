@@ -38,7 +38,7 @@ MISTAKES = [
           id: ID! name: String }
         """,
         "Product",
-        "@access(read: []) would let nobody read",
+        "@access(read: []) would let no caller read",
         "name the roles that may, or leave read out to let everyone",
         id="no roles",
     ),
@@ -49,7 +49,7 @@ MISTAKES = [
         }
         """,
         "Product.name",
-        "@access(write: []) would let nobody write",
+        "@access(write: []) would let no caller write",
         "name the roles that may, or leave write out to let everyone",
         id="no roles on a field",
     ),
