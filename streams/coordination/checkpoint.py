@@ -9,7 +9,7 @@ however late it arrives.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -102,16 +102,20 @@ class Checkpoints:
         found = await self._mongo.find(COLLECTION, {"_id": {"$in": names}})
         return {each["_id"]: _checkpoint_from_record(each) for each in found}
 
-    async def load_collection(self, collection: str) -> dict[Partition, Checkpoint]:
+    async def load_collection(
+        self, collection: str, writing: WriteSession | None = None
+    ) -> dict[Partition, Checkpoint]:
         """Return the checkpoints of all partitions that a collection ever had, for any partition
         count.
+
+        Args:
+            writing: The transaction to read in; None for none.
         """
         whole = Partition(collection).name
-        found = await self._mongo.find(
-            COLLECTION,
-            # A semicolon sorts directly after the colon.
-            {"$or": [{"_id": whole}, {"_id": {"$gte": f"{whole}:", "$lt": f"{whole};"}}]},
-        )
+        # A semicolon sorts directly after the colon.
+        query = {"$or": [{"_id": whole}, {"_id": {"$gte": f"{whole}:", "$lt": f"{whole};"}}]}
+        reader = self._mongo if writing is None else writing
+        found: Sequence[Mapping[str, Any]] = await reader.find(COLLECTION, query)
         named = ((Partition.from_name(each["_id"]), each) for each in found)
         return {
             partition: _checkpoint_from_record(each)
@@ -171,12 +175,23 @@ class Checkpoints:
                 f"{name}: a write with fencing token {fencing_token} refused, a newer one is stored"
             )
 
-    async def remove(self, names: Iterable[str]) -> None:
-        """Delete checkpoints by name."""
-        await self._mongo.remove_all(COLLECTION, {"_id": {"$in": list(names)}})
+    async def replace_partitions(
+        self, writing: WriteSession, kept: Iterable[Partition], removed: Iterable[Partition]
+    ) -> None:
+        """Delete the checkpoints of some partitions because those of others are enough.
+
+        In a transaction, it conflicts with every write to either.
+        """
+        # A transaction that only read the kept ones would not conflict with their removal.
+        await writing.change_all(COLLECTION, _named(kept), {"$inc": {"guarded": 1}})
+        await writing.remove_all(COLLECTION, _named(removed))
 
 
-def _checkpoint_from_record(stored: Document) -> Checkpoint:
+def _named(partitions: Iterable[Partition]) -> Document:
+    return {"_id": {"$in": [each.name for each in partitions]}}
+
+
+def _checkpoint_from_record(stored: Mapping[str, Any]) -> Checkpoint:
     baseline = Baseline(**stored["baseline"])
     return Checkpoint(
         token=resume_tokens.canonical_token(stored["token"]),

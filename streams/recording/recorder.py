@@ -159,7 +159,7 @@ class Recorder:
         await self._pipeline.save(checkpoint)
         self._progress.note_baseline(self.partition, checkpoint.baseline)
         await self._coverage.drop_open_gaps(
-            await remove_former_checkpoints(self._checkpoints, self.partition)
+            await remove_former_checkpoints(self._mongo, self._checkpoints, self.partition)
         )
         self._caught_up_at = resume_tokens.token_from_time(await self._mongo.operation_time())
         repairs = self._layout.keeps and self.partition.index == 0

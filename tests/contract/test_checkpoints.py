@@ -15,6 +15,7 @@ from revstream.streams.coordination.partition import Partition, collection_parti
 from revstream.streams.core import resume_tokens
 from revstream.streams.core.errors import LeaseLost
 from revstream.streams.mongo.database import Mongo
+from revstream.streams.mongo.transactions import write
 from tests.support.streams import raw, token_at
 
 NAME = "recorder:things"
@@ -133,6 +134,8 @@ async def test_the_checkpoints_of_a_collection_are_found_however_it_was_divided(
     for each in [*parts, Partition("things:old"), Partition("thing"), Partition("thingsy", 0, 2)]:
         await checkpoints.save(each.name, CHECKPOINT, fencing_token=1)
     assert set(await checkpoints.load_collection("things")) == set(parts)
-    await checkpoints.remove(each.name for each in parts[1:])
+    await write(
+        mongo, lambda writing: checkpoints.replace_partitions(writing, parts[:1], parts[1:])
+    )
     assert set(await checkpoints.load_collection("things")) == {Partition("things")}
     assert set(await checkpoints.load_collection("thingsy")) == {Partition("thingsy", 0, 2)}

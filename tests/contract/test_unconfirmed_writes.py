@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from revstream.streams.coordination.checkpoint import Checkpoints
 from revstream.streams.core.errors import Unavailable
 from revstream.streams.listeners.webhooks.parked_delivery import request_retry
 from revstream.streams.mongo.database import Mongo
@@ -76,9 +75,8 @@ async def test_writes_of_many_that_stay_unconfirmed_are_unavailable(
     """Unconfirmed writes of maintenance are unavailable too: an election may undo them."""
     options = MongoOptions(driver=driver)  # type: ignore[arg-type]
     async with Mongo.connect(server.uri + HEARTBEATS, f"many_{driver}", options=options) as mongo:
-        checkpoints = Checkpoints(mongo)
         await mongo.insert_in_order("revstream.checkpoints", [{"_id": "a"}])
         with unconfirmed(server, 1, "delete"), pytest.raises(Unavailable, match="not confirmed"):
-            await checkpoints.remove(["a"])
+            await mongo.remove_all("revstream.checkpoints", {"_id": "a"})
         with unconfirmed(server, 1, "update"), pytest.raises(Unavailable, match="not confirmed"):
             await request_retry(mongo, {}, datetime.now(UTC))

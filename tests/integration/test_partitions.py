@@ -15,7 +15,12 @@ from pymongo.collection import Collection
 from revstream.streams.archive.horizon import Horizons
 from revstream.streams.archive.store import Archive
 from revstream.streams.changefeed.source import Source
-from revstream.streams.coordination.checkpoint import Checkpoint, Checkpoints, furthest_checkpoint
+from revstream.streams.coordination.checkpoint import (
+    Baseline,
+    Checkpoint,
+    Checkpoints,
+    furthest_checkpoint,
+)
 from revstream.streams.coordination.partition import Partition, collection_partitions
 from revstream.streams.core import resume_tokens
 from revstream.streams.core.errors import ArchiveBehind
@@ -24,9 +29,14 @@ from revstream.streams.live.hub import Hub, publish_source
 from revstream.streams.live.replay import BufferedEvents, LiveEvents, Replay, ReplayedRecords
 from revstream.streams.maintenance.verification import Verification, VerificationResult
 from revstream.streams.mongo.database import Mongo
+from revstream.streams.mongo.transactions import WriteSession
+from revstream.streams.recording.bootstrap.starting_checkpoint import (
+    remove_former_checkpoints,
+    starting_checkpoint,
+)
 from revstream.streams.recording.options import RecorderOptions
 from tests.support.eventually import eventually
-from tests.support.streams import BRISK, Divided, Recording, finished, told
+from tests.support.streams import BRISK, Divided, Recording, finished, token_at, told
 
 Client = MongoClient[dict[str, Any]]
 Things = Collection[dict[str, Any]]
@@ -233,12 +243,80 @@ async def test_recorders_of_two_numbers_at_once_lose_and_double_nothing(
     assert_counted(await Recording(mongo).record(fencing_token=turns + 1), 8)
 
 
+class Meeting(Checkpoints):
+    """Checkpoints of two processes that read at the same time, before either removes any.
+
+    Attributes:
+        reads: Number of reads that wait for the other process; later ones do not.
+    """
+
+    def __init__(self, mongo: Mongo, barrier: asyncio.Barrier, reads: int) -> None:
+        super().__init__(mongo)
+        self._barrier, self._reads = barrier, reads
+
+    async def load_collection(
+        self, collection: str, writing: WriteSession | None = None
+    ) -> dict[Partition, Checkpoint]:
+        found = await super().load_collection(collection, writing)
+        if self._reads:
+            self._reads -= 1
+            await self._barrier.wait()
+        return found
+
+
+@pytest.mark.parametrize("reads", [1, 2])
+async def test_recorders_of_two_counts_do_not_remove_each_others_checkpoints(
+    mongo: Mongo, reads: int
+) -> None:
+    """Remove one of two sets that have reached equally far, at the same time; one set stays."""
+    whole, parts = Partition("things"), collection_partitions("things", 3)
+    start = resume_tokens.token_from_time(await mongo.operation_time())
+    for each in (whole, *parts):
+        await Checkpoints(mongo).save(each.name, Checkpoint(start, start), fencing_token=0)
+    barrier = asyncio.Barrier(2)
+    removed = await asyncio.gather(
+        *(
+            remove_former_checkpoints(mongo, Meeting(mongo, barrier, reads), each)
+            for each in (whole, parts[0])
+        )
+    )
+    left = set(await Checkpoints(mongo).load_collection("things"))
+    assert left in ({whole}, set(parts))
+    assert sorted(map(len, removed)) == [0, 4 - len(left)]
+
+
+async def test_a_partition_that_starts_after_the_others_recorded_begins_where_they_began(
+    mongo: Mongo, client: Client
+) -> None:
+    """Record all versions of a partition whose first start follows versions of another one."""
+    divided = Divided(mongo, 3)
+    start = await divided.parts[0].begin(baseline_done=True)
+    counted(client[mongo.name].things, 4)
+    first = divided.parts[0]
+    task = asyncio.create_task(first.recorder.run(1))
+    await eventually(lambda: first.recorder.statistics()["versions"] == 12)
+    await finished(task)
+    assert_counted(await divided.record(2), 4)
+    stored = await Checkpoints(mongo).load_collection("things")
+    assert {each.start for each in stored.values()} == {start.start}
+
+
+async def test_a_partition_that_starts_after_the_others_shares_their_doubt(mongo: Mongo) -> None:
+    """Start at the place where the oplog becomes valid, as the others: after it was imported."""
+    stored = Checkpoint(token_at(9), token_at(2), Baseline(doubt=token_at(5)))
+    await Checkpoints(mongo).save("recorder:things:1/2", stored, fencing_token=1)
+    found = await starting_checkpoint(mongo, Checkpoints(mongo), Partition("things", 1, 2))
+    assert found == Checkpoint(token_at(5), token_at(2), Baseline(doubt=token_at(5)))
+
+
 class Counted(Checkpoints):
     asked = 0
 
-    async def load_collection(self, collection: str) -> dict[Partition, Checkpoint]:
+    async def load_collection(
+        self, collection: str, writing: WriteSession | None = None
+    ) -> dict[Partition, Checkpoint]:
         self.asked += 1
-        return await super().load_collection(collection)
+        return await super().load_collection(collection, writing)
 
 
 @asynccontextmanager
