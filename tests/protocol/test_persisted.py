@@ -75,7 +75,7 @@ async def test_only_trusted_documents_are_executed_where_there_are_some(
             assert answer["errors"][0]["extensions"]["code"] == "FORBIDDEN", answer
             assert "data" not in answer or answer["data"] is None
         [error] = ask("schema")["errors"]
-        assert "introspection is switched off" in error["message"]
+        assert "introspection is disabled" in error["message"]
         # Nor is it told by guesses, of documents and of variables.
         for name, variables in (("wrong", {}), ("variable", {"w": {"nmae": {"eq": 1}}})):
             [error] = ask(name, variables=variables)["errors"]

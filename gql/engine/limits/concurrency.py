@@ -108,7 +108,7 @@ class ConcurrencyLimiter:
         count, most = self._operations_of[principal] + 1, self._most_per_principal
         if 0 < most < count:
             raise LimitExceeded(
-                f"{count} operations of {principal} would run at once, and {most} is the most; "
+                f"operations of {principal} at once: {count:,}, maximum is {most:,}; "
                 "end some of them first",
                 limit="max_principal_operations",
                 asked=count,
@@ -191,14 +191,14 @@ class ConcurrencyLimiter:
 
     def _away(self) -> Unavailable:
         return Unavailable(
-            f"MongoDB is away: {self._outage or 'it was a moment ago'}; try again; "
-            "what a mutation has written by then stays written"
+            f"MongoDB is unavailable: {self._outage or 'the connection was interrupted'}; "
+            "try again; finished writes of a mutation are kept"
         )
 
     def late(self) -> TimeLimit:
         return TimeLimit(
-            f"the operation took longer than {self.limit_s:g} s, which is the most; "
-            "what a mutation has written by then stays written"
+            f"execution time: more than {self.limit_s:g} s, which is the maximum; request less "
+            "at once; finished writes of a mutation are kept"
         )
 
     async def acquire(self, caller: str, *, resumes: bool = False) -> None:
@@ -213,9 +213,9 @@ class ConcurrencyLimiter:
         slots = self._slots
         if not (slots.is_free(caller) or resumes) and slots.waiting >= self._most_waiting:
             self.shed += 1
-            problem = f"{self.executing} operations execute and {self.waiting} wait"
-            if not slots.evict(caller, lambda: self.busy(problem)):
-                raise self.busy(problem)
+            waiting, most = self.waiting, self._most_waiting
+            if not slots.evict(caller, lambda: self.busy("waiting operations", waiting, most)):
+                raise self.busy("waiting operations", waiting, most)
         await slots.acquire(caller)
 
     def release(self, caller: str) -> None:
@@ -230,7 +230,9 @@ class ConcurrencyLimiter:
         most, mine = self._most_suspended, self._suspended_of[caller]
         if 0 < most <= max(self.suspended, 2 * mine):
             self.shed += 1
-            raise self.busy(f"{mine} operations of this caller wait without a slot")
+            if self.suspended >= most:
+                raise self.busy("operations that wait for data", self.suspended, most)
+            raise self.busy("the caller's operations that wait for data", mine, most // 2)
         self.suspended += 1
         self._suspended_of[caller] += 1
 
@@ -238,9 +240,9 @@ class ConcurrencyLimiter:
         self.suspended -= 1
         _decrement(self._suspended_of, caller)
 
-    def busy(self, problem: str) -> Unavailable:
+    def busy(self, subject: str, count: int, most: int) -> Unavailable:
         return Unavailable(
-            f"{problem}, which are the most; try again in {RETRY_AFTER_S} s",
+            f"{subject}: {count:,}, maximum is {most:,}; try again in {RETRY_AFTER_S} s",
             retryAfterSeconds=RETRY_AFTER_S,
         )
 
@@ -279,7 +281,9 @@ class _Slot(OperationBudget):
         large = self._limiter.large_reads
         if max(large.waiting, 2 * large.waiting_of(self.caller)) >= _MOST_LARGE_WAITING:
             self._limiter.shed += 1
-            raise self._limiter.busy(f"{large.waiting} operations that read much wait for memory")
+            raise self._limiter.busy(
+                "operations that wait for memory", large.waiting, _MOST_LARGE_WAITING
+            )
         # An operation with memory may wait for a slot. To exclude deadlocks, none waits for memory
         # with a slot.
         async with self.suspended():

@@ -68,10 +68,10 @@ def check_text(text: str, limits: Limits) -> None:
     """
     if len(text) * 4 > limits.max_document_bytes:
         size = len(text.encode("utf-8", "replace"))
-        _check("max_document_bytes", size, limits, "the document has {} bytes")
+        _check("max_document_bytes", size, limits, "bytes of the document", "shorten it")
     if len(text) > limits.max_tokens > 0:
         tokens = sum(map(bool, _TOKEN.findall(text)))
-        _check("max_tokens", tokens, limits, "the document has {} tokens")
+        _check("max_tokens", tokens, limits, "tokens of the document", "shorten it")
 
 
 def check_cost(
@@ -90,13 +90,14 @@ def check_cost(
     """
     if not known:
         count = len(cost.operations)
-        _check("max_operations", count, limits, "the document has {} operations")
+        _check("max_operations", count, limits, "operations of the document", "send fewer")
         fields = sum(each.fields for each in cost.operations.values())
         _check(
             "max_fields",
             fields,
             limits,
-            "the document selects {} fields, as often as fragments are spread",
+            "fields of the document, with each spread of a fragment",
+            "select fewer",
         )
         for each in cost.operations.values():
             _check_shape(each, limits)
@@ -106,46 +107,51 @@ def check_cost(
             "max_filter_conditions",
             chosen.conditions,
             limits,
-            "a filter has {} conditions",
-            "ask for many values with one list (in)",
+            "conditions of a filter",
+            "list values in one condition (in)",
         )
         _check(
             "max_cost",
             chosen.cost,
             limits,
-            "the operation costs {}: so many documents and versions it may have to read, "
-            "and conditions of filters to evaluate",
-            "ask for smaller pages (first, last), or fewer of them within one another",
+            "cost of the operation, in documents and versions to read and conditions to evaluate",
+            "request smaller pages (first, last), or fewer nested ones",
         )
         _check(
             "max_values",
             chosen.values,
             limits,
-            "the response may have {} values",
-            "ask for smaller pages (first, last), or for fewer fields",
+            "values in the response",
+            "request smaller pages (first, last), or fewer fields",
         )
 
 
 def _check_shape(weight: OperationCost, limits: Limits) -> None:
     if weight.introspects and not limits.introspection:
-        raise BadUserInput(
-            "introspection is switched off here: __schema and __type cannot be asked for"
-        )
-    _check("max_depth", weight.depth, limits, "the operation is {} fields deep")
-    _check("max_root_fields", weight.root_fields, limits, "the operation has {} root fields")
+        raise BadUserInput("__schema and __type: introspection is disabled; remove these fields")
+    _check("max_depth", weight.depth, limits, "depth of the operation, in fields", "nest fewer")
+    _check(
+        "max_root_fields",
+        weight.root_fields,
+        limits,
+        "root fields of the operation",
+        "select fewer",
+    )
     _check(
         "max_aliases",
         weight.aliases,
         limits,
-        "the operation has {} aliases, as often as fragments are spread",
+        "aliases of the operation, with each spread of a fragment",
+        "select fewer",
     )
     _check(
         "max_directives",
         weight.directives,
         limits,
-        "the operation has {} directives, as often as fragments are spread",
+        "directives of the operation, with each spread of a fragment",
+        "use fewer",
     )
-    _check("max_nested", weight.nested, limits, "an argument's value is nested {} deep")
+    _check("max_nested", weight.nested, limits, "depth of an argument's value", "nest it less")
 
 
 def check_variables(variables: Mapping[str, Any] | None, limits: Limits) -> None:
@@ -170,7 +176,8 @@ def check_variables(variables: Mapping[str, Any] | None, limits: Limits) -> None
                     "max_list_items",
                     len(each),
                     limits,
-                    f"a list in variable ${name[:40]} has {{}} items",
+                    f"items of a list in variable ${name[:40]}",
+                    "send several lists",
                 )
                 waiting.append(iter(each))
             else:
@@ -179,15 +186,16 @@ def check_variables(variables: Mapping[str, Any] | None, limits: Limits) -> None
                 "max_nested",
                 len(waiting) - 1,
                 limits,
-                f"variable ${name[:40]} is nested {{}} deep or deeper",
+                f"depth of variable ${name[:40]}",
+                "nest it less",
             )
-    _check("max_variable_values", count, limits, "the variables hold {} values")
+    _check("max_variable_values", count, limits, "values in the variables", "send fewer at once")
 
 
-def _check(limit: str, asked: int, limits: Limits, says: str, advice: str = "") -> None:
+def _check(limit: str, asked: int, limits: Limits, subject: str, advice: str) -> None:
     bound: int = getattr(limits, limit)
     if not 0 < bound < asked:
         return
-    shown = f"{asked:,}" if asked < MAX_REPORTED else f"over {MAX_REPORTED:,}"
-    message = f"{says.format(shown)}, and {bound:,} is the most" + (f"; {advice}" if advice else "")
+    actual = f"{asked:,}" if asked < MAX_REPORTED else f"over {MAX_REPORTED:,}"
+    message = f"{subject}: {actual}, maximum is {bound:,}; {advice}"
     raise LimitExceeded(message, limit=limit, asked=min(asked, MAX_REPORTED), bound=bound)

@@ -187,8 +187,8 @@ class MergeableFields(ValidationRule):
         self._steps += 1
         if self._steps > MOST_STEPS:
             raise LimitExceeded(
-                f"to find out whether the operation's fields can be merged takes over "
-                f"{MOST_STEPS:,} steps, which is the most; repeat fewer of them",
+                f"steps to merge the operation's fields: over {MOST_STEPS:,}, maximum is "
+                f"{MOST_STEPS:,}; repeat fewer fields",
                 limit="overlaps",
                 asked=self._steps,
                 bound=MOST_STEPS,

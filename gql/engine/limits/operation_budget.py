@@ -109,9 +109,9 @@ class OperationBudget:
         cost, most = self._scanned // _SCANNED_PER_COST, self._limits.cost
         if 0 < most < cost:
             raise LimitExceeded(
-                f"the operation looks through {self._scanned:,} documents without an index, which "
-                f"costs {cost:,}, and {most:,} is the most; filter and order by fields that have "
-                "one (@index)",
+                f"cost of the {self._scanned:,} documents that the operation reads without an "
+                f"index: {cost:,}, maximum is {most:,}; filter and sort by fields that have one "
+                "(@index)",
                 limit="max_cost",
                 asked=cost,
                 bound=most,
@@ -123,8 +123,8 @@ class OperationBudget:
         most = self._limits.values
         if 0 < most < self._values:
             raise LimitExceeded(
-                f"values (changes, items of lists) that the operation asks for: {self._values:,}, "
-                f"maximum is {most:,}; ask for fewer at once",
+                f"values (changes, items of lists) that the operation requests: {self._values:,}, "
+                f"maximum is {most:,}; request fewer at once",
                 limit="max_values",
                 asked=self._values,
                 bound=most,
@@ -143,8 +143,8 @@ class OperationBudget:
     def _check_memory(self, held: int) -> None:
         most = self._limits.process_read_bytes // _LARGE_OPERATIONS
         if 0 < most < held:
-            says = "memory of what the operation reads, in bytes"
-            raise _too_much(says, "max_process_read_bytes", held, most)
+            subject = "memory for the documents that the operation reads, in bytes"
+            raise _too_much(subject, "max_process_read_bytes", held, most)
         # Reads of a failed operation need no slot: they are cancelled soon.
         if not (self._is_large or self._ended):
             if self._acquiring is not None or not self._large.try_acquire(self.caller):
@@ -152,10 +152,10 @@ class OperationBudget:
             self._is_large = True
 
 
-def _too_much(says: str, limit: str, asked: int, most: int) -> LimitExceeded:
+def _too_much(subject: str, limit: str, asked: int, most: int) -> LimitExceeded:
     return LimitExceeded(
-        f"{says}: {asked:,}, maximum is {most:,}; "
-        "ask for smaller pages (first, last), or for fewer fields",
+        f"{subject}: {asked:,}, maximum is {most:,}; "
+        "request smaller pages (first, last), or fewer fields",
         limit=limit,
         asked=asked,
         bound=most,

@@ -62,11 +62,11 @@ class AutomaticDocuments:
             if found is None:
                 raise PersistedQueryNotFound
             return found
-        is_ = hashlib.sha256(query.encode("utf-8", "replace")).hexdigest()
-        if is_ != asked:
+        actual = hashlib.sha256(query.encode("utf-8", "replace")).hexdigest()
+        if actual != asked:
             raise BadUserInput(
-                f"the document's SHA-256 is {is_}, and extensions.persistedQuery.sha256Hash is "
-                f"{asked[:64]}"
+                f"extensions.persistedQuery.sha256Hash: {asked[:64]}, expected {actual}; send the "
+                "document's SHA-256"
             )
         self._kept.put(asked, query, len(query))
         return query
@@ -88,10 +88,13 @@ class TrustedDocuments:
         if not query and asked is not None:
             found = self._documents.get(asked)
             if found is None:
-                raise Forbidden(f"{asked[:80]!r} is not among the trusted documents")
+                raise Forbidden(
+                    f"extensions.persistedQuery.sha256Hash: {asked[:80]!r}, expected the name of a "
+                    "trusted document; send one of them"
+                )
             return found
         if query and query not in self._texts:
-            raise Forbidden("only trusted documents are executed here, and this is none of them")
+            raise Forbidden("the document: unknown, expected a trusted document; send one of them")
         return query
 
 
@@ -104,28 +107,26 @@ def read_manifest(path: Path) -> dict[str, str]:
     try:
         read = json.loads(path.read_text(encoding="utf-8"))
     except OSError as exc:
-        raise ValueError(f"{path} cannot be read: {exc.strerror}") from exc
+        raise ValueError(f"{path}: {exc.strerror}") from exc
     except ValueError as exc:
-        raise ValueError(f"{path} is not JSON: {exc}") from exc
+        raise ValueError(f"{path}: not JSON: {exc}") from exc
     expected = (
-        'neither Apollo\'s persisted query manifest ({"format": "apollo-persisted-query-manifest", '
-        '"version": 1, "operations": [{"id", "body", …}]}) nor a map of names to documents'
+        'expected Apollo\'s persisted query manifest ({"format": "apollo-persisted-query-manifest",'
+        ' "version": 1, "operations": [{"id", "body", …}]}) or an object of documents by name'
     )
     if not isinstance(read, dict):
-        raise ValueError(f"{path} is {expected}")
+        raise ValueError(f"{path}: no object, {expected}")
     if "format" in read or "operations" in read:
         form, version = read.get("format"), read.get("version")
         if form != "apollo-persisted-query-manifest" or version != 1:
-            raise ValueError(
-                f"{path} is {expected}: its format is {form!r}, its version {version!r}"
-            )
+            raise ValueError(f"{path}: format {form!r}, version {version!r}, {expected}")
         operations = read.get("operations")
         if not isinstance(operations, list) or not all(isinstance(e, dict) for e in operations):
-            raise ValueError(f"{path} is {expected}: its operations are no list of objects")
+            raise ValueError(f"{path}: operations: not a list of objects, {expected}")
         read = {str(each.get("id")): each.get("body") for each in operations}
     for name, document in read.items():
         if not isinstance(document, str) or not document.strip():
-            raise ValueError(f"{path}: under {name!r} is no document, but {document!r:.40}")
+            raise ValueError(f"{path}: {name!r}: {document!r:.40}, expected the text of a document")
     return read
 
 
@@ -138,7 +139,7 @@ def _name_in(extensions: Mapping[str, Any] | None) -> str | None:
     name = given.get("sha256Hash") if isinstance(given, Mapping) else None
     if not isinstance(name, str) or given.get("version") != 1:
         raise BadUserInput(
-            'extensions.persistedQuery is {"version": 1, "sha256Hash": "…"}, got '
-            + f"{given!r:.80}"
+            f"extensions.persistedQuery: {given!r:.80}, expected "
+            '{"version": 1, "sha256Hash": "…"}; correct it'
         )
     return name

@@ -162,9 +162,13 @@ class CostCalculator:
                 continue
             # Validation refuses this too, but the cost would be that of one of the two.
             if name is not None and name in found:
-                raise BadUserInput(f"there can be only one {kind} named '{name:.40}'")
+                raise BadUserInput(
+                    f"{kind}s named '{name:.40}': 2 or more, expected 1; rename one of them"
+                )
             if found is operations and (None in found or (name is None and found)):
-                raise BadUserInput("there can be only one operation where one has no name")
+                raise BadUserInput(
+                    "operations: 2 or more, expected a name for each; give each a name"
+                )
             found[name] = self._looked_at(each, type_, pages, filters)
         weights = _resolved(fragments)
         summed = {name: _sum(definition, weights) for name, definition in operations.items()}
@@ -318,7 +322,7 @@ def _depth(value: ValueNode) -> int:
             deepest = max(deepest, depth + 1)
         elif isinstance(each, IntValueNode) and len(each.value) > _MOST_DIGITS:
             raise BadUserInput(
-                f"a number has {len(each.value):,} digits, and {_MOST_DIGITS:,} is the most"
+                f"digits of a number: {len(each.value):,}, maximum is {_MOST_DIGITS:,}; shorten it"
             )
     return deepest
 
@@ -340,7 +344,10 @@ def _resolved(fragments: Mapping[Any, _Definition]) -> Mapping[str, OperationCos
                 name = next(reversed(path), None)
             elif below in path:
                 circle = [*list(path)[list(path).index(below) :], below]
-                raise BadUserInput(f"a fragment spreads itself: {_shown(circle)}")
+                raise BadUserInput(
+                    f"fragments: they spread one another in a circle: {_shown(circle)}; remove one "
+                    "of the spreads"
+                )
             else:
                 name = below
     return weights

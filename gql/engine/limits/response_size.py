@@ -42,8 +42,8 @@ def check_response(data: Any, most_bytes: int) -> None:
                 waiting.append(value)
         if size > most_bytes:
             raise LimitExceeded(
-                f"the response would have more than {most_bytes:,} bytes, which is the most; "
-                "ask for smaller pages (first, last), or for fewer fields",
+                f"bytes of the response: over {most_bytes:,}, maximum is {most_bytes:,}; "
+                "request smaller pages (first, last), or fewer fields",
                 limit="max_response_bytes",
                 asked=size,
                 bound=most_bytes,

@@ -75,22 +75,22 @@ class SubscriptionFilters:
             "max_subscription_conditions",
             size,
             self._per_subscription,
-            "the filter of a subscription: {} conditions",
+            "conditions of a subscription's filter",
         )
         most, limit = self._per_caller, "max_principal_conditions"
         if not caller:
             most, limit = self._in_all // 2, "max_process_conditions"
-        says = "the filters of the caller's subscriptions: {} conditions"
-        _check(limit, self._by_caller[caller] + size, most, says)
-        says = "the filters of all subscriptions: {} conditions"
-        _check("max_process_conditions", self.held + size, self._in_all, says)
+        subject = "conditions in the filters of the caller's subscriptions"
+        _check(limit, self._by_caller[caller] + size, most, subject)
+        subject = "conditions in the filters of all subscriptions"
+        _check("max_process_conditions", self.held + size, self._in_all, subject)
         return size
 
 
-def _check(limit: str, asked: int, most: int, says: str) -> None:
+def _check(limit: str, asked: int, most: int, subject: str) -> None:
     if 0 < most < asked:
         raise LimitExceeded(
-            f"{says.format(f'{asked:,}')}, and {most:,} is the most",
+            f"{subject}: {asked:,}, maximum is {most:,}; use fewer conditions",
             limit=limit,
             asked=asked,
             bound=most,

@@ -144,7 +144,9 @@ async def test_scans_cost_what_they_look_through() -> None:
             assert await reads.run(INDEXED, quick, 30_000, "things") == "done"
         assert await reads.run(SCAN, quick, 30_000, "things") == "done"
         assert await reads.run(INDEXED, slow, 30_000, "things") == "done"
-        with pytest.raises(LimitExceeded, match="120,000 documents without an index") as refused:
+        with pytest.raises(
+            LimitExceeded, match="120,000 documents that the operation reads without"
+        ) as refused:
             await reads.run(SCAN, quick, 30_000, "things")
     assert refused.value.facts == {"limit": "max_cost", "asked": 120, "bound": 100}
     async with operations.slot("ann"):

@@ -115,7 +115,7 @@ def test_interfaces_beside_many_types_come_to_an_end() -> None:
     for _ in range(20):
         text = f"being {{ {text} }} {beside}"
     [error] = validate(SCHEMA, parse(f"{{ being {{ {text} }} }}"), [MergeableFields])
-    assert "50,000 steps" in error.message
+    assert "maximum is 50,000;" in error.message
     assert error.extensions == {
         "code": "LIMIT_EXCEEDED",
         "limit": "overlaps",

@@ -40,7 +40,7 @@ def test_a_hash_will_do_once_the_document_was_sent_with_it() -> None:
 def test_a_hash_that_is_anothers_is_refused() -> None:
     """Or somebody could put another document in the place of one that others ask for."""
     documents = AutomaticDocuments()
-    with pytest.raises(BadUserInput, match=f"SHA-256 is {HASH}, .* is {'0' * 64}"):
+    with pytest.raises(BadUserInput, match=f"{'0' * 64}, expected {HASH}"):
         documents.text_of(QUERY, asked("0" * 64))
     with pytest.raises(PersistedQueryNotFound):
         documents.text_of(None, asked("0" * 64))
@@ -98,26 +98,26 @@ def test_trusted_documents_are_executed_and_no_others(
     assert documents.text_of(None, asked()) == QUERY
     assert documents.text_of(QUERY, None) == QUERY
     assert documents.text_of(None, None) is None
-    with pytest.raises(Forbidden, match="only trusted documents"):
+    with pytest.raises(Forbidden, match="expected a trusted document"):
         documents.text_of(QUERY + " ", None)
-    with pytest.raises(Forbidden, match="only trusted documents"):
+    with pytest.raises(Forbidden, match="expected a trusted document"):
         # Nor does a name that is known let another text pass.
         documents.text_of("{ resumeToken }", asked())
-    with pytest.raises(Forbidden, match="'nope' is not among"):
+    with pytest.raises(Forbidden, match="'nope', expected the name of a trusted document"):
         documents.text_of(None, asked("nope"))
 
 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("{", "is not JSON"),
-        ("[]", "neither Apollo's"),
-        ('{"format": "other", "version": 1, "operations": []}', "its format is 'other'"),
-        (json.dumps({**APOLLO, "version": 2}), "its version 2"),
-        (json.dumps({**APOLLO, "operations": {}}), "no list of objects"),
-        (json.dumps({**APOLLO, "operations": [{"id": "x"}]}), "under 'x' is no document"),
-        ('{"a": 5}', "under 'a' is no document"),
-        ('{"a": " "}', "under 'a' is no document"),
+        ("{", "not JSON"),
+        ("[]", "expected Apollo's"),
+        ('{"format": "other", "version": 1, "operations": []}', "format 'other'"),
+        (json.dumps({**APOLLO, "version": 2}), "version 2"),
+        (json.dumps({**APOLLO, "operations": {}}), "not a list of objects"),
+        (json.dumps({**APOLLO, "operations": [{"id": "x"}]}), "'x': None, expected the text"),
+        ('{"a": 5}', "'a': 5, expected the text"),
+        ('{"a": " "}', "'a': ' ', expected the text"),
     ],
 )
 def test_a_file_that_is_no_manifest_says_why(tmp_path: Path, text: str, said: str) -> None:
@@ -127,5 +127,5 @@ def test_a_file_that_is_no_manifest_says_why(tmp_path: Path, text: str, said: st
     with pytest.raises(ValueError, match=said) as refused:
         read_manifest(path)
     assert str(path) in str(refused.value)
-    with pytest.raises(ValueError, match="cannot be read: No such file"):
+    with pytest.raises(ValueError, match="No such file"):
         read_manifest(tmp_path / "none.json")
