@@ -34,6 +34,7 @@ from revstream.gql.engine.request.context import RequestContext
 from revstream.gql.engine.request.prefetch import id_only_reads
 from revstream.gql.engine.request.references import referenced_ids
 from revstream.gql.engine.request.source import CurrentDocument
+from revstream.gql.observability.fallback_metrics import FallbackCounter
 from revstream.model.definition import Scalar
 from revstream.resolvers.values.dates import date_texts
 from revstream.streams.changefeed.event import PLAIN_KEY_TYPES
@@ -104,13 +105,20 @@ class CompiledDocuments:
     Args:
         fields: the stored fields that have to be read.
         make: renders one record.
+        fallbacks: counts the exceptions of generated code.
 
     Attributes:
         growth: maximum bytes of the response per byte of a document; None if it shows values of
             other documents.
     """
 
-    def __init__(self, shape: ObjectTypeInfo, fields: frozenset[str], make: Make) -> None:
+    def __init__(
+        self,
+        shape: ObjectTypeInfo,
+        fields: frozenset[str],
+        make: Make,
+        fallbacks: FallbackCounter,
+    ) -> None:
         self.shape = shape
         self.fields = fields
         self.version = False
@@ -120,6 +128,7 @@ class CompiledDocuments:
         # Renders the value of each of `besides`.
         self.ready: list[Make] = []
         self._make = make
+        self._fallbacks = fallbacks
         self._rows: _Rows
 
     async def related(self, context: RequestContext, documents: Sequence[Document]) -> RelatedData:
@@ -165,7 +174,12 @@ class CompiledDocuments:
                 found = dict(zip(wanted, read, strict=True))
         there = {name: each for name, each in found.items() if each is not None}
         related = await target.related(context, list(there.values()))
-        made = target.render(list(there.values()), related, context)
+        try:
+            made = target.render(list(there.values()), related, context)
+        except Exception as exc:
+            # Raised by generated code, and not by the read: the documents are there.
+            self._fallbacks.count_exception("query", exc)
+            made = FALLBACK
         return _Followed(
             found, {} if made is FALLBACK else dict(zip(there, made, strict=True)), related
         )
@@ -237,7 +251,8 @@ def compile_documents(
     if selections is None or make is None or depth > _DEPTH:
         return None
     nodes = [each.node for each in details]
-    rendering = CompiledDocuments(shape, selections.stored(nodes, shape, shape.name), make)
+    stored = selections.stored(nodes, shape, shape.name)
+    rendering = CompiledDocuments(shape, stored, make, executor.fallbacks)
     code = _DocumentsCode(executor, rendering, depth)
     for name, found in executor.collect_subfields(type_, details).grouped_field_set.items():
         if not code.add(name, type_, found):

@@ -186,10 +186,13 @@ def _render_root(root: _Root, found: Any, context: RequestContext) -> Any:
 
 
 def _record(root: _Root, found: Any, context: RequestContext) -> Any:
-    """Return the value for the executor that the field's function would return."""
+    """Return the value for the executor that the field's function would return, or the error."""
     if found is None or isinstance(found, Exception):
         return found
-    return root.prepared.record(found, root.info(context))
+    try:
+        return root.prepared.record(found, root.info(context))
+    except Exception as exc:
+        return exc
 
 
 def compile_query(executor: PlannedExecution) -> CompiledQuery | None:

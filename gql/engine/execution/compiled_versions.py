@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 from bson import Timestamp
 from graphql import GraphQLObjectType
 
-from revstream.gql.engine.definitions.code_generator import RowGenerator
+from revstream.gql.engine.definitions.code_generator import UNUSUAL, RowGenerator
 from revstream.gql.engine.definitions.field import Read, internal_name, strawberry_field
 from revstream.gql.engine.definitions.object_type import ObjectTypeInfo
 from revstream.gql.engine.definitions.value_tests import FALLBACK, NAMES, usual_value_code
@@ -97,8 +97,11 @@ class CompiledRecords:
         comparison = context.scope.compared(self.shape.comparison)
 
         def unusual(record: Document, before: Document | None) -> Any:
-            version = Version.from_record(record)
-            earlier = None if before is None else Version.from_record(before)
+            try:
+                version = Version.from_record(record)
+                earlier = None if before is None else Version.from_record(before)
+            except UNUSUAL:
+                return FALLBACK
             record_ = VersionRecord(self.shape, version, moment, earlier, page.ends)
             return self._make(record_, context)
 

@@ -17,7 +17,9 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from revstream.gql.engine.definitions.arguments import compile_arguments
+from revstream.gql.engine.definitions.code_generator import RowGenerator
 from revstream.gql.engine.execution import field_steps
+from revstream.gql.engine.execution.compiled_documents import CompiledDocuments
 from revstream.gql.engine.execution.compiled_query import CompiledQuery, compile_coercion
 from revstream.gql.engine.execution.executor import Executor
 from revstream.gql.observability import fallback_metrics
@@ -27,7 +29,7 @@ from revstream.streams.core.log_throttle import LogThrottle
 from tests.support.exhaustive import examples
 from tests.support.fuzzing import drawn_operation
 from tests.support.reads import Memory, MemoryHistory
-from tests.unit.gql.engine.request.test_plan import GOOD, _shown, _through, memories
+from tests.unit.gql.engine.request.test_plan import GOOD, SUPPLIERS, _shown, _through, memories
 
 
 def by_graphql_core(schema: Any, memory: Memory, text: str, variables: dict[str, Any]) -> bytes:
@@ -295,35 +297,104 @@ async def test_each_fallback_is_counted_with_its_place_and_reason(
     assert dict(schema.operations.fallbacks.counts - before) == expected
 
 
-@pytest.mark.parametrize("place", ["query", "object"])
+@pytest.mark.parametrize(
+    ("where", "place"), [("root", "query"), ("reference", "query"), ("object", "object")]
+)
 async def test_an_exception_in_generated_code_is_counted_and_logged(
-    schema: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, place: str
+    schema: Any,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    where: str,
+    place: str,
 ) -> None:
     """A fault that no data raises is never silent, and the response is the executor's."""
     memory = Memory()
     memory.knowing = True
+    memory.write("suppliers", {"_id": SUPPLIERS[0], "name": "Nord", "country": None})
     memory.write("products", {"_id": "p1", **GOOD})
-    text = f'{{ product(id: "p1") {{ name {place}: tags }} }}'
+    text = f'{{ product(id: "p1") {{ name {where}: tags supplier {{ name }} }} }}'
+    render = CompiledDocuments.render
 
     def fail(*_: object) -> Any:
         raise RuntimeError("a fault of the generated code")
 
-    if place == "query":
+    def compile_failing(_: Any, type_: Any, __: Any) -> Any:
+        return fail if type_.name == "Product" else None
+
+    def fail_in_reference(rendering: CompiledDocuments, *given: Any) -> Any:
+        return fail() if rendering.shape.name == "Supplier" else render(rendering, *given)
+
+    if where == "object":
+        monkeypatch.setattr(field_steps, "compile_object", compile_failing)
+    else:
         for _ in range(2):
             await schema.execute(text, None, memory.context())
+    if where == "root":
         monkeypatch.setattr(CompiledQuery, "_data", fail)
-    else:
-        monkeypatch.setattr(field_steps, "compile_object", lambda *_: fail)
+    if where == "reference":
+        monkeypatch.setattr(CompiledDocuments, "render", fail_in_reference)
     fallbacks = schema.operations.fallbacks
     monkeypatch.setattr(fallbacks, "_faults", LogThrottle(fallback_metrics.logger, "failed"))
     before = fallbacks.counts.copy()
     result = await schema.execute(text, None, memory.context())
-    expected = {"product": {"name": "Lamp", place: GOOD["tags"]}}
+    expected = {
+        "product": {"name": "Lamp", where: GOOD["tags"], "supplier": {"name": "Nord"}},
+    }
     assert (result.data, result.errors) == (expected, None)
     assert dict(fallbacks.counts - before)[place, "exception"] == 1
     [record] = [each for each in caplog.records if each.message == "failed"]
     assert record.__dict__["place"] == place
     assert "RuntimeError: a fault of the generated code" in record.__dict__["detail"]
+
+
+@pytest.mark.parametrize("text", [PAST, PAGE])
+async def test_a_usual_page_has_no_unusual_row(
+    schema: Any, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    """A stale name in generated code makes each row unusual, which is slow but gives the same
+    response.
+    """
+    memory = Memory()
+    memory.knowing = True
+    memory.write("suppliers", {"_id": SUPPLIERS[0], "name": "Nord", "country": "DE"})
+    for number in range(3):
+        memory.write("products", {"_id": f"p{number + 1}", **GOOD, "sold": 7})
+    compile_rows = RowGenerator.compile_rows
+
+    def fail() -> Any:
+        raise AssertionError("a usual row is unusual")
+
+    def compile_usual_rows(code: RowGenerator, parameters: str, *, unusual: str) -> Any:
+        code.names["fail"] = fail
+        return compile_rows(code, parameters, unusual="fail()")
+
+    monkeypatch.setattr(RowGenerator, "compile_rows", compile_usual_rows)
+    variables = {"id": "p1", "first": 2, "more": True}
+    for _ in range(2):
+        await schema.execute(text, variables, memory.context())
+    before = schema.operations.fallbacks.counts.copy()
+    result = await schema.execute(text, variables, memory.context())
+    assert (result.errors, schema.operations.fallbacks.counts - before) == (None, {})
+
+
+async def test_a_record_that_is_no_version_is_an_error_of_its_field(
+    schema: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is no fault of the generated code, and is not counted as one."""
+    memory = Memory()
+    memory.knowing = True
+    memory.write("products", {"_id": "p1", **GOOD})
+    text = '{ trail: productVersions { nodes { version author } } product(id: "p1") { name } }'
+    for _ in range(2):
+        assert (await schema.execute(text, None, memory.context())).errors is None
+    # The author makes the row unusual; the record has no time.
+    monkeypatch.setattr(memory, "record", lambda version: {"v": version.number, "by": 7})
+    before = schema.operations.fallbacks.counts.copy()
+    result = await schema.execute(text, None, memory.context())
+    [error] = result.errors
+    assert error.path == ["trail"]
+    assert result.data is None
+    assert dict(schema.operations.fallbacks.counts - before) == {("query", "value"): 1}
 
 
 ARGUMENTS = """
