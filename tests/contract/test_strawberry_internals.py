@@ -81,10 +81,10 @@ def test_strawberry_has_the_members_of_socket_handlers() -> None:
     check_members(
         "strawberry-graphql",
         transport.BaseGraphQLTransportWSHandler,
-        *("_get_pre_execution_close_reason", "cleanup_operation", "forget_id", "handle"),
-        *("handle_connection_init", "handle_connection_init_timeout", "handle_invalid_message"),
-        *("handle_message", "handle_ping", "handle_subscribe", "on_request_accepted"),
-        *("run_operation", "send_message"),
+        *("_get_pre_execution_close_reason", "_task_done", "cleanup_operation", "forget_id"),
+        *("handle", "handle_connection_init", "handle_connection_init_timeout"),
+        *("handle_invalid_message", "handle_message", "handle_ping", "handle_subscribe"),
+        *("on_request_accepted", "run_operation", "send_message"),
     )
     check_members(
         "strawberry-graphql",

@@ -8,15 +8,21 @@ from __future__ import annotations
 import asyncio
 import inspect
 import sys
-from collections.abc import AsyncIterator, Awaitable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any, TypeVar
 
 import pymongo
 import pymongo.lock
 from pymongo.server_selectors import writable_server_selector
 
-__all__ = ["Unsupported", "borrowed_connection", "release_lock_on_cancellation", "reset_pools"]
+__all__ = [
+    "Unsupported",
+    "borrowed_connection",
+    "refuse_missing_members",
+    "release_lock_on_cancellation",
+    "reset_pools",
+]
 
 T = TypeVar("T")
 
@@ -43,25 +49,30 @@ async def borrowed_connection(
         Unsupported: a member is missing, or the connection compresses.
         PyMongoError: there is no primary, or it cannot be connected to.
     """
-    try:
+    with refuse_missing_members():
         topology = await client._get_topology()
         server = await topology.select_server(writable_server_selector, "find", selection_s)
         checkout = server.pool.checkout()
-    except (AttributeError, TypeError) as exc:
-        raise _unsupported(exc) from exc
     async with checkout as connection:
         try:
-            try:
+            with refuse_missing_members():
                 if connection.compression_context is not None:
                     raise Unsupported("the MongoDB URI asks for compression")
                 protocol = connection.conn.get_conn
                 found = protocol.transport, protocol, connection.address
-            except (AttributeError, TypeError) as exc:
-                raise _unsupported(exc) from exc
             yield found
         finally:
             # PyMongo's protocol no longer knows where a reply begins.
             await connection.close_conn(None)
+
+
+@contextmanager
+def refuse_missing_members() -> Iterator[None]:
+    """Raise Unsupported where PyMongo's objects, or those that it returned, lack a member."""
+    try:
+        yield
+    except (AttributeError, TypeError) as exc:
+        raise Unsupported(f"PyMongo {pymongo.version} is not understood: {exc}") from exc
 
 
 async def reset_pools(client: Any) -> None:
@@ -92,7 +103,3 @@ def release_lock_on_cancellation() -> None:
 async def _wait_for(awaitable: Awaitable[T], timeout_s: float | None) -> T:
     async with asyncio.timeout(timeout_s):
         return await awaitable
-
-
-def _unsupported(exc: Exception) -> Unsupported:
-    return Unsupported(f"PyMongo {pymongo.version} is not understood: {exc}")

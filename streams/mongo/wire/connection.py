@@ -21,7 +21,10 @@ from bson.raw_bson import RawBSONDocument
 
 from revstream.streams.mongo.driver.codecs import DECODED, RAW, Document
 from revstream.streams.mongo.driver.error_translation import error_from_reply
-from revstream.streams.mongo.driver.pymongo_internals import borrowed_connection
+from revstream.streams.mongo.driver.pymongo_internals import (
+    borrowed_connection,
+    refuse_missing_members,
+)
 
 __all__ = ["HEADER", "WireConnection", "borrow_connection"]
 
@@ -157,4 +160,6 @@ async def borrow_connection(
         Unsupported, and as the driver.
     """
     async with borrowed_connection(client, selection_s) as (transport, protocol, address):
-        yield WireConnection(transport, protocol, address, replied)
+        with refuse_missing_members():
+            connection = WireConnection(transport, protocol, address, replied)
+        yield connection

@@ -6,13 +6,16 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import bson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from revstream.streams.mongo.wire.connection import HEADER, WireConnection
+from revstream.streams.mongo.driver.pymongo_internals import Unsupported
+from revstream.streams.mongo.wire import connection as wire
+from revstream.streams.mongo.wire.connection import HEADER, WireConnection, borrow_connection
 from tests.support.eventually import eventually
 
 OP_MSG = 2013
@@ -141,3 +144,19 @@ async def test_a_connection_whose_asker_has_gone_is_free_with_its_reply() -> Non
         number, _ = await asked_of(server)
         await asyncio.get_running_loop().sock_sendall(server, reply(number, bson.encode({"n": 1})))
         assert bson.decode(await again or b"") == {"n": 1}
+
+
+async def test_a_transport_that_lacks_a_member_is_unsupported(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The gateway then sends its commands by the driver's own methods."""
+
+    @asynccontextmanager
+    async def borrowed(*_: object) -> AsyncIterator[tuple[object, Driver, tuple[str, int]]]:
+        yield object(), Driver(), ("server", 27017)
+
+    monkeypatch.setattr(wire, "borrowed_connection", borrowed)
+    client: Any = None
+    with pytest.raises(Unsupported, match="set_protocol"):
+        async with borrow_connection(client, print):
+            pass
