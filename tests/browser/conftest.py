@@ -1,7 +1,7 @@
-"""A page of a real Chromium that reaches the gateway and nothing else.
+"""A page of a real Chromium that can only reach the gateway.
 
 The fixture `gateway` is that of all tests: the real server with the example shop, with `url` (such
-as http://127.0.0.1:8000) and `database` (the shop's own, as PyMongo's driver sees it).
+as http://127.0.0.1:8000) and `database` (the shop's database, through PyMongo).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from playwright.async_api import (
 
 from tests.browser.lamp import Lamp
 
-# Of a busy machine: the editor alone may take it ten seconds.
+# For a busy machine: the editor alone may take ten seconds.
 PATIENCE_MS = 120_000
 expect.set_options(timeout=PATIENCE_MS)
 
@@ -36,17 +36,17 @@ ARGUMENTS = [
     "--disable-gpu",
     "--disable-quic",
     "--no-first-run",
-    # Chromium's own calls home, which would fail one by one where there is no network.
+    # Chromium's background requests, which would fail one by one without a network.
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",
-    # Cut off from the network: no name resolves.
+    # No access to the network: no name resolves.
     "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
 ]
 
 
 class Gateway(Protocol):
-    """What these tests need of the fixture `gateway`."""
+    """The members of the fixture `gateway` that these tests use."""
 
     url: str
     database: Any
@@ -54,7 +54,7 @@ class Gateway(Protocol):
 
 @pytest.fixture
 def expected_error() -> str | None:
-    """What the browser may report as an error all the same, as a pattern; a module says so."""
+    """Return a pattern of browser errors that a module expects."""
     return None
 
 
@@ -62,10 +62,10 @@ def expected_error() -> str | None:
 async def page(
     gateway: Gateway, request: pytest.FixtureRequest, expected_error: str | None
 ) -> AsyncIterator[Page]:
-    """A page whose addresses are the gateway's; the test fails on any other address and error.
+    """Open a page for the gateway; the test fails on a request elsewhere and on any browser error.
 
-    The errors are those that the browser reports: exceptions, what the content security policy
-    refused, what could not be loaded. A screenshot of the end is kept in `.build/screenshots`.
+    Errors are exceptions, violations of the content security policy, and resources that do not
+    load. A screenshot of the end is kept in `.build/screenshots`.
     """
     wrong: list[str] = []
 
@@ -86,7 +86,7 @@ async def page(
 
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(
-            # Where the system has none, Playwright's own.
+            # Playwright's Chromium where the system has none.
             executable_path=next(filter(None, map(shutil.which, CHROMIUMS)), None),
             args=ARGUMENTS,
         )
@@ -104,5 +104,5 @@ async def page(
 
 @pytest.fixture
 def lamp(gateway: Gateway) -> Lamp:
-    """A product that no other test knows, not yet written."""
+    """Return a product that is unique to the test and not written yet."""
     return Lamp(gateway.database)

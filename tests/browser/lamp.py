@@ -1,4 +1,4 @@
-"""A product of one test's own, written as a program does that knows nothing of revstream."""
+"""A product that one test owns, written as by a program that knows nothing of revstream."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Lamp:
         )
 
     async def write_until_seen(self, locator: Locator) -> None:
-        """Go on writing until `locator` is seen: a subscription shows what follows its start."""
+        """Write until `locator` is visible: a subscription only shows writes after its start."""
         for price in range(100, 600):
             self.write(price)
             try:

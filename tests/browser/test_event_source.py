@@ -1,4 +1,4 @@
-"""An EventSource that is refused: it cannot send a header to sign in with, and learns no status."""
+"""A refused EventSource: it cannot send an Authorization header, and sees no status."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.support.gateway import RunningGateway, running_gateway
 from tests.support.issuer import Issuer
 
 MODEL = 'type Thing @collection(name: "things") { id: ID! name: String }'
-# Settled once it follows, or once it has given up.
+# Settled once it is open, or closed for good.
 LISTEN = """path => new Promise(resolve => {
   const source = new EventSource(path)
   const heard = []
@@ -49,9 +49,11 @@ def guarded(
     client.drop_database(name)
 
 
-async def test_it_gives_up_and_does_not_come_again(guarded: RunningGateway) -> None:
-    """Whatever the status is that it was refused with: 401 by the gateway, 503 by a proxy before
-    it. What interrupts it once it has begun is another matter."""
+async def test_a_refused_event_source_does_not_reconnect(guarded: RunningGateway) -> None:
+    """A refused EventSource stays closed after a 401 of the gateway and after a 503 of a proxy.
+
+    An interruption of a stream that is open is another matter.
+    """
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(
             executable_path=next(filter(None, map(shutil.which, CHROMIUMS)), None), args=ARGUMENTS

@@ -1,4 +1,4 @@
-"""The front page: where things are, who follows the stream, and a document's timeline."""
+"""The front page: links, the state of the change streams, and a document's timeline."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from playwright.async_api import Page, expect
 from tests.browser.lamp import Lamp
 
 
-async def test_it_leads_to_the_other_pages(page: Page) -> None:
-    """Every link in the heading answers."""
+async def test_the_front_page_links_to_the_other_pages(page: Page) -> None:
+    """Every link in the heading can be opened."""
     await page.goto("/")
     links = page.get_by_role("navigation").get_by_role("link")
     await expect(links).to_have_count(4)
@@ -20,15 +20,15 @@ async def test_it_leads_to_the_other_pages(page: Page) -> None:
         assert response.status == 200, path
 
 
-async def test_it_shows_the_streams_with_their_lag(page: Page) -> None:
-    """Each listener has a card with its collection and how far behind it is."""
+async def test_the_front_page_shows_the_streams_with_their_lag(page: Page) -> None:
+    """Each listener has a card with its collection and its lag."""
     await page.goto("/")
     cards = page.get_by_role("region", name="Streams").get_by_role("listitem")
     await expect(cards.filter(has_text="ms").first).to_be_visible()
 
 
 async def test_the_timeline_shows_each_version_with_its_changes(page: Page, lamp: Lamp) -> None:
-    """A document's link shows its versions, newest first, with what each one changed."""
+    """A document's link shows its versions, newest first, with the changes of each."""
     lamp.write(10)
     lamp.write(20)
     await page.goto(f"/#/product/{lamp.id}")
@@ -40,7 +40,7 @@ async def test_the_timeline_shows_each_version_with_its_changes(page: Page, lamp
 
 
 async def test_the_timeline_follows_new_versions(page: Page, lamp: Lamp) -> None:
-    """While the page is open, a write appears without a reload."""
+    """A write appears on an open page without a reload."""
     lamp.write(10)
     async with page.expect_websocket():
         await page.goto(f"/#/product/{lamp.id}")
@@ -61,7 +61,7 @@ async def test_a_document_is_chosen_from_the_list(page: Page, lamp: Lamp) -> Non
 
 
 async def test_the_timeline_opens_in_graphiql(page: Page, lamp: Lamp) -> None:
-    """The query behind a timeline is one click away, ready to run."""
+    """A link opens the query of a timeline in GraphiQL, ready to run."""
     lamp.write(10)
     await page.goto(f"/#/product/{lamp.id}")
     await page.get_by_role("link", name="Open in GraphiQL").click()
@@ -69,8 +69,8 @@ async def test_the_timeline_opens_in_graphiql(page: Page, lamp: Lamp) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-async def test_it_follows_the_system_in_light_and_dark(page: Page, scheme: str) -> None:
-    """The page's background is light or dark as the system is."""
+async def test_the_page_uses_the_color_scheme_of_the_system(page: Page, scheme: str) -> None:
+    """The page's background is light or dark like the system's color scheme."""
     await page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
     await page.goto("/")
     colour = await page.evaluate("getComputedStyle(document.documentElement).backgroundColor")

@@ -1,4 +1,4 @@
-"""GraphiQL as a person meets it: opened in a browser that has no network but the gateway."""
+"""GraphiQL in a browser that can reach nothing but the gateway."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ async def open_query(page: Page, query: str) -> None:
 
 
 async def open_example(page: Page, name: str) -> None:
-    """Open GraphiQL and choose one of the tabs that are there, ready to run."""
+    """Open GraphiQL and choose one of the example tabs, ready to run."""
     await page.goto("/graphql")
     await expect(page.locator(EDITOR)).to_contain_text("query History")
     await page.get_by_role("button", name=name, exact=True).click()
@@ -29,8 +29,8 @@ async def open_example(page: Page, name: str) -> None:
     await expect(page.locator(EDITOR)).to_contain_text(f"{kind} {name}")
 
 
-async def test_it_runs_a_history_query(page: Page, lamp: Lamp) -> None:
-    """A query typed by a person shows a document's versions."""
+async def test_graphiql_runs_a_history_query(page: Page, lamp: Lamp) -> None:
+    """A typed query shows a document's versions."""
     lamp.write(10)
     lamp.write(20)
     await open_query(page, f'{{ product(id: "{lamp.id}") {{ history {{ totalCount }} }} }}')
@@ -41,15 +41,15 @@ async def test_it_runs_a_history_query(page: Page, lamp: Lamp) -> None:
         await expect(response).to_contain_text("totalCount")
         return "".join((await response.inner_text()).split())
 
-    # The recorder may be a moment behind the write.
+    # The recorder may not have recorded the write yet.
     for _ in range(50):
         if '"totalCount":2' in await asked():
             break
     assert '"totalCount":2' in await asked()
 
 
-async def test_it_shows_live_events(page: Page, lamp: Lamp) -> None:
-    """A subscription's events appear as the writes happen, with no reload."""
+async def test_graphiql_shows_live_events(page: Page, lamp: Lamp) -> None:
+    """A subscription's events appear as the writes happen, without a reload."""
     await open_query(page, "subscription { productChanges { documentId diff { after } } }")
     async with page.expect_websocket():
         await page.click(RUN)
@@ -58,7 +58,7 @@ async def test_it_shows_live_events(page: Page, lamp: Lamp) -> None:
 
 @pytest.mark.parametrize("name", ["History", "ThenAndNow", "Now"])
 async def test_each_example_answers_without_errors(page: Page, name: str) -> None:
-    """The tabs that a newcomer finds open are queries that work on this model."""
+    """The example tabs are queries that work on this model."""
     await open_example(page, name)
     await page.click(RUN)
     response = page.locator(RESPONSE)
@@ -67,7 +67,7 @@ async def test_each_example_answers_without_errors(page: Page, name: str) -> Non
 
 
 async def test_the_live_example_shows_events(page: Page, lamp: Lamp) -> None:
-    """The example subscription works as it stands."""
+    """The example subscription works unchanged."""
     await open_example(page, "Live")
     async with page.expect_websocket():
         await page.click(RUN)
@@ -85,7 +85,7 @@ async def test_the_editor_completes_fields_of_the_schema(page: Page) -> None:
 
 
 async def test_the_documentation_shows_the_model(page: Page) -> None:
-    """The schema is there to be read, found by introspection."""
+    """The documentation pane shows the schema, read by introspection."""
     await page.goto("/graphql")
     await page.get_by_role("button", name="Show Documentation Explorer").click()
     await page.get_by_role("link", name="Query").click()

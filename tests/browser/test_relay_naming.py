@@ -1,4 +1,4 @@
-"""The front page of a gateway with `--relay`, where `id` is another one."""
+"""The front page of a gateway with `--relay`, where `id` is a global id."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from tests.support.gateway import ROOT, running_gateway
 
 @pytest.fixture(scope="module")
 def gateway(mongo_uri: str, client: MongoClient[dict[str, Any]]) -> Iterator[ServedShop]:
-    """The example shop, with nothing in it."""
+    """Start the example shop without documents."""
     name = f"relay_{uuid4().hex[:8]}"
     with running_gateway(mongo_uri, name, ROOT / "schema.graphql", "--relay") as running:
         yield ServedShop(running.address, client[name])
     client.drop_database(name)
 
 
-async def test_documents_are_listed_and_followed_by_their_own_ids(page: Page, lamp: Lamp) -> None:
-    """Once, whether they come from the list or from the audit trail."""
+async def test_documents_are_listed_by_their_document_ids(page: Page, lamp: Lamp) -> None:
+    """A document is listed once, whether it comes from the list or from the audit trail."""
     lamp.write(1)
     await page.goto("/")
     await page.locator("aside a").filter(has_text=lamp.id).click()

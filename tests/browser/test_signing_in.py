@@ -1,4 +1,4 @@
-"""The front page of a gateway that asks for a sign-in and shows its schema to nobody."""
+"""The front page of a gateway that requires authentication and refuses introspection."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def gateway(
     issuer: Issuer,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[ServedShop]:
-    """One note, for readers."""
+    """Start a gateway with one note, which only readers may see."""
     folder = tmp_path_factory.mktemp("guarded")
     model, keys = folder / "schema.graphql", folder / "keys.toml"
     model.write_text(MODEL)
@@ -51,15 +51,15 @@ def gateway(
 
 @pytest.fixture
 def expected_error() -> str:
-    """The browser reports what was refused."""
+    """Return the pattern of the refused requests, which the browser reports."""
     return r"40[01] \((Unauthorized|Bad Request)\)|WebSocket connection to .* failed"
 
 
 @pytest.mark.parametrize("kind", ["Bearer token", "API key"])
-async def test_who_signs_in_sees_the_timeline_and_follows_it(
+async def test_a_signed_in_user_sees_the_timeline_and_its_changes(
     page: Page, gateway: ServedShop, issuer: Issuer, kind: str
 ) -> None:
-    """With either; what is no good is refused, and asked for again."""
+    """A token or an API key signs in; an invalid one is refused and requested again."""
     secret = KEY if kind == "API key" else issuer.token(roles=["reader"])
     await page.goto("/#/note/a")
     form = page.get_by_role("form", name="Sign in")
@@ -81,10 +81,10 @@ async def test_who_signs_in_sees_the_timeline_and_follows_it(
     await expect(form).to_be_visible()
 
 
-async def test_an_entity_is_found_by_its_name_where_none_are_listed(
+async def test_an_entity_is_found_by_its_name_without_introspection(
     page: Page, issuer: Issuer, request: pytest.FixtureRequest
 ) -> None:
-    """By the name of its root field; where they are listed, by a tab."""
+    """Without introspection an entity is opened by the name of its root field, else by a tab."""
     await page.goto("/")
     form = page.get_by_role("form", name="Sign in")
     await form.locator("input").fill(issuer.token(roles=["reader"]))

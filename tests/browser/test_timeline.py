@@ -1,5 +1,6 @@
-"""The timeline on data as it is: thousands of versions, what does not fit the model, long and odd
-values, small screens; and that it reads nothing twice."""
+"""The timeline with difficult data: thousands of versions, documents that violate the model, long
+and unusual values, small screens; it reads nothing twice.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +15,10 @@ from tests.browser.conftest import Gateway
 from tests.browser.lamp import Lamp
 
 
-async def test_more_versions_than_one_page_may_have_are_reached(
+async def test_all_versions_are_reached_page_by_page(
     page: Page, lamp: Lamp, gateway: Gateway
 ) -> None:
-    """Page by page; the oldest one is the insert, and none is there twice."""
+    """All pages together show each version once; the oldest one is the insert."""
     lamp.write(1)
     count = 1040
     gateway.database["products"].bulk_write(
@@ -43,10 +44,10 @@ async def test_more_versions_than_one_page_may_have_are_reached(
     assert numbers == [str(number) for number in range(count + 1, 0, -1)]
 
 
-async def test_what_does_not_fit_hides_nothing_else(
+async def test_an_invalid_document_hides_no_other_document(
     page: Page, lamp: Lamp, gateway: Gateway
 ) -> None:
-    """The versions and documents around it are there, and what is wrong is said."""
+    """The versions and documents around an invalid one are shown, with an error for that one."""
     products = gateway.database["products"]
     lamp.write(1)
     broken = f"broken-{lamp.id}"
@@ -65,8 +66,8 @@ async def test_what_does_not_fit_hides_nothing_else(
         products.delete_one({"_id": broken})
 
 
-async def test_an_unknown_entity_is_said_to_be_none(page: Page) -> None:
-    """Another one is not shown in its place."""
+async def test_an_unknown_entity_is_an_error(page: Page) -> None:
+    """The page of an unknown entity shows an error, not another entity."""
     await page.goto("/#/nonsense/42")
     await expect(page.get_by_text("No entity here is called nonsense")).to_be_visible()
     await expect(page.locator("article")).to_have_count(0)
@@ -74,15 +75,14 @@ async def test_an_unknown_entity_is_said_to_be_none(page: Page) -> None:
     await expect(page.locator("article")).to_be_visible()
 
 
-async def test_a_document_that_is_not_there_is_said_to_be_none(page: Page) -> None:
-    """Also one with an odd address."""
+async def test_a_missing_document_is_an_error(page: Page) -> None:
+    """The page of a missing document shows an error, also for an unusual id."""
     await page.goto("/#/product/%E0%A4%A")
     await expect(page.get_by_text("Nothing is known of Product")).to_be_visible()
 
 
-async def test_only_what_is_new_is_read(page: Page, lamp: Lamp) -> None:
-    """A change of the document reads the versions before the newest that is shown; the list takes
-    it from the event."""
+async def test_only_new_versions_are_read(page: Page, lamp: Lamp) -> None:
+    """A change makes the timeline read the newer versions only; the event updates the list."""
     lamp.write(1)
     await page.goto(f"/#/product/{lamp.id}")
     await expect(page.locator(".versions > li")).to_have_count(1)
@@ -100,10 +100,10 @@ async def test_only_what_is_new_is_read(page: Page, lamp: Lamp) -> None:
     assert all(each["variables"].get("before") for each in asked)
 
 
-async def test_values_stand_apart_from_the_text_around_them(
+async def test_values_are_isolated_from_the_text_around_them(
     page: Page, lamp: Lamp, gateway: Gateway
 ) -> None:
-    """Text from right to left, or that overrides the direction, turns round nothing but itself."""
+    """Right-to-left text and direction overrides change the direction of nothing else."""
     lamp.write(1)
     odd = "\u202egnp.exe \u05e9\u05dc\u05d5\u05dd"
     change = {"id": "odd", "by": odd, "why": odd}
@@ -118,8 +118,8 @@ async def test_values_stand_apart_from_the_text_around_them(
     await expect(page.locator("h3 bdi")).to_have_text(odd)
 
 
-async def test_it_fits_a_small_screen(page: Page, lamp: Lamp, gateway: Gateway) -> None:
-    """390 pixels wide, with values that have no place to break."""
+async def test_the_timeline_fits_a_small_screen(page: Page, lamp: Lamp, gateway: Gateway) -> None:
+    """The page fits 390 pixels, also with long values that cannot wrap."""
     await page.set_viewport_size({"width": 390, "height": 844})
     lamp.write(1)
     gateway.database["products"].update_one(
@@ -136,16 +136,18 @@ async def test_it_fits_a_small_screen(page: Page, lamp: Lamp, gateway: Gateway) 
     await expect(page.locator(".versions > li")).to_have_count(2)
     width = await page.evaluate("document.documentElement.scrollWidth")
     assert width <= 390
-    # For whoever looks at the screenshot.
+    # Only for the screenshot.
     await page.locator("article").scroll_into_view_if_needed()
     await page.locator(".versions > li").last.scroll_into_view_if_needed()
 
 
-async def test_a_version_without_a_difference_says_what_it_is(
+async def test_a_version_without_changed_fields_is_explained(
     page: Page, lamp: Lamp, gateway: Gateway
 ) -> None:
-    """A copy that was right already, of which the Copier notes the source's version; and a write
-    of what the model does not name."""
+    """A version without visible changes is explained.
+
+    Such versions are a copy whose value was right already, and a write of fields outside the model.
+    """
     lamp.write(1)
     supplier = ObjectId()
     gateway.database["suppliers"].insert_one({"_id": supplier, "name": "Nordlys"})

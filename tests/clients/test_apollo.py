@@ -1,7 +1,6 @@
-"""A normalized cache follows what is written, by itself: Apollo Client against the real command.
+"""Apollo Client's normalized cache follows all writes by itself, against the real command.
 
-The list is read once, over HTTP. All that it shows afterwards came with the answers to mutations
-and with events.
+The list is read once, over HTTP. Every later change of it comes from mutation results and events.
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ Goods = Collection[dict[str, Any]]
 def shop(
     mongo_uri: str, client: MongoClient[dict[str, Any]]
 ) -> Iterator[tuple[RunningGateway, Goods]]:
-    """The example shop's gateway, and its products as another program sees them."""
+    """Start the example shop's gateway; yields its products as another program sees them, too."""
     name = f"apollo_{uuid4().hex[:8]}"
     with running_gateway(mongo_uri, name, ROOT / "schema.graphql") as gateway:
         yield gateway, client[name]["products"]
@@ -64,10 +63,10 @@ def shop(
 
 @pytest.fixture
 def goods(shop: tuple[RunningGateway, Goods]) -> Goods:
-    """A lamp and a mug, and nothing else."""
+    """Return the collection with a lamp and a mug only."""
     products = shop[1]
     products.delete_many({})
-    # Each test's are others than those of the test before, whose history goes on.
+    # Each test has other ids: the history of a previous test's documents continues.
     mark = uuid4().hex[:8]
     products.insert_many(product(name, f"{mark}-{name}") for name in ("lamp", "mug"))
     return products
@@ -75,13 +74,13 @@ def goods(shop: tuple[RunningGateway, Goods]) -> Goods:
 
 @pytest.fixture
 def apollo(shop: tuple[RunningGateway, Goods], goods: Goods) -> Iterator[Apollo]:
-    """A client that knows nothing yet."""
+    """Start a client with an empty cache."""
     with running_apollo(shop[0].address) as started:
         yield started
 
 
-def test_a_watched_list_shows_what_a_mutation_answered(apollo: Apollo, goods: Goods) -> None:
-    """The mutation's answer names the document, so the list follows without being read again."""
+def test_a_watched_list_shows_the_result_of_a_mutation(apollo: Apollo, goods: Goods) -> None:
+    """A mutation result contains the document, so the list is updated without another request."""
     lamp, mug = _ids(goods)
     assert _watched(apollo) == [(lamp, 1, "lamp", 5), (mug, 1, "mug", 5)]
 
@@ -93,8 +92,8 @@ def test_a_watched_list_shows_what_a_mutation_answered(apollo: Apollo, goods: Go
     assert _requests(apollo) == 2, "one for the list, one for the mutation"
 
 
-def test_a_watched_list_shows_what_another_program_wrote(apollo: Apollo, goods: Goods) -> None:
-    """A subscription alone keeps the list up to date: nothing in the client joins the two."""
+def test_a_watched_list_shows_writes_of_another_program(apollo: Apollo, goods: Goods) -> None:
+    """A subscription alone keeps the list up to date, without update code in the client."""
     lamp, mug = _ids(goods)
     token = _token(apollo)
     apollo.ask("follow", "changes", CHANGES, variables={"after": token})
@@ -107,8 +106,8 @@ def test_a_watched_list_shows_what_another_program_wrote(apollo: Apollo, goods: 
     assert _requests(apollo) == 1, "the list was read once"
 
 
-def test_events_and_answers_of_one_write_leave_the_same(apollo: Apollo, goods: Goods) -> None:
-    """Who follows changes sees its own ones, too: the cache is the same after both."""
+def test_the_event_and_the_result_of_one_write_agree(apollo: Apollo, goods: Goods) -> None:
+    """A subscriber also receives its own changes; the cache is the same after event and result."""
     lamp, mug = _ids(goods)
     token = _token(apollo)
     apollo.ask("follow", "changes", CHANGES, variables={"after": token})
@@ -121,8 +120,8 @@ def test_events_and_answers_of_one_write_leave_the_same(apollo: Apollo, goods: G
     assert apollo.is_quiet("list"), "the second of the two changed nothing"
 
 
-def test_the_past_does_not_overwrite_the_present(apollo: Apollo, goods: Goods) -> None:
-    """Past states have ids and a type of their own, so they lie beside the document they were."""
+def test_snapshots_do_not_overwrite_the_current_document(apollo: Apollo, goods: Goods) -> None:
+    """Snapshots have ids and a type of their own, so they are cached beside the document."""
     lamp, _mug = _ids(goods)
     _watched(apollo)
     apollo.ask("mutate", "rename", RENAME, variables={"id": lamp, "name": "Lamp"})
@@ -143,10 +142,8 @@ def test_the_past_does_not_overwrite_the_present(apollo: Apollo, goods: Goods) -
     assert apollo.is_quiet("list"), "the list was not touched"
 
 
-def test_a_document_that_another_program_deletes_can_be_forgotten(
-    apollo: Apollo, goods: Goods
-) -> None:
-    """The event of a deletion names the document; evicted, it leaves every list it was in."""
+def test_a_document_deleted_by_another_program_can_be_evicted(apollo: Apollo, goods: Goods) -> None:
+    """The event of a deletion names the document; evicted, it leaves every cached list."""
     lamp, mug = _ids(goods)
     token = _token(apollo)
     apollo.ask("follow", "changes", CHANGES, variables={"after": token}, forgets=True)
@@ -159,8 +156,8 @@ def test_a_document_that_another_program_deletes_can_be_forgotten(
     assert _requests(apollo) == 1, "the list was read once"
 
 
-def test_a_document_that_a_mutation_deletes_can_be_forgotten(apollo: Apollo, goods: Goods) -> None:
-    """The answer to the deletion has no document; the client evicts the one it asked for."""
+def test_a_document_deleted_by_a_mutation_can_be_evicted(apollo: Apollo, goods: Goods) -> None:
+    """The result of a deletion has no document; the client evicts the one that it deleted."""
     lamp, mug = _ids(goods)
     _watched(apollo)
 
@@ -177,13 +174,13 @@ def _ids(goods: Goods) -> tuple[str, str]:
 
 
 def _watched(apollo: Apollo) -> list[tuple[Any, ...]]:
-    """Watch the list; the rows that it begins with."""
+    """Watch the list and return its first rows."""
     apollo.ask("watch", "list", LIST)
     return _rows(apollo.told("list").data)
 
 
 def _token(apollo: Apollo) -> str:
-    """Watch the list; where it was read, so that no change can be missed from there on."""
+    """Watch the list and return its resume token, from which no change can be missed."""
     apollo.ask("watch", "list", LIST)
     token: str = apollo.told("list").data["products"]["resumeToken"]
     return token
@@ -195,6 +192,6 @@ def _rows(data: dict[str, Any]) -> list[tuple[Any, ...]]:
 
 
 def _requests(apollo: Apollo) -> int:
-    """How many were sent until now, by when whatever was to be read again would have been."""
+    """Return the number of requests so far, after any refetch would have been sent."""
     apollo.ask("show", "cache")
     return apollo.told("cache").requests

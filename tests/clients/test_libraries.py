@@ -1,5 +1,6 @@
-"""GraphQL clients of other makers: each queries, mutates, follows changes, and goes on after the
-token that it holds when its connection was lost."""
+"""GraphQL clients of other vendors: each queries, mutates, follows changes, and resumes from its
+last token after its connection was lost.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +48,7 @@ subscription Changes($after: ResumeToken) {
 def shop(
     mongo_uri: str, client: MongoClient[dict[str, Any]]
 ) -> Iterator[tuple[RunningGateway, Goods]]:
-    """The example shop's gateway, and its products as another program sees them."""
+    """Start the example shop's gateway; yields its products as another program sees them, too."""
     name = f"libraries_{uuid4().hex[:8]}"
     with running_gateway(mongo_uri, name, ROOT / "schema.graphql") as gateway:
         yield gateway, client[name]["products"]
@@ -58,7 +59,7 @@ def shop(
 def connected(
     request: pytest.FixtureRequest, shop: tuple[RunningGateway, Goods]
 ) -> Iterator[tuple[Apollo, Wire, Goods]]:
-    """A client, and the wire between it and the gateway; one lamp is all there is."""
+    """Yield a client, the wire between it and the gateway, and the products: one lamp."""
     gateway, goods = shop
     goods.delete_many({})
     goods.insert_one(product("lamp", f"lamp-{request.param}"))
@@ -69,8 +70,8 @@ def connected(
         yield started, wire, goods
 
 
-def test_each_client_goes_on_where_it_was(connected: tuple[Apollo, Wire, Goods]) -> None:
-    """What was written while the wire was cut, and while it was not, comes once and in order."""
+def test_each_client_resumes_from_its_token(connected: tuple[Apollo, Wire, Goods]) -> None:
+    """Each write, with the wire cut or not, arrives once and in order."""
     asked, wire, goods = connected
     lamp = goods.find_one()
     assert lamp is not None
@@ -105,7 +106,7 @@ def test_each_client_goes_on_where_it_was(connected: tuple[Apollo, Wire, Goods])
 
 
 def next_change(asked: Apollo) -> dict[str, Any]:
-    """Checkpoints carry a fresher token and nothing to see."""
+    """Return the next change, without checkpoint events."""
     while True:
         change: dict[str, Any] = asked.told("changes").data["productChanges"]
         if change["kind"] == "CHANGE":
@@ -113,7 +114,7 @@ def next_change(asked: Apollo) -> dict[str, Any]:
 
 
 def change_stock(goods: Goods, id_: str, first: int, *, count: int) -> list[int]:
-    """One write for each number from `first` on, by a program that knows nothing of the gateway."""
+    """Write each number from `first` on, as a program that knows nothing of the gateway."""
     numbers = list(range(first, first + count))
     for number in numbers:
         goods.update_one({"_id": id_}, {"$set": {"stock": number}, "$inc": {"version": 1}})

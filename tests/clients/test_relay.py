@@ -1,5 +1,6 @@
-"""Relay as it comes: relay-compiler reads the schema that `--relay` serves, with no setting of its
-own, and relay-runtime keeps documents of different types apart."""
+"""Relay without settings: relay-compiler compiles against the schema of `--relay`, and
+relay-runtime keeps documents of different types apart.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +41,7 @@ def global_id(text: str) -> str:
 
 @pytest.fixture
 def application(tmp_path: Path) -> Path:
-    """The folder of an application, with the packages that it asks for."""
+    """Return the folder of an application with its packages installed."""
     folder = tmp_path / "application"
     shutil.copytree(FOLDER / "relay", folder)
     (folder / "node_modules").symlink_to(FOLDER / "node_modules")
@@ -50,7 +51,7 @@ def application(tmp_path: Path) -> Path:
 
 
 def compile_application(application: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    """Run relay-compiler over it, with the schema that the command prints."""
+    """Run relay-compiler on the application, with the schema that the command prints."""
     schema = run_command("schema", "--schema", str(ROOT / "schema.graphql"), *options)
     assert schema.returncode == 0, schema.stderr
     (application / "schema.graphql").write_text(schema.stdout)
@@ -69,16 +70,16 @@ def compile_application(application: Path, *options: str) -> subprocess.Complete
     )
 
 
-def test_the_compiler_takes_the_schema(application: Path) -> None:
-    """Connections, refetched fragments, a mutation and a subscription; every artifact is there."""
+def test_relay_compiler_accepts_the_schema(application: Path) -> None:
+    """Connections, refetched fragments, a mutation and a subscription compile to artifacts."""
     done = compile_application(application, "--relay")
     assert done.returncode == 0, done.stdout + done.stderr
     made = {each.name for each in (application / "__generated__").iterdir()}
     assert {"appGoodsPageQuery.graphql.js", "appProductDetailsQuery.graphql.js"} <= made
 
 
-def test_the_default_naming_is_none_for_relay(application: Path) -> None:
-    """The README says so: there `id` is unique within its type only."""
+def test_the_default_naming_is_not_for_relay(application: Path) -> None:
+    """Without `--relay`, `id` is unique within its type only, as the README says."""
     source = application / "app.js"
     lines = source.read_text().splitlines(keepends=True)
     source.write_text("".join(each for each in lines if each.strip() not in OWN_IDS))
@@ -87,11 +88,10 @@ def test_the_default_naming_is_none_for_relay(application: Path) -> None:
     assert "Node" in done.stdout + done.stderr
 
 
-def test_every_id_is_what_its_name_says(
+def test_node_finds_documents_by_id_only(
     mongo_uri: str, client: MongoClient[dict[str, Any]], database_name: str
 ) -> None:
-    """Of documents, versions and snapshots; `node` finds a document by its `id`, and a document's
-    own id is what it is not found by."""
+    """`node` finds documents, versions and snapshots by `id`, and none by a document id."""
     model = ROOT / "schema.graphql"
     with running_gateway(mongo_uri, database_name, model, "--relay") as gateway:
         client[database_name]["products"].insert_one(product("Lamp", "1"))
@@ -113,8 +113,8 @@ def test_every_id_is_what_its_name_says(
     assert refused["errors"][0]["message"] == "id: '1' is no node id; take one from a field id"
 
 
-def test_a_model_with_names_that_relay_takes_is_refused(tmp_path: Path) -> None:
-    """At once, with the way out."""
+def test_a_model_with_reserved_names_of_relay_is_refused(tmp_path: Path) -> None:
+    """The command refuses the model at start, and the message names a way out."""
     model = tmp_path / "schema.graphql"
     model.write_text('type Scan @collection(name: "scans") { id: ID! documentId: String }')
     refused = run_command("schema", "--schema", str(model), "--relay")
@@ -127,8 +127,7 @@ def test_a_model_with_names_that_relay_takes_is_refused(tmp_path: Path) -> None:
 def test_the_store_keeps_types_apart(
     mongo_uri: str, client: MongoClient[dict[str, Any]], database_name: str, application: Path
 ) -> None:
-    """A product "1" and a reading "1" are two records; one is fetched again by its id, and a
-    change is seen in it."""
+    """A product "1" and a reading "1" are two records; each is refetched by its global id."""
     assert compile_application(application, "--relay").returncode == 0
     model = ROOT / "schema.graphql"
     shop = client[database_name]

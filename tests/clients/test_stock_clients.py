@@ -1,5 +1,6 @@
-"""Clients of other makers as they come, whose subscriptions end in each of the ways that are to be
-answered by subscribing again: they do, and go on after the token that they hold."""
+"""Other vendors' clients without changes, whose subscriptions end in each way that asks for a new
+subscription: they subscribe again and continue after their last token.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +36,7 @@ GENEROUS_S = 120.0
 
 @dataclass
 class Stage:
-    """A gateway, and the clients that follow it; `written` are the ids of all documents so far."""
+    """A gateway and the clients that follow it; `written` are the ids of all documents so far."""
 
     things: Collection[dict[str, Any]]
     start: Callable[..., RunningGateway]
@@ -46,7 +47,7 @@ class Stage:
     said: dict[str, list[Any]] = field(default_factory=dict)
 
     def connect(self, *arguments: str) -> None:
-        """Start the gateway and the clients, and see each of them follow."""
+        """Start the gateway and the clients, and wait until each client follows."""
         self.gateway = self.stack.enter_context(ended(self.start()))
         self.wire = self.stack.enter_context(wire_to(self.gateway.address))
         asked = {"query": "{ resumeToken }"}
@@ -67,13 +68,13 @@ class Stage:
                 self.things.insert_one({"_id": id_, "text": text})
                 break
             except (AutoReconnect, NotPrimaryError):
-                # It may have been written by then.
+                # The file may exist already.
                 if self.things.find_one({"_id": id_}):
                     break
         self.written.append(id_)
 
     def all_seen(self) -> bool:
-        """Return whether each client has seen as many events as were written, or an end."""
+        """Return whether each client has received as many events as writes, or an end."""
         return all(
             len(seen(said)) >= len(self.written) or told(said) for said in self.said.values()
         )
@@ -84,7 +85,7 @@ class Stage:
         )
 
     def replace_gateway(self, end: Callable[[RunningGateway], object]) -> None:
-        """End it, once there is another one at the same address, as behind a load balancer."""
+        """End the gateway once another one serves the same address, as behind a load balancer."""
         successor = self.stack.enter_context(ended(self.start()))
         self.wire.mend(successor.address)
         end(self.gateway)
@@ -110,8 +111,7 @@ def staged(uri: str, database: str, folder: Path, *options: str) -> Iterator[Sta
 
 
 def assert_all_go_on(stage: Stage) -> None:
-    """A row for each client: how many events of how many, what else it received, and whether it
-    had to connect again."""
+    """Compare for each client: events received, events written, other messages, reconnected."""
     for _ in range(3):
         stage.write()
     wait_until(stage.all_seen, within_s=GENEROUS_S)
@@ -120,10 +120,10 @@ def assert_all_go_on(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("end", [RunningGateway.stop, RunningGateway.kill], ids=["TERM", "KILL"])
-def test_clients_go_on_when_the_gateway_ends(
+def test_clients_continue_when_the_gateway_ends(
     mongo_uri: str, database_name: str, tmp_path: Path, end: Callable[[RunningGateway], object]
 ) -> None:
-    """By SIGTERM or by `kill -9`, where another one serves."""
+    """The gateway ends by SIGTERM or SIGKILL, and another one serves."""
     with staged(mongo_uri, database_name, tmp_path) as stage:
         stage.connect()
         stage.replace_gateway(end)
@@ -131,8 +131,8 @@ def test_clients_go_on_when_the_gateway_ends(
         assert [stage.connections(name) >= 2 for name in CLIENTS] == [True] * len(CLIENTS)
 
 
-def test_clients_go_on_when_the_primary_steps_down(tmp_path: Path) -> None:
-    """Nobody is primary for a while, and MongoDB closes all connections."""
+def test_clients_continue_when_the_primary_steps_down(tmp_path: Path) -> None:
+    """For a while there is no primary, and MongoDB closes all connections."""
     with (
         temporary_directory() as directory,
         running_mongod(directory) as uri,
@@ -144,10 +144,8 @@ def test_clients_go_on_when_the_primary_steps_down(tmp_path: Path) -> None:
         assert_all_go_on(stage)
 
 
-def test_clients_go_on_that_were_too_slow(
-    mongo_uri: str, database_name: str, tmp_path: Path
-) -> None:
-    """They stand still while more is written than is kept for them."""
+def test_slow_consumers_continue(mongo_uri: str, database_name: str, tmp_path: Path) -> None:
+    """Clients stop reading while more is written than their backlogs hold."""
     options = ("--backlog-events", "4", "--socket-stalled-s", "600")
     with staged(mongo_uri, database_name, tmp_path, *options) as stage:
         stage.connect()
@@ -159,7 +157,7 @@ def test_clients_go_on_that_were_too_slow(
         for each in stage.processes:
             each.send_signal(signal.SIGSTOP)
         try:
-            # More than all buffers between them and the gateway hold.
+            # More than all buffers between the clients and the gateway.
             while slow() < before + len(CLIENTS):
                 assert len(stage.written) < 200
                 stage.write("x" * 1_000_000)
@@ -170,10 +168,10 @@ def test_clients_go_on_that_were_too_slow(
         assert [stage.connections(name) >= 2 for name in CLIENTS] == [True] * len(CLIENTS)
 
 
-def test_clients_go_on_when_their_sign_in_expires(
+def test_clients_continue_when_their_token_expires(
     mongo_uri: str, database_name: str, tmp_path: Path
 ) -> None:
-    """They sign in with another token each time that they connect."""
+    """Each connection of a client uses another access token."""
     issuer = Issuer(tmp_path / "jwks.json")
     with (
         passes(lambda: issuer.token(lasts_s=3)) as pass_url,
@@ -193,7 +191,7 @@ def test_clients_go_on_when_their_sign_in_expires(
 
 @contextmanager
 def passes(issue: Callable[[], str]) -> Iterator[str]:
-    """The address of a server that answers with a token, another one each time."""
+    """Yield the address of a server that returns another access token for each request."""
 
     class Answer(BaseHTTPRequestHandler):
         def do_GET(self) -> None:

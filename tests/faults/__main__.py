@@ -1,4 +1,4 @@
-"""`python -m tests.faults`: a long run, its findings, and exit code 1 where there are any."""
+"""`python -m tests.faults`: a long run, its findings, and exit code 1 if there are any."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ MOST_FINDINGS = 60
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.faults", description=__doc__)
-    parser.add_argument("--minutes", type=float, default=20)
+    parser.add_argument("--minutes", type=float, default=20, help="duration")
     parser.add_argument("--rate", type=float, default=300, help="writes per second")
-    parser.add_argument("--fault-every", type=float, default=10, help="seconds")
-    parser.add_argument("--seed", type=int, default=None)
-    parser.add_argument("--gateways", type=int, default=3)
-    parser.add_argument("--lease-s", type=float, default=10)
-    parser.add_argument("--outage-s", type=float, default=60, help="how long MongoDB is gone")
-    parser.add_argument("--plan", default="", help="faults in this order, instead of drawn ones")
-    parser.add_argument("--keep", type=Path, default=None, help="keep logs and data there")
+    parser.add_argument("--fault-every", type=float, default=10, help="seconds between faults")
+    parser.add_argument("--seed", type=int, default=None, help="repeats the faults")
+    parser.add_argument("--gateways", type=int, default=3, help="processes")
+    parser.add_argument("--lease-s", type=float, default=10, help="lease, seconds")
+    parser.add_argument("--outage-s", type=float, default=60, help="seconds without MongoDB")
+    parser.add_argument("--plan", default="", help="comma-separated faults, run in this order")
+    parser.add_argument("--keep", type=Path, default=None, help="folder that keeps logs and data")
     given = parser.parse_args()
     options = Options(
         seed=random.randrange(10**6) if given.seed is None else given.seed,

@@ -1,8 +1,8 @@
-"""Compares what revstream has kept and told with the truth. Knows nothing of its code: the archive
-is read as plain documents, streams are what clients were sent.
+"""Comparison of the archive and the delivered events with all writes.
 
-Every function gives findings as text, precise enough to look for them; an empty list means: all is
-as it should be.
+Independent of revstream's code: the archive is read as plain documents, and streams are the events
+that clients received. Every function returns findings as texts that are precise enough to search
+for; an empty list means no error.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from tests.faults.truth import Place, Truth, Write
 __all__ = ["Version", "check_archive", "check_present", "check_stream", "check_transactions"]
 
 _ENOUGH = 6
-"""Findings of one kind and place; the rest follow from them."""
+"""The most findings of one kind and document; more would be consequences of these."""
 _CHANGED = {"UPDATE", "REPLACE"}
 
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """A record of the archive; `content` are the bytes of `full`."""
+    """A record of the archive; `content` is the BSON of `full`."""
 
     token: str
     key: str
@@ -68,10 +68,10 @@ class Version:
 def check_archive(
     collection: str, versions: Sequence[Version], truth: Truth, *, counted: bool
 ) -> list[str]:
-    """The archive of one collection, in the order of its tokens, against the truth.
+    """Compare the archive of one collection, in token order, with the truth.
 
     Args:
-        counted: whether the model says that documents carry their number in `version`.
+        counted: whether the documents have a version field.
     """
     findings: list[str] = []
     by_key: dict[str, list[Version]] = defaultdict(list)
@@ -100,14 +100,14 @@ def check_archive(
             found = _check_shared(history, truth.shared[place], unknown)
         else:
             found = _check_own(history, truth.chains[place])
-        # What is missing or too many shows in the chain too.
+        # Missing and extra versions also show in the chain.
         found += _check_chain(history, counted=counted)
         findings += [f"{collection}/{key}: {each}" for each in found[:_ENOUGH]]
     return findings
 
 
 def _check_chain(history: Sequence[Version], *, counted: bool) -> list[str]:
-    """Numbers and `prev` of one document's versions."""
+    """Check the numbers and `prev` of one document's versions."""
     findings = []
     before: Version | None = None
     for each in history:
@@ -146,14 +146,17 @@ def _check_own(history: Sequence[Version], chain: Sequence[Write]) -> list[str]:
 
 
 def _same_operation(archived: str, written: str) -> bool:
-    # The server logs an update as a replacement, and the other way round, where it saves bytes.
+    # The server logs an update as a replacement, or the reverse, where it saves bytes.
     return archived == written or (archived in _CHANGED and written in _CHANGED)
 
 
 def _check_shared(
     history: Sequence[Version], acknowledged: Mapping[int, Write], unknown: Mapping[int, Write]
 ) -> list[str]:
-    """Each `n` once, in order; what was acknowledged is there, what else is there was tried."""
+    """Check that each `n` occurs once and in order.
+
+    Acknowledged writes must be there; any other version must be a write that was attempted.
+    """
     findings = []
     for n, version in enumerate(history, 1):
         if version.n != n:
@@ -187,7 +190,7 @@ def _differing(found: Sequence[Any], expected: Sequence[Any]) -> list[str]:
 
 
 def check_transactions(versions: Iterable[tuple[str, Version]], truth: Truth) -> list[str]:
-    """Each transaction all or nothing, at one moment, in its own order."""
+    """Check that transactions are atomic, at one cluster time, and in their own order."""
     numbers = {
         (place, op): number for number, ops in truth.transactions.items() for place, op in ops
     }
@@ -217,7 +220,7 @@ def check_transactions(versions: Iterable[tuple[str, Version]], truth: Truth) ->
 def check_present(
     collection: str, versions: Sequence[Version], present: Mapping[str, bytes]
 ) -> list[str]:
-    """The last version of each document is the document; what is gone was deleted."""
+    """Check that the last version of each document is the document; missing ones were deleted."""
     last = {each.key: each for each in versions}
     findings = []
     for key in sorted(last.keys() | present.keys()):
@@ -238,10 +241,10 @@ def check_stream(
     key: str | None,
     asked_version: bool,
 ) -> list[str]:
-    """What a subscriber was told against the archive from its first token on: each once, in order.
+    """Compare a subscriber's events with the archive from its first token on: each once, in order.
 
     Args:
-        start: the token that it first subscribed after, without the deployment's tag.
+        start: its first resume token, without the deployment's tag.
         key: the document that it follows; None: all.
     """
     expected = [
@@ -274,6 +277,6 @@ def check_stream(
 
 
 def _brief(delivery: Delivery) -> str:
-    """Its cluster time and what it says, without the rest of the token."""
+    """Return the cluster time of a delivery and its content, without the rest of the token."""
     shown = f"{delivery.operation} {delivery.key} v{delivery.version} op {delivery.op}"
     return f"{delivery.token[:16]} {shown}{' gap' if delivery.gap else ''}"

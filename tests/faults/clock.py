@@ -1,6 +1,6 @@
-"""Wall clocks that jump, for one process each: a few lines of C (`clock.c`), preloaded.
+"""Wall clocks that jump, for one process each: a preloaded library of a few lines of C (`clock.c`).
 
-Where there is no C compiler, clocks stay as they are, and the run says so.
+Without a C compiler clocks are unchanged, and the run reports that.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ SOURCE = Path(__file__).with_name("clock.c")
 
 
 class Clocks:
-    """The clocks of a run's processes, by name; made in `directory`."""
+    """The clocks of a run's processes, by name; their files are in `directory`."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory.resolve()
@@ -41,7 +41,7 @@ class Clocks:
             self.movable = made.returncode == 0
 
     def environment(self, name: str) -> dict[str, str]:
-        """What a process of this name is to be started with."""
+        """Return the environment variables for a process of this name."""
         if not self.movable:
             return {}
         if not self._file(name).exists():
@@ -49,8 +49,8 @@ class Clocks:
         return {"LD_PRELOAD": str(self._library), "FAULTS_CLOCK": str(self._file(name))}
 
     def set(self, name: str, ahead_s: float) -> None:
-        """From now on its clock is so far ahead of the real one, or behind."""
-        # In place and at once: it is mapped.
+        """Set a clock ahead of the real one, or behind it if `ahead_s` is negative."""
+        # In place and atomically: the file is mapped.
         with self._file(name).open("r+b" if self._file(name).exists() else "wb") as file:
             file.write(struct.pack("=q", int(ahead_s * 1e9)))
 

@@ -1,4 +1,4 @@
-"""Three mongods as one replica set whose members know each other by the proxies' addresses."""
+"""A replica set of three mongods whose members use the proxies' addresses."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ START_S = 90.0
 
 @dataclass
 class Member:
-    """One mongod; killed and started again on its data and port."""
+    """One mongod, killed and restarted with its data and port."""
 
     name: str
     port: int
@@ -52,10 +52,10 @@ class Member:
             "--dbpath", str(self.directory), "--port", str(self.port), "--bind_ip", "127.0.0.1",
             "--nounixsocket", "--replSet", REPLICA_SET, "--oplogSize", "1024",
             "--wiredTigerCacheSizeGB", "0.25",
-            # failCommand, for a disk that is full.
+            # Allows failCommand, which simulates a full disk.
             "--setParameter", "enableTestCommands=1",
             "--setParameter", "diagnosticDataCollectionEnabled=false",
-            # Of clients that are gone: nobody here has longer ones.
+            # For abandoned cursors: no client here needs longer ones.
             "--setParameter", "transactionLifetimeLimitSeconds=10",
         ]
         # fmt: on
@@ -70,7 +70,7 @@ class Member:
             )
 
     def kill(self) -> None:
-        """As a power cut does."""
+        """Kill the process, as a power failure does."""
         assert self.process is not None
         self.process.kill()
         self.process.wait(timeout=30)
@@ -87,7 +87,7 @@ class Member:
 
     @asynccontextmanager
     async def direct(self, **options: Any) -> AsyncIterator[Client]:
-        """A client of this one only, past the proxies."""
+        """Open a client of this member only, without the proxies."""
         async with Client(
             f"mongodb://127.0.0.1:{self.port}/?directConnection=true",
             serverSelectionTimeoutMS=2000,
@@ -99,7 +99,7 @@ class Member:
 
 @dataclass
 class Cluster:
-    """The replica set. `open` it; it is primary then."""
+    """The replica set; it has a primary after `open`."""
 
     members: list[Member]
     network: Network
@@ -127,12 +127,12 @@ class Cluster:
             finally:
                 for each in members:
                     if each.process is not None and each.runs:
-                        # No data is kept: nothing to wait for.
+                        # The data is deleted: no clean shutdown is needed.
                         each.process.kill()
                         each.process.wait()
 
     async def start(self, member: Member) -> None:
-        """Return once it answers."""
+        """Start a member; returns when it answers."""
         member.start()
         assert member.process is not None
         await self.network.name(member.process.pid, member.name)
@@ -155,7 +155,7 @@ class Cluster:
                 {"_id": n, "host": f"127.0.0.1:{port}"}
                 for n, port in enumerate(self.network.ports.values())
             ],
-            # Many elections in a short time.
+            # Short timeouts, for many elections in a short time.
             "settings": {
                 "electionTimeoutMillis": 2000,
                 "heartbeatIntervalMillis": 500,
@@ -167,7 +167,7 @@ class Cluster:
         await self.primary(within_s=START_S)
 
     async def status(self, member: Member) -> dict[str, Any] | None:
-        """Its `hello`; None where it does not answer."""
+        """Return a member's `hello`, or None if it does not answer."""
         if not member.runs or member.paused:
             return None
         with suppress(PyMongoError, OSError):
@@ -176,7 +176,7 @@ class Cluster:
         return None
 
     async def current_primary(self) -> Member | None:
-        """Who says that it is, now; of two the one elected later."""
+        """Return the member that reports to be primary; of two, the one elected later."""
         found: list[tuple[Any, Member]] = []
         for each in self.members:
             hello = await self.status(each)
@@ -194,7 +194,7 @@ class Cluster:
         raise AssertionError(f"no primary within {within_s} s")
 
     async def healthy(self, *, within_s: float = 60.0) -> None:
-        """Return once there is a primary and all others follow it."""
+        """Wait until there is a primary that all others follow."""
         deadline = time.monotonic() + within_s
         states: list[Any] = []
         while time.monotonic() < deadline:
@@ -216,7 +216,7 @@ class Cluster:
         raise AssertionError(f"the replica set is not whole within {within_s} s: {states}")
 
     async def term(self) -> int:
-        """Grows with each election; -1 where nobody answers."""
+        """Return the election term, which only grows; -1 if no member answers."""
         highest = -1
         for each in self.members:
             if not each.runs:

@@ -1,8 +1,8 @@
-"""Copies under faults: sources are renamed, targets move from one source to another, and copies are
-overwritten by programs that had read them long ago. In the end each is what its source is.
+"""Copies under faults: sources are renamed, targets change their source, and other programs
+overwrite copies with stale values. At the end each copy equals its source.
 
-What must hold all the time, too: while a target stays with a source, the Copier never takes its
-copy back to an earlier name.
+Invariant during the run: while a target keeps its source, the Copier never sets its copy back to an
+earlier name.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ type Target @collection(name: "targets", version: null) {
 """
 SOURCES, TARGETS = 5, 60
 COPIER = "revstream:copier"
-# Versions that a finding shows.
+# The number of versions in a finding.
 _TOLD = 8
 
 Row = dict[str, Any]
@@ -44,11 +44,13 @@ Row = dict[str, Any]
 
 @dataclass
 class Copied:
-    """Args:
-    rate: writes a second.
+    """Writers of sources and targets, and the checks of their copies.
+
+    Args:
+        rate: writes a second.
 
     Attributes:
-        writes: what was written, how often; unknown fates count as written.
+        writes: the number of writes by kind; writes of unknown fate count, too.
     """
 
     client: AsyncMongoClient[Row]
@@ -70,14 +72,14 @@ class Copied:
             try:
                 await self._write()
             except PyMongoError:
-                # Done or not, all copies are right in the end.
+                # Executed or not, all copies are right in the end.
                 await asyncio.sleep(0.2)
 
     def stop(self) -> None:
         self._stopping = True
 
     async def settle(self, limit_s: float) -> list[str]:
-        """Once all is mended, wait until the copies are right. What is not within the limit."""
+        """Wait until all copies are right, after all repairs; returns the ones that are not."""
         until = time.monotonic() + limit_s
         while findings := await self._compared():
             if time.monotonic() > until:
@@ -86,7 +88,7 @@ class Copied:
         return []
 
     async def history(self) -> list[Row]:
-        """All versions of the targets, in order."""
+        """Return all versions of the targets, in order."""
         archive = self.client.get_database(self.database, read_concern=ReadConcern("majority"))
         return await archive["targets.versions"].find().sort("_id", 1).to_list()
 
@@ -95,7 +97,7 @@ class Copied:
         target = {"_id": f"target-{self.rng.randrange(TARGETS)}"}
         turn = self.rng.random()
         if turn < 0.4:
-            # Each name is given once: a copy tells how old it is.
+            # Each name is used once: a copy shows its age.
             self._names += 1
             self.writes["renamed"] += 1
             name = {"$set": {"name": self._names}}
@@ -118,15 +120,17 @@ class Copied:
             await self._targets.delete_one(target)
 
     async def _compared(self) -> list[str]:
-        """What is not as it should be, at one moment of each collection."""
+        """Return the differences, with each collection read at one cluster time."""
         database = self.client.get_database(self.database, read_concern=ReadConcern("majority"))
         sources = {each["_id"]: each async for each in database["sources"].find()}
         return check_copies(sources, await database["targets"].find().to_list())
 
 
 def check_copies(sources: Mapping[Any, Row], targets: Sequence[Row]) -> list[str]:
-    """The targets whose copy is not what their source says; without a source it is null, without a
-    reference it is not there."""
+    """Return the targets whose copy is not the value of their source.
+
+    Without a source the copy is null; without a reference it is missing.
+    """
     findings = []
     for target in targets:
         refers = target.get("sourceId")
@@ -145,8 +149,10 @@ def check_copies(sources: Mapping[Any, Row], targets: Sequence[Row]) -> list[str
 
 
 def check_no_copy_goes_back(versions: Sequence[Row]) -> list[str]:
-    """Names are given in order, so as long as a target stays with its source the Copier must not
-    give it an older name than it had given it before."""
+    """Check that the Copier never replaces a copy by an older name of the same source.
+
+    Names are numbered in order.
+    """
     findings = []
     newest: dict[Any, tuple[Any, int]] = {}
     story: dict[Any, list[str]] = {}

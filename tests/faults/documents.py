@@ -1,4 +1,4 @@
-"""Documents as their writers keep them: what is known of each, and writes that leave no doubt."""
+"""Documents as their writers know them, and writes whose fate can be determined."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ Collection = AsyncCollection[Document]
 MAJORITY = ReadConcern("majority")
 READ_S = 120.0
 Attempt = tuple[Write, Document | None]
-"""A write, and what it leaves where that is known before its fate is."""
+"""A write, and the document after it if that is known before the write's fate."""
 
 
 def drawn_value(rng: random.Random) -> Any:
-    """Of many types, also such as a model does not name."""
+    """Draw a value of any type, including types that a model does not have."""
     return rng.choice(
         (
             lambda: rng.randrange(1000),
@@ -48,7 +48,7 @@ def drawn_value(rng: random.Random) -> Any:
 
 
 def drawn_whole(rng: random.Random, op: int) -> dict[str, Any]:
-    """A document's content, without its `_id`."""
+    """Draw a document's content, without its `_id`."""
     names = rng.sample(range(8), rng.randrange(1, 6))
     return {
         "op": op,
@@ -59,7 +59,7 @@ def drawn_whole(rng: random.Random, op: int) -> dict[str, Any]:
 
 
 def drawn_update(rng: random.Random, op: int) -> dict[str, Any]:
-    """An update that some program might send."""
+    """Draw an update, as other programs send it."""
     path = f"body.k{rng.randrange(8)}"
     change: dict[str, Any] = {"$set": {"op": op}}
     kind = rng.randrange(4)
@@ -76,13 +76,14 @@ def drawn_update(rng: random.Random, op: int) -> dict[str, Any]:
 
 @dataclass
 class OwnDocument:
-    """A document that one writer alone writes, one write at a time.
+    """A document that only one writer writes, one write at a time.
 
     Attributes:
-        last: the `op` that it has, None while there is none; every write asks for it.
-        version: the number that it carries, where it does.
-        pending: writes of unknown fate since `last`; all ask for `last`, so one of them at most has
-            been done. A transaction may have several of this document: all or none are done.
+        last: its current `op`, None while it does not exist; every write is conditional on it.
+        version: its version number, if it has one.
+        pending: writes of unknown fate since `last`; all are conditional on `last`, so at most one
+            of
+            them was executed. A transaction may have several of this document: all or none.
     """
 
     collection: Collection
@@ -98,7 +99,7 @@ class OwnDocument:
         return self.place[1]
 
     async def step(self, rng: random.Random) -> bool:
-        """One write; False where it is not known to be done."""
+        """Send one write; returns False unless it is known to be executed."""
         if self.pending and not await self.look():
             return False
         op = self.truth.next_op()
@@ -112,7 +113,7 @@ class OwnDocument:
         return await self._update(rng, op)
 
     async def look(self) -> bool:
-        """Find out which pending write was done, if any can be seen; False where nobody answers."""
+        """Find out which pending write was executed, if any; returns False without an answer."""
         try:
             found = await self.collection.with_options(read_concern=MAJORITY).find_one(
                 {"_id": self.key}
@@ -135,12 +136,12 @@ class OwnDocument:
         return True
 
     def done(self, write: Write, after: Document | None) -> None:
-        """This write is done, and none of the others that asked for the same state ever will be."""
+        """Record that this write was executed; pending ones for the same state never will be."""
         self._forget_others(None)
         self._note(write, after)
 
     def doubt(self, attempts: list[Attempt]) -> None:
-        """Nobody knows whether these were done; all of them or none."""
+        """Record writes of unknown fate: all of them or none were executed."""
         self.truth.unknown += len(attempts)
         self.pending.append(attempts)
 
@@ -191,8 +192,9 @@ class OwnDocument:
         return await self._made(write, update())
 
     async def _read_own(self, write: Write) -> Document:
-        """What an acknowledged write has left, which nobody else changes; as soon as somebody can
-        say."""
+        """Return the document after an acknowledged write, which no other writer changes;
+        retries.
+        """
         deadline = time.monotonic() + READ_S
         while time.monotonic() < deadline:
             try:
@@ -202,7 +204,7 @@ class OwnDocument:
             except PyMongoError as exc:
                 self.truth.met(exc)
             else:
-                # A primary of old may not know of it.
+                # A former primary may not have it.
                 if found is not None and found["op"] == write.op:
                     return found
             await asyncio.sleep(0.2)
@@ -227,8 +229,11 @@ class OwnDocument:
         return await self._made(write, self.collection.find_one_and_delete(self.asked()))
 
     async def _made(self, write: Write, making: Awaitable[Document | None]) -> bool:
-        """Note what became of a write: `making` answers with a document, or None where the state
-        asked for is not there."""
+        """Record the result of a write.
+
+        Args:
+            making: returns the document, or None if the expected state does not exist.
+        """
         try:
             found = await making
         except PyMongoError as exc:
@@ -240,16 +245,16 @@ class OwnDocument:
         return True
 
     def asked(self) -> dict[str, Any]:
-        """The state that the next write follows."""
+        """Return the filter for the state on which the next write is conditional."""
         return {"_id": self.key, "op": self.last}
 
     async def update_within(
         self, session: AsyncClientSession, rng: random.Random, op: int, transaction: int
     ) -> tuple[Write, Document]:
-        """An update of a transaction, which settles its fate.
+        """Update the document in a transaction, which decides the fate of the update.
 
         Raises:
-            LookupError: the state asked for is not there.
+            LookupError: the expected state does not exist.
         """
         change = drawn_update(rng, op)
         if self.counted:
@@ -277,7 +282,7 @@ class OwnDocument:
         return False
 
     async def _refused(self, write: Write) -> bool:
-        """The state asked for is not there: one of the pending writes must have been done."""
+        """Handle a missing expected state: one of the pending writes must have been executed."""
         self.truth.never.add(write.op)
         if not self.pending:
             raise AssertionError(
@@ -289,7 +294,7 @@ class OwnDocument:
 
 @dataclass
 class SharedDocument:
-    """A document that everybody writes; each write counts `n` up, and answers what it made."""
+    """A document that all writers write; each write increments `n` and returns the document."""
 
     collection: Collection
     place: Place
@@ -309,7 +314,7 @@ class SharedDocument:
     def change(self, rng: random.Random, op: int, writer: str) -> dict[str, Any]:
         change: dict[str, Any] = {"$set": {"op": op, f"by.{writer}": op}, "$inc": {"n": 1}}
         change["$push"] = {"tags": {"$each": [str(op)], "$slice": -3}}
-        # Some programs count, and some do not, in the same document.
+        # Of the same document, some programs count versions and others do not.
         if self.counted and rng.random() < 0.5:
             change["$inc"]["version"] = 1
         return change

@@ -1,6 +1,6 @@
-"""What may befall a fleet, on a schedule drawn from a seed.
+"""Faults of a deployment, on a schedule drawn from a seed.
 
-Faults of the mongods and faults of the gateways overlap; two of the same kind do not.
+Faults of mongods and of gateways overlap; two of the same kind do not.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from tests.faults.stage import Stage
 __all__ = ["Faults"]
 
 LONGEST_S = 240.0
-"""Of one fault, until it is mended; MongoDB's absence not counted."""
+"""The longest duration of one fault, without the time in which MongoDB is unavailable."""
 
 Fault = Callable[[], Awaitable[str | None]]
 
 
 class Faults:
-    """`run` plays them; `say` is told of each."""
+    """The schedule of faults: `run` executes it and reports each fault by `say`."""
 
     def __init__(self, stage: Stage, say: Callable[[str], None]) -> None:
         self.stage = stage
@@ -40,8 +40,7 @@ class Faults:
         stage.gateways.mongodb_broken = lambda: "mongods" in self._broken()
 
     async def run(self, duration_s: float, every_s: float, plan: Sequence[str] = ()) -> None:
-        """A fault every so often, drawn from a deck that has each of them once; or those of a plan,
-        in order, one after the other."""
+        """Run a fault every `every_s` seconds from a shuffled list of all, or a plan one by one."""
         if plan:
             for name in plan:
                 await self._play(name)
@@ -91,6 +90,6 @@ class Faults:
 
 
 def _faults_of(part: object) -> dict[str, Fault]:
-    """Its public methods, in order of name: a seed draws the same from them."""
+    """Return the public methods in order of name, so that a seed draws the same ones."""
     found = inspect.getmembers(part, inspect.iscoroutinefunction)
     return {name: method for name, method in found if not name.startswith("_")}

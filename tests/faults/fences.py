@@ -1,4 +1,4 @@
-"""Looks at leases and checkpoints all the time: what only grows must never go back."""
+"""Monitor of leases and checkpoints: values that only grow must never decrease."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ EVERY_S = 0.2
 
 @dataclass
 class Fences:
-    """`run` it beside everything else.
+    """Samples leases and checkpoints while everything else runs.
 
     Attributes:
-        leases: the newest lease seen, by listener.
-        renewed: when a lease was last seen to be renewed, on `time.monotonic`.
-        changes: (seconds, listener, fencing token, holder) at each change of holder.
-        findings: what went back.
+        leases: the newest lease seen, by leased task.
+        renewed: the time of the last observed renewal, on `time.monotonic`.
+        changes: (seconds, leased task, fencing token, holder) at each change of holder.
+        findings: values that decreased.
     """
 
     client: AsyncMongoClient[dict[str, Any]]
@@ -39,20 +39,24 @@ class Fences:
     samples: int = 0
 
     def lag_s(self) -> float:
-        """How far the archive is behind, by the newest checkpoints that could be read: they are
-        saved at least every few seconds."""
+        """Return the lag of the archive by the newest checkpoints that could be read.
+
+        Checkpoints are saved every few seconds at least.
+        """
         times = [each["at"].time for each in self.checkpoints.values()]
         return max(0.0, time.time() - min(times)) if times else 0.0
 
     async def run(self) -> None:
-        """Sample for ever."""
+        """Sample forever."""
         while True:
             with suppress(PyMongoError):
                 await self.sample()
             await asyncio.sleep(EVERY_S)
 
     async def sample(self) -> None:
-        """Linearizable: a majority read may be answered by a primary of old, with the past."""
+        """Read with linearizable concern: a former primary may answer a majority read with stale
+        data.
+        """
         database = self.client[self.database]
         for name in self.listeners:
             for collection, newest in (

@@ -1,4 +1,4 @@
-"""What befalls the gateways. Each breaks something, and returns once all are ready."""
+"""Faults of gateways. Each breaks something and returns once all gateways are ready."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NOTICED_S = 30.0
 
 
 class GatewayFaults:
-    """Public methods are the faults; each tells what it did."""
+    """Faults of gateways: the public methods; each returns a description of what it did."""
 
     def __init__(self, stage: Stage) -> None:
         self.stage = stage
@@ -42,7 +42,7 @@ class GatewayFaults:
         return f"{holder.name}, taken over after {seconds:.1f} s, ended after {ended_s:.1f} s"
 
     async def roll_gateways(self) -> None:
-        """Restart one after the other, as a deployment does."""
+        """Restart the gateways one by one, as a deployment does."""
         for each in self.stage.gateways.all:
             await self.stage.gateways.end(each, "terminate")
             if each.exits[-1] != 0:
@@ -59,8 +59,11 @@ class GatewayFaults:
         await self.stage.gateways.until_ready(within_s=120)
 
     async def stop_holder(self) -> str:
-        """It stands still for longer than its lease, and does not know. It must be refused, notice,
-        and go on as a follower. Sometimes what it has sent before arrives only then."""
+        """Stop the lease holder by SIGSTOP for longer than its lease.
+
+        After that its writes must be refused, and it must continue as a follower. Sometimes its
+        earlier messages arrive only then.
+        """
         holder, token = await self._holder()
         seen = holder.log_size()
         assert holder.process is not None
@@ -96,7 +99,7 @@ class GatewayFaults:
         return f"{told}; its last writes came after that" if late else told
 
     async def cut_gateway(self) -> str:
-        """Between one gateway, mostly the holder, and the primary or all mongods."""
+        """Cut one gateway, mostly the lease holder, from the primary or from all mongods."""
         gateway = self.stage.rng.choice(self.stage.gateways.all)
         if self.stage.rng.random() < 0.6:
             gateway, _ = await self._holder()
@@ -113,11 +116,11 @@ class GatewayFaults:
         return f"{gateway.name} from {', '.join(servers)} ({mode})"
 
     async def _holder(self) -> tuple[Gateway, int]:
-        """Who holds the lease now, and its fencing token."""
+        """Return the current lease holder and its fencing token."""
         deadline = time.monotonic() + 60
         while time.monotonic() < deadline:
             lease = self.stage.fences.leases.get(LISTENER)
-            # Not by its time: clocks jump. What is renewed is held.
+            # Judged by renewals and not by its time: clocks jump.
             renewed_s = time.monotonic() - self.stage.fences.renewed.get(LISTENER, 0.0)
             if lease and lease.get("holder") and renewed_s < self.stage.lease_s / 2:
                 found = self.stage.gateways.by_holder(lease["holder"])
@@ -127,7 +130,7 @@ class GatewayFaults:
         raise AssertionError(f"nobody holds {LISTENER}: {self.stage.fences.leases.get(LISTENER)}")
 
     async def _taken_over(self, why: str, token: int, *, at_least_s: float = 0.0) -> float:
-        """Wait until another holds the lease; not less than so long."""
+        """Wait until another process holds the lease, at least `at_least_s` seconds."""
         began = time.monotonic()
         undisturbed = not self.stage.gateways.mongodb_broken()
         deadline = began + self.stage.lease_s + 90
@@ -135,7 +138,7 @@ class GatewayFaults:
         while seconds is None or time.monotonic() - began < at_least_s:
             undisturbed &= not self.stage.gateways.mongodb_broken()
             lease = self.stage.fences.leases.get(LISTENER, {})
-            # A higher token is there as soon as somebody has taken it, by `_changed_at`.
+            # A higher token shows that another process has taken the lease, at `_changed_at`.
             if seconds is None and lease.get("fencingToken", 0) > token:
                 taken = next(
                     t

@@ -1,5 +1,4 @@
-"""The gateways of a run: real `revstream serve` processes, and a supervisor that brings back those
-that have ended."""
+"""The gateways of a run: real `revstream serve` processes, and a supervisor that restarts them."""
 
 from __future__ import annotations
 
@@ -48,8 +47,7 @@ AWAY = (
 
 @dataclass
 class Gateway:
-    """One of them, through all its lives. `says`: what it has answered when it was asked whether it
-    is ready."""
+    """One gateway over all its restarts. `says`: its last answer to a readiness check."""
 
     name: str
     port: int
@@ -79,7 +77,7 @@ class Gateway:
         self.process.terminate()
 
     def stop(self) -> None:
-        """It stands still, and does not know."""
+        """Suspend the process; it does not notice."""
         assert self.process is not None
         self.stopped = True
         self.process.send_signal(signal.SIGSTOP)
@@ -90,7 +88,7 @@ class Gateway:
         self.stopped = False
 
     def lines(self, *, after: int = 0) -> Iterator[dict[str, Any]]:
-        """What it has logged, from a byte of its log file on."""
+        """Yield its log lines from a byte of its log file on."""
         with self.log_file.open("rb") as log:
             log.seek(after)
             for line in log:
@@ -114,7 +112,7 @@ class Gateway:
 
 
 class Gateways:
-    """All of them. `supervise` runs beside."""
+    """All gateways of a run; `supervise` runs in the background."""
 
     def __init__(
         self,
@@ -144,14 +142,14 @@ class Gateways:
         self.mongodb_broken: Callable[[], bool] = lambda: False
 
     async def start(self, gateway: Gateway) -> None:
-        """Return at once; it serves soon."""
+        """Start a gateway; returns before it serves."""
         # fmt: off
         command = [
             sys.executable, "-m", "revstream", "serve",
             "--mongodb-uri", self._uri, "--database", self._database,
             "--schema", str(self._model), "--port", str(gateway.port),
             "--lease-s", str(self._lease_s), "--quiet-s", "3", "--log-json",
-            # Small, so that hand-over from archive to ring, and slow consumers, are met often.
+            # Small, so that hand-overs from archive to ring and slow consumers are frequent.
             "--ring-events", "1000", "--backlog-events", "500",
         ]
         # fmt: on
@@ -175,7 +173,7 @@ class Gateways:
         await self._network.name(gateway.process.pid, gateway.name)
 
     async def until_ready(self, *, within_s: float = START_S) -> None:
-        """Return once all are; the time during which MongoDB is broken too is not counted."""
+        """Wait until all are ready; time in which MongoDB is broken, too, does not count."""
         deadline = time.monotonic() + within_s
         while True:
             waiting = [each.name for each in self.all if not await each.ready()]
@@ -193,8 +191,7 @@ class Gateways:
             await asyncio.sleep(0.2)
 
     async def supervise(self) -> None:
-        """Start again what has ended, as a container platform does; note whose end nobody asked
-        for."""
+        """Restart ended processes, as a container platform does; record unexpected ends."""
         while True:
             for each in self.all:
                 if each.wanted and each.process is not None and not each.runs:
@@ -204,7 +201,10 @@ class Gateways:
             await asyncio.sleep(0.25)
 
     def _note_end(self, gateway: Gateway) -> None:
-        """A process may refuse to start where MongoDB does not answer; once it serves, it stays."""
+        """Record the end of a process that had served.
+
+        A process may refuse to start when MongoDB does not answer; once it serves, it must not end.
+        """
         assert gateway.process is not None
         life = list(gateway.lines(after=gateway.began_at_byte))
         served = any(line["event"] == "serving" for line in life)
@@ -221,7 +221,7 @@ class Gateways:
         self.unasked.append(f"{gateway.name} ended by itself with {code}: {said[-3:]}")
 
     async def end(self, gateway: Gateway, how: str) -> None:
-        """`kill` or `terminate`, and wait; it stays down until `start`."""
+        """Kill or terminate a gateway and wait; it stays down until `start`."""
         gateway.wanted = False
         assert gateway.process is not None
         if how == "kill":
@@ -232,7 +232,7 @@ class Gateways:
         await self._network.forget(gateway.process.pid)
 
     def by_holder(self, holder: str) -> Gateway | None:
-        """Whose process holds a lease; holders are named `host:pid:…`."""
+        """Return the gateway that holds a lease; holders are named `host:pid:…`."""
         pid = int(holder.split(":")[1])
         for each in self.all:
             if each.process is not None and each.process.pid == pid:

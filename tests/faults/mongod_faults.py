@@ -1,4 +1,4 @@
-"""What befalls the mongods. Each breaks something, and returns once it is whole."""
+"""Faults of mongods. Each breaks something and returns once it is repaired."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _PATIENCE_S = 120.0
 
 
 class MongodFaults:
-    """Public methods are the faults; each tells what it did."""
+    """Faults of mongods: the public methods; each returns a description of what it did."""
 
     def __init__(self, stage: Stage) -> None:
         self.stage = stage
@@ -74,7 +74,7 @@ class MongodFaults:
         return f"for {self.stage.outage_s:.0f} s"
 
     async def roll_back(self) -> str:
-        """A primary that is cut off takes writes that the others never hear of."""
+        """Cut off a primary that accepts writes which the others never receive."""
         primary = await self.stage.cluster.primary()
         others = [each.name for each in self.stage.cluster.members if each is not primary]
         things = self.stage.client[self.stage.database].get_collection("things")
@@ -88,7 +88,7 @@ class MongodFaults:
         contested.content = content_of(after)
         self.stage.truth.chains[contested.place] = [contested]
         doomed: list[Write] = []
-        # Sometimes a gateway is on the wrong side, and sees no other primary.
+        # Sometimes a gateway is on the minority side and sees no other primary.
         beside = (
             self.stage.rng.choice(self.stage.gateways.all).name
             if self.stage.rng.random() < 0.5
@@ -121,7 +121,7 @@ class MongodFaults:
             if beside is not None:
                 await self.stage.cluster.network.heal(beside, others)
         await self.stage.cluster.healthy(within_s=120)
-        # What the majority has now, it keeps.
+        # Writes that the majority has now are durable.
         await self.stage.client[self.stage.database].marks.insert_one({"after": "roll back"})
         survived = 0
         for write in doomed:
@@ -140,7 +140,7 @@ class MongodFaults:
         return told if beside is None else f"{told}; {beside} was cut off with it"
 
     async def disk_full(self) -> str:
-        """No room for the archive: its inserts are refused, everything else goes on."""
+        """Fail the inserts into the archive as if the disk were full; everything else works."""
         name = self.stage.rng.choice(("things.versions", "tallies.versions"))
         data = {
             "failCommands": ["insert"],
@@ -151,12 +151,12 @@ class MongodFaults:
             await self._fail_point("alwaysOn", data)
             await asyncio.sleep(self.stage.rng.uniform(2.0, 6.0))
         finally:
-            # Left on, it would look like a recorder that is stuck.
+            # Left on, it would look like a recorder that hangs.
             await self._fail_point("off", data)
         return name
 
     async def clock_jumps(self) -> str:
-        """Of the primary mostly, or of a gateway: by more than a lease, and back."""
+        """Change the clock of the primary, or of a gateway, by more than a lease, and back."""
         member = await self.stage.cluster.primary()
         names = [*(each.name for each in self.stage.cluster.members if each is not member)]
         names += [each.name for each in self.stage.gateways.all]
@@ -178,7 +178,7 @@ class MongodFaults:
             await self._configure(each, mode, data)
 
     async def _configure(self, member: Member, mode: str, data: dict[str, Any]) -> None:
-        """Set a fail point; a member that another fault has taken away is waited for."""
+        """Set a fail point; waits for a member that another fault has taken down."""
         async with asyncio.timeout(_PATIENCE_S):
             while True:
                 try:

@@ -16,15 +16,15 @@ __all__ = ["Network", "free_ports"]
 
 
 _PORTS = range(20000, 27000)
-"""Below those that systems give to outgoing connections, any of which could take one while its
-mongod is dead or not yet there; apart from embedded servers'
+"""Below the ports of outgoing connections, any of which could take a port while its
+mongod is not running; apart from the ports of embedded servers
 (`gql.runtime.embedded.embedded_mongod`)."""
 
 _given: set[int] = set()
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on now, and none twice."""
+    """Return distinct ports on which no process listens now."""
     found: list[int] = []
     for port in random.sample(_PORTS, len(_PORTS)):
         if len(found) == count:
@@ -50,7 +50,7 @@ class Network:
     @classmethod
     @asynccontextmanager
     async def open(cls, targets: Mapping[str, int]) -> AsyncIterator[Network]:
-        """One proxy per mongod; `targets` are the mongods' own ports, by name."""
+        """Start one proxy per mongod; `targets` are the mongods' own ports, by name."""
         ports = dict(zip(targets, free_ports(len(targets)), strict=True))
         proxies = {name: (ports[name], target) for name, target in targets.items()}
         process = await asyncio.create_subprocess_exec(
@@ -63,24 +63,24 @@ class Network:
         try:
             yield network
         finally:
-            # It ends with its input, also where we are killed.
+            # It ends with its input, also if this process is killed.
             assert process.stdin is not None
             process.stdin.close()
             await process.wait()
 
     async def name(self, pid: int, name: str) -> None:
-        """Connections of this process are `name`'s from now on."""
+        """Assign the connections of this process to `name` from now on."""
         await self._tell(do="name", pid=pid, name=name)
 
     async def forget(self, pid: int) -> None:
         await self._tell(do="forget", pid=pid)
 
     async def links(self) -> dict[str, Any]:
-        """Who is connected to whom, and how often."""
+        """Return the number of connections by client and mongod."""
         return await self._tell(do="look")
 
     async def cut(self, one: str, others: Iterable[str], *, mode: str = "hold") -> None:
-        """Between one and each of the others, both directions; `hold` or `reset`."""
+        """Cut a process from each of the others in both directions, by `hold` or `reset`."""
         for other in others:
             await self._set(one, other, mode)
             self.cuts.add((one, other))

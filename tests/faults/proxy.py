@@ -1,4 +1,4 @@
-"""The network between everybody and the mongods, as a program of its own: one proxy per mongod.
+"""Proxies between all processes and the mongods, as a program of its own: one per mongod.
 
 `python proxy.py '{"m0": [listen_port, mongod_port], …}'`; then one JSON command per line on stdin,
 each answered by a line:
@@ -6,10 +6,10 @@ each answered by a line:
 - `{"do": "name", "pid": 17, "name": "g0"}`: connections of that process are g0's;
 - `{"do": "rule", "from": "g0", "to": "m1", "mode": "pass" | "hold" | "reset", "delay_s": 0}`.
 
-Who connects is looked up in /proc: which process has the other end of the socket. So nothing has to
-be configured in the programs under test. `hold` swallows everything in both directions, without a
-word, as a cut cable does; what was on its way arrives once the rule is `pass` again. `reset` breaks
-connections and refuses new ones.
+Clients are identified by /proc: the process with the other end of the socket. So the programs under
+test need no configuration. `hold` delivers nothing in both directions, without an error, like a cut
+cable; data in flight arrives once the rule is `pass` again. `reset` breaks connections and refuses
+new ones.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Rule:
 
 @dataclass
 class Network:
-    """Rules by (from, to), and the connections that they are about."""
+    """Rules by (from, to), and their connections."""
 
     names: dict[int, str] = field(default_factory=dict)
     rules: dict[Pair, Rule] = field(default_factory=dict)
@@ -45,7 +45,7 @@ class Network:
     connections: int = 0
 
     def rule(self, pair: Pair) -> Rule:
-        # A mongod looks for itself among the members, through its own proxy.
+        # A mongod finds itself among the members through its own proxy.
         return Rule() if pair[0] == pair[1] else self.rules.get(pair, Rule())
 
     def change(self, pair: Pair, rule: Rule) -> None:
@@ -54,7 +54,9 @@ class Network:
             link.obey(rule)
 
     def owner(self, port: int, listening: int) -> str:
-        """Who has the socket on 127.0.0.1:`port` that is connected to `listening`."""
+        """Return the name of the process whose socket 127.0.0.1:`port` is connected to
+        `listening`.
+        """
         local, remote = f"0100007F:{port:04X}", f"0100007F:{listening:04X}"
         for line in Path("/proc/net/tcp").read_text().splitlines():
             columns = line.split()
@@ -70,16 +72,16 @@ class Network:
 
 
 class End(asyncio.Protocol):
-    """One end of a link; what arrives here leaves at the other."""
+    """One end of a link; data that arrives here is sent at the other end."""
 
     def __init__(self, link: Link) -> None:
         self.link = link
         self.other: End | None = None
-        # uvloop's is no asyncio.Transport by inheritance.
+        # uvloop's transport does not inherit from asyncio.Transport.
         self.transport: Any = None
         self.stops: set[str] = set()
         self.kept: list[bytes] = []
-        # What is under way where there is a delay: when, what, with what.
+        # Delayed actions: time, method, arguments.
         self.waiting: deque[tuple[float, str, tuple[bytes, ...]]] = deque()
         self.open = True
 
@@ -88,7 +90,7 @@ class End(asyncio.Protocol):
         self._obey_stops()
 
     def data_received(self, data: bytes) -> None:
-        # A loop may have read already what it should not have any more.
+        # The event loop may have read data before reading was paused.
         if self.stops & {"held", "connecting"}:
             self.kept.append(data)
         else:
@@ -106,7 +108,7 @@ class End(asyncio.Protocol):
             self.transport.write(data)
 
     def close(self) -> None:
-        """Once everything is sent."""
+        """Close once everything is sent."""
         if self.transport is not None:
             self.transport.close()
 
@@ -136,7 +138,7 @@ class End(asyncio.Protocol):
         self._obey_stops()
 
     def _later(self, act: str, *arguments: bytes) -> None:
-        """Do it at the other end, now or after the delay; what was before stays before."""
+        """Call a method of the other end, now or after the delay; the order is kept."""
         if self.other is None:
             return
         delay_s = self.link.rule.delay_s
@@ -167,7 +169,7 @@ class End(asyncio.Protocol):
 
 
 class Link:
-    """One connection to one mongod, through us."""
+    """One proxied connection to a mongod."""
 
     def __init__(self, network: Network, server: str, listening: int, target: int) -> None:
         self.network = network
@@ -176,7 +178,7 @@ class Link:
         self.near: End = Accepting(self)
         self.far = End(self)
         self.near.other, self.far.other = self.far, self.near
-        # Until there is somebody to send it to.
+        # Data until the other end is connected.
         self.near.stops.add("connecting")
         self._listening = listening
         self._target = target
@@ -223,11 +225,11 @@ class Link:
 
 
 class Accepting(End):
-    """The end that a client has connected to."""
+    """The end to which a client has connected."""
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
-        # A client that has gone already has no port to be known by.
+        # A client that has disconnected already has no port to identify it.
         peer = transport.get_extra_info("peername")
         self.link.accepted(peer[1] if peer else 0)
 

@@ -1,5 +1,6 @@
-"""The receiver of a sink, as a careful one is: it refuses older fencing tokens. Now and then it
-refuses or fails at what it could take."""
+"""A correct webhook receiver, which refuses older fencing tokens; at random it also refuses or
+fails deliveries that it could accept.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ __all__ = ["Posted", "PostedTo", "check_posts"]
 
 
 class Posted(NamedTuple):
-    """What the receiver has taken."""
+    """A delivery that the receiver accepted."""
 
     token: str
     key: str
@@ -25,9 +26,11 @@ class Posted(NamedTuple):
 
 
 class PostedTo:
-    """Attributes:
-    taken: what was taken, in the order in which it was.
-    answers: by status, how many.
+    """The receiver.
+
+    Attributes:
+        taken: accepted deliveries, in order.
+        answers: the number of answers by status.
     """
 
     def __init__(self, rng: random.Random) -> None:
@@ -39,7 +42,7 @@ class PostedTo:
 
     @property
     def last(self) -> str:
-        """The token of the newest that was taken."""
+        """Return the token of the newest accepted delivery."""
         return max((each.token for each in self.taken), default="")
 
     def _answer(self, request: Request) -> Act:
@@ -62,7 +65,7 @@ class PostedTo:
                     request.fence,
                 )
             )
-        # Nobody reads the rest of it.
+        # The rest of the request is not read.
         self.receiver.requests.clear()
         return Act(status=status)
 
@@ -70,8 +73,10 @@ class PostedTo:
 def check_posts(
     name: str, taken: Sequence[Posted], versions: Sequence[Version], *, start: str
 ) -> list[str]:
-    """What a receiver has taken against the archive from the sink's start on: of each document each
-    version, and in order; what comes again is behind what came before, and its repetition."""
+    """Compare a receiver's deliveries with the archive from the sink's start on.
+
+    Each version of each document must be there, in order; a repeated delivery must equal the first.
+    """
     right: dict[str, list[tuple[str, int, str]]] = {}
     for each in versions:
         if each.token > start:

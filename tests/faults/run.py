@@ -39,19 +39,21 @@ __all__ = ["Options", "Outcome", "run"]
 
 DATABASE = "faults"
 PROGRESS_EVERY_S = 10.0
-# Of the rate, beside it: each of these writes may be followed by many copies.
+# A share of the rate, in addition: each of these writes may cause many copies.
 _COPIED = 0.03
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """Args:
-    duration_s: of load and faults.
-    rate: writes a second, of all writers together.
-    fault_every_s: how often a fault begins.
-    plan: faults in this order, one after the other, instead of drawn ones.
-    settle_s: how long archive and streams may take to reach the end.
-    keep: where logs and data stay; None: they are removed.
+    """Options of a run.
+
+    Args:
+        duration_s: of load and faults.
+        rate: writes a second, of all writers together.
+        fault_every_s: time between the starts of two faults.
+        plan: faults in this order, one by one, instead of drawn ones.
+        settle_s: the longest time for archive and streams to reach the end.
+        keep: the folder for logs and data; None: they are deleted.
     """
 
     seed: int
@@ -68,7 +70,7 @@ class Options:
 
 @dataclass
 class Outcome:
-    """What was found, and what was done."""
+    """Findings and statistics of a run."""
 
     findings: list[str] = field(default_factory=list)
     lines: list[str] = field(default_factory=list)
@@ -79,7 +81,7 @@ class Outcome:
 
 
 async def run(options: Options, say: Callable[[str], None]) -> Outcome:
-    """Play one run; `say` gets a line for each thing that happens."""
+    """Execute one run; `say` gets a line for each event."""
     with tempfile.TemporaryDirectory(prefix="revstream-faults-") as temporary:
         directory = options.keep or Path(temporary)
         directory.mkdir(parents=True, exist_ok=True)
@@ -176,7 +178,7 @@ class _Run:
         return self.outcome
 
     async def _sink_begun(self) -> None:
-        """It delivers what comes then."""
+        """Wait until the sink delivers changes."""
         places = self.client[DATABASE]["revstream.checkpoints"]
         until = time.monotonic() + self.options.settle_s
         while not await places.find_one(self.sink):
@@ -184,7 +186,9 @@ class _Run:
             await asyncio.sleep(0.1)
 
     async def _subscribe(self) -> None:
-        """On each collection from the first moment on: patient clients, fickle ones, a slow one."""
+        """Subscribe to each collection from the start: stable clients, reconnecting ones, a slow
+        one.
+        """
         addresses = [each.address for each in self.gateways.all]
         start = await token_of_now(addresses[0])
         kinds: tuple[dict[str, Any], ...] = (
@@ -222,7 +226,7 @@ class _Run:
         self.subscribers.append(slow)
 
     async def _settle(self) -> None:
-        """Every write's fate known, the archive at the end, and every subscriber behind it."""
+        """Wait until the fate of all writes is known and archive and subscribers have caught up."""
         await self.writers.settle()
         ends = await self.writers.end_marks()
         began = time.monotonic()
@@ -256,7 +260,7 @@ class _Run:
                 await asyncio.sleep(0.1)
         await self._settle_sink(began)
         self.outcome.findings += await self.copied.settle(self.options.settle_s)
-        # Time for what should not come.
+        # Time for events that must not come.
         await asyncio.sleep(1.0)
         self.say(f"all subscribers are there after {time.monotonic() - began:.1f} s")
 
@@ -378,7 +382,7 @@ class _Run:
 
 
 def _kind_of(line: dict[str, Any]) -> str:
-    """Why a holder gave up its lease."""
+    """Return the reason for which a holder lost its lease."""
     reason = str(line.get("reason", ""))
     for kind in ("refused", "has written the archive"):
         if kind in reason:
@@ -388,7 +392,7 @@ def _kind_of(line: dict[str, Any]) -> str:
 
 @asynccontextmanager
 async def _beside(*works: Any) -> AsyncIterator[None]:
-    """Run these until the body is done; one that dies ends the body."""
+    """Run tasks during the body; one that fails ends the body."""
     async with asyncio.TaskGroup() as tasks:
         running = [tasks.create_task(each) for each in works]
         try:

@@ -1,4 +1,4 @@
-"""What faults are done to, and what they have found."""
+"""The parts of a run that faults break, and its measurements."""
 
 from __future__ import annotations
 
@@ -19,8 +19,7 @@ __all__ = ["Stage", "Takeover"]
 
 @dataclass(frozen=True)
 class Takeover:
-    """How long it took until another process held the lease; `undisturbed`: nothing else was
-    broken meanwhile."""
+    """The time until another process held the lease; `undisturbed`: without another fault."""
 
     why: str
     seconds: float
@@ -32,7 +31,7 @@ class Stage:
     """Everything that can be broken.
 
     Attributes:
-        outage_s: how long MongoDB is gone as a whole.
+        outage_s: the time in which all of MongoDB was unavailable.
         doomed, survived: writes to a primary that was cut off, and those that stayed.
     """
 

@@ -1,4 +1,4 @@
-"""Clients that subscribe, lose their gateway, and go on at any other with their last token."""
+"""Clients that subscribe, lose their gateway, and resume at any other with their last token."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from websockets.typing import Subprotocol
 __all__ = ["Delivery", "Subscriber", "token_of_now"]
 
 FIELDS = {"things": ("thingChanges", "thing"), "tallies": ("tallyChanges", "tally")}
-# What a client may be told of an outage; anything else is a finding.
+# Errors that a client may get in an outage; any other is a finding.
 PASSING = {"UNAVAILABLE", "SLOW_CONSUMER", "ARCHIVE_BEHIND", "TIMEOUT"}
-# As a careful client: a gateway that stands still does not answer pings.
+# Clients should send pings: a suspended gateway does not answer them.
 PING_S = 3.0
 SILENT_S = 20.0
 
 
 class Delivery(NamedTuple):
-    """What a subscriber was told of one change; `version` is None where it did not ask."""
+    """One change that a subscriber received; `version` is None if it was not selected."""
 
     token: str
     key: str
@@ -43,9 +43,9 @@ class Subscriber:
 
     Args:
         key: the document that it follows; None: the whole collection.
-        versions: whether it asks for `version`, for which the gateway has to wait for the archive.
-        stays_s: after about so long it leaves by itself and comes back; 0: it stays.
-        lag_s: how long it takes over each event.
+        versions: whether it selects `version`, for which the gateway waits for the archive.
+        stays_s: it disconnects after about this time and comes back; 0: it stays.
+        lag_s: its processing time for each event.
     """
 
     name: str
@@ -77,7 +77,7 @@ class Subscriber:
         )
 
     async def run(self) -> None:
-        """Follow for ever."""
+        """Follow forever."""
         while True:
             address = self.rng.choice(self.addresses)
             try:
@@ -119,7 +119,7 @@ class Subscriber:
                     return
 
     def _take(self, message: dict[str, Any], address: str) -> bool:
-        """False once the subscription has ended."""
+        """Handle a message; returns False once the subscription has ended."""
         kind, body = message["type"], message.get("payload")
         if kind == "complete":
             self.ends["completed"] += 1
@@ -160,7 +160,7 @@ class Subscriber:
 
 
 async def token_of_now(address: str) -> str:
-    """Where a gateway says that the stream stands."""
+    """Return the current resume token of a gateway."""
     async with httpx.AsyncClient(timeout=10) as client:
         answer = await client.post(f"{address}/graphql", json={"query": "{ resumeToken }"})
     return str(answer.json()["data"]["resumeToken"])

@@ -1,4 +1,4 @@
-"""The checker finds planted damage, and nothing where there is none."""
+"""The checker finds planted damage, and nothing in correct data."""
 
 from __future__ import annotations
 
@@ -28,8 +28,7 @@ START = datetime(2024, 1, 1, tzinfo=UTC)
 
 
 class Story:
-    """Three documents' writes as the truth has them, and the archive and the stream that are
-    right."""
+    """Writes of three documents as the truth has them, and the correct archive and stream."""
 
     def __init__(self) -> None:
         self.truth = Truth()
@@ -109,13 +108,13 @@ def story() -> Story:
     return Story()
 
 
-def test_nothing_is_found_where_archive_and_truth_agree(story: Story) -> None:
-    """Deletions, insertions again, transactions, numbers that documents carry."""
+def test_a_correct_archive_has_no_findings(story: Story) -> None:
+    """Deletions, re-insertions, transactions and version fields lead to no findings."""
     assert story.check(story.versions) == []
 
 
 def swap(versions: list[Version], one: int, other: int) -> list[Version]:
-    """The contents of two versions of one document, everything else in place."""
+    """Swap the contents of two versions of one document."""
     changed = list(versions)
     a, b = versions[one], versions[other]
     changed[one] = replace(a, content=b.content, op=b.op, n=b.n)
@@ -132,7 +131,7 @@ def altered(place: int, **changes: object) -> Callable[[list[Version]], list[Ver
     return alter
 
 
-# The story, by place: 0 a, 1 b, 2 a, 3 b, 4 a, 5 b, 6 a deleted, 7 a, 8 a 9 b 10 a in one
+# The story by index: 0 a, 1 b, 2 a, 3 b, 4 a, 5 b, 6 a deleted, 7 a, 8 a 9 b 10 a in one
 # transaction, 11 12 13 shared.
 DAMAGE: dict[str, tuple[Callable[[list[Version]], list[Version]], str]] = {
     "a version is missing": (lambda all_: all_[:2] + all_[3:], "missing: "),
@@ -199,7 +198,7 @@ DAMAGE: dict[str, tuple[Callable[[list[Version]], list[Version]], str]] = {
 
 @pytest.mark.parametrize("what", DAMAGE)
 def test_damage_of_the_archive_is_found(story: Story, what: str) -> None:
-    """Each by a finding that says what it is."""
+    """Each damage leads to a finding that describes it."""
     damage, said = DAMAGE[what]
     found = story.check(damage(story.versions))
     assert any(said in each for each in found), found
@@ -212,8 +211,8 @@ def stream(
     return check_stream("s", told, story.versions, start=start, key=key, asked_version=True)
 
 
-def test_nothing_is_found_where_a_stream_is_right(story: Story) -> None:
-    """From the beginning, from a token on, of one document."""
+def test_a_correct_stream_has_no_findings(story: Story) -> None:
+    """Streams from the start, from a token, and of one document lead to no findings."""
     told = story.told()
     assert stream(story, told) == []
     assert stream(story, told[4:], after=3) == []
@@ -242,7 +241,7 @@ STREAM_DAMAGE: dict[str, tuple[Callable[[list[Delivery]], list[Delivery]], str]]
 
 @pytest.mark.parametrize("what", STREAM_DAMAGE)
 def test_damage_of_a_stream_is_found(story: Story, what: str) -> None:
-    """Each by a finding that says what it is."""
+    """Each damage leads to a finding that describes it."""
     damage, said = STREAM_DAMAGE[what]
     found = stream(story, damage(story.told()))
     assert any(said in each for each in found), found
@@ -252,8 +251,8 @@ def posts(story: Story) -> list[Posted]:
     return [Posted(each.token, each.key, each.number, each.operation, 1) for each in story.versions]
 
 
-def test_nothing_is_found_where_posts_are_right(story: Story) -> None:
-    """Documents in any order among themselves; what is posted again in its old order."""
+def test_correct_deliveries_have_no_findings(story: Story) -> None:
+    """Documents may be delivered in any order, and repeated deliveries in their old order."""
     told = posts(story)
     by_key = sorted(told, key=lambda each: each.key)
     for right in (told, by_key, [*told[:9], *told[4:]]):
@@ -277,8 +276,8 @@ POST_DAMAGE: dict[str, tuple[Callable[[list[Posted]], list[Posted]], str]] = {
 
 
 @pytest.mark.parametrize("damage", POST_DAMAGE)
-def test_each_damage_of_posts_is_found(story: Story, damage: str) -> None:
-    """And said."""
+def test_damage_of_deliveries_is_found(story: Story, damage: str) -> None:
+    """Each damage leads to a finding that describes it."""
     break_, said = POST_DAMAGE[damage]
     findings = check_posts("r", break_(posts(story)), story.versions, start="")
     assert any(said in each for each in findings), findings
@@ -289,8 +288,8 @@ def target_version(number: int, name: int | None, source: str = "ann", by: str =
     return {"doc": "lamp", "v": number, "op": "UPDATE", "full": full, "by": by}
 
 
-def test_a_copy_that_is_not_what_its_source_is_is_found() -> None:
-    """Stale, of no source, missing, or there without a reference."""
+def test_a_wrong_copy_is_found() -> None:
+    """A stale copy, one of no source, a missing one, and one without a reference are findings."""
     sources = {"ann": {"_id": "ann", "name": 2}}
     right = [
         {"_id": "1", "sourceId": "ann", "name": 2},
@@ -309,7 +308,7 @@ def test_a_copy_that_is_not_what_its_source_is_is_found() -> None:
 
 
 def test_a_copy_that_goes_back_is_found() -> None:
-    """Not where the target has been with another source meanwhile, nor where a program did it."""
+    """An older name is a finding unless the source has changed or another program wrote it."""
     right = [
         target_version(1, 5),
         target_version(2, 7),

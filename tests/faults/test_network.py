@@ -1,4 +1,4 @@
-"""The proxies carry everything, in order, and do what they are told to."""
+"""The proxies forward everything in order, and apply their rules."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ async def _echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 
 @asynccontextmanager
 async def network() -> AsyncIterator[Network]:
-    """A proxy before a server that says what it hears; we are `me`, it is `m0`."""
+    """Start a proxy before an echo server; the test is `me`, the server `m0`."""
     server = await asyncio.start_server(_echo, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
     async with server, Network.open({"m0": port}) as opened:
@@ -44,8 +44,8 @@ async def sent_and_heard(connection: Connection) -> bytes:
     return await reader.readexactly(len(MESSAGE))
 
 
-async def test_everything_arrives_in_order_also_while_the_delay_changes() -> None:
-    """With a delay, without, and across the change."""
+async def test_data_arrives_in_order_while_the_delay_changes() -> None:
+    """The order holds with a delay, without one, and across the change."""
     async with network() as through:
         connection = await connect(through)
         assert await sent_and_heard(connection) == MESSAGE
@@ -57,8 +57,8 @@ async def test_everything_arrives_in_order_also_while_the_delay_changes() -> Non
         connection[1].close()
 
 
-async def test_what_is_held_arrives_once_it_is_healed() -> None:
-    """On old connections and on new ones; meanwhile nothing is said."""
+async def test_held_data_arrives_after_the_cut() -> None:
+    """Old and new connections deliver held data, and nothing before."""
     async with network() as through:
         old = await connect(through)
         assert await sent_and_heard(old) == MESSAGE
@@ -74,7 +74,7 @@ async def test_what_is_held_arrives_once_it_is_healed() -> None:
 
 
 async def test_reset_breaks_connections_and_refuses_new_ones() -> None:
-    """Until it is healed."""
+    """Connections are refused until the rule is `pass` again."""
     async with network() as through:
         old = await connect(through)
         assert await sent_and_heard(old) == MESSAGE
@@ -97,8 +97,8 @@ async def _ends(connection: Connection) -> bool:
         writer.close()
 
 
-async def test_one_pair_is_cut_and_others_are_not() -> None:
-    """A rule is about those that it names."""
+async def test_a_rule_cuts_only_its_own_pair() -> None:
+    """A rule applies to the pair that it names only."""
     async with network() as through:
         await through.cut("somebody", ["m0"])
         connection = await connect(through)

@@ -1,4 +1,4 @@
-"""Wire connections lead to the primary, whoever that is; nobody waits at one that is silent."""
+"""Wire connections use the current primary; no read waits for a silent server."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SLOW = {"$where": "sleep(60000) || true"}
 
 @pytest.mark.timeout(240)
 async def test_connections_follow_the_primary() -> None:
-    """One that steps down, and one that stops in the middle of a read."""
+    """Reads continue when the primary steps down, and when it is suspended during a read."""
     # Not pytest's tmp_path, which keeps the directories of the last three runs.
     with tempfile.TemporaryDirectory(prefix="revstream-tests-") as name:
         await _follow(Path(name))
@@ -54,7 +54,7 @@ async def _follow(directory: Path) -> None:
             async with first.direct() as client:
                 await client.admin.command("replSetStepDown", 60)
             await cluster.healthy()
-            # What the old one is still asked, it refuses; then nothing is connected to it any more.
+            # The old primary refuses reads in flight; then no connection to it is left.
             assert await reads() == [{"_id": 1}]
             await eventually(lambda: cluster.network.ports[first.name] not in ports())
             assert await reads() == [{"_id": 1}]
@@ -66,7 +66,7 @@ async def _follow(directory: Path) -> None:
             await eventually(lambda: len(connections) == 1)
             second.process.send_signal(signal.SIGSTOP)
             second.paused = True
-            # The one that is waited at, too.
+            # The connection with a waiting read, too.
             await eventually(lambda: not ports(), within_s=60)
             slow.cancel()
             await cluster.primary()

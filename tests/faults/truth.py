@@ -1,10 +1,9 @@
-"""What was written, as those who wrote it know it: the truth that archive and streams are compared
-with.
+"""The writes as their writers know them: the truth with which archive and streams are compared.
 
-A document is either one writer's own, or shared. Every write to an own document asks for the state
-that it follows (`op`), so that writes of unknown fate can be told: once a later one has succeeded,
-or the document was read with its `op`, exactly one story is left. Writes to shared documents count
-`n` up, which gives them their order.
+A document is either one writer's own, or shared. Every write to an own document is conditional on
+the state before it (`op`), so that the fate of unknown writes can be decided: once a later write
+has succeeded, or the document was read with its `op`, exactly one sequence is possible. Writes to
+shared documents increment `n`, which gives them their order.
 """
 
 from __future__ import annotations
@@ -32,11 +31,11 @@ class Write:
     """One write of one document.
 
     Attributes:
-        op: unique in the run; stands in the document's field `op` afterwards, but for a deletion.
+        op: unique in the run; stored in the document's field `op`, except for a deletion.
         kind: INSERT, UPDATE, REPLACE or DELETE.
-        content: BSON of the document afterwards, without `_change`; None for a deletion, and where
-            nobody has seen it.
-        by: who, where the write said so.
+        content: BSON of the document after the write, without `_change`; None for a deletion, and
+            if it was not read.
+        by: the author that the write stored.
         transaction: number of the transaction, if any.
     """
 
@@ -50,14 +49,15 @@ class Write:
 
 @dataclass
 class Truth:
-    """Attributes:
-    chains: own documents: their writes in order.
-    shared: shared documents: acknowledged writes by `n`.
-    shared_unknown: their writes of unknown fate, by op.
-    never: ops that were refused or undone: nobody may ever see them.
-    doomed: acknowledged by a primary that was cut off: there or not, as the database says in the
-        end.
-    transactions: ops of committed transactions, in order, by number.
+    """All writes of a run.
+
+    Attributes:
+        chains: own documents: their writes in order.
+        shared: shared documents: acknowledged writes by `n`.
+        shared_unknown: their writes of unknown fate, by op.
+        never: ops that were refused or aborted: they must never be visible.
+        doomed: acknowledged by a primary that was cut off: the database decides in the end.
+        transactions: ops of committed transactions, in order, by number.
     """
 
     chains: dict[Place, list[Write]] = field(default_factory=dict)
@@ -73,7 +73,7 @@ class Truth:
     _last_op: int = 0
 
     def met(self, error: PyMongoError) -> None:
-        """Count what a writer was told; a fault of the harness itself shows here."""
+        """Count an error of a writer; an error of the harness itself is raised."""
         self.errors[f"{type(error).__name__} {getattr(error, 'code', None) or ''}".strip()] += 1
 
     def next_op(self) -> int:
@@ -82,9 +82,9 @@ class Truth:
 
 
 def content_of(document: Mapping[str, Any]) -> bytes:
-    """The document's bytes without `_change`; what is below a raw one stays as it was.
+    """Return the document's bytes without `_change`; nested raw values stay unchanged.
 
-    Decoded ones give the same bytes as raw ones: the types that writers use survive that.
+    Decoded documents give the same bytes as raw ones for the types that writers use.
     """
     kept = {name: value for name, value in document.items() if name != CHANGE_FIELD}
     return bytes(bson.encode(kept, codec_options=RAW))

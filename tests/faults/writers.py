@@ -1,4 +1,4 @@
-"""The load: programs that write with the driver alone, and note what they are told."""
+"""The load: programs that write with the driver alone, and record the results."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ __all__ = ["COLLECTIONS", "Writers"]
 COLLECTIONS = ("things", "tallies")
 OWN_EACH = 6
 SHARED = 4
-# A quarter of the writes of a program that meets nobody would suffice; outages need more hands.
+# Outages need more concurrent writers than the rate alone.
 HANDS = 24
 COMMIT_S = 5.0
 SETTLE_S = 60.0
 
 
 class Pace:
-    """So many turns a second, for all together; what was missed in an outage is not made up for."""
+    """A rate limit for all writers together; turns missed in an outage are dropped."""
 
     def __init__(self, rate: float) -> None:
         self._gap_s = 1 / rate
@@ -41,7 +41,7 @@ class Pace:
 
 
 class Writers:
-    """Open with a client of their own; `run` until cancelled between writes by `stop`."""
+    """All writers, with a client of their own; `run` until `stop`."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class Writers:
         )
 
     async def prepare(self) -> None:
-        """Transactions need collections that are there; shared documents too."""
+        """Create the collections, which transactions need, and the shared documents."""
         for each in self._shared:
             await each.insert(self.truth.next_op())
 
@@ -91,11 +91,11 @@ class Writers:
                 hands.create_task(self._write(hand, own))
 
     def stop(self) -> None:
-        """Each hand finishes its write."""
+        """End after the write in progress of each writer."""
         self._stopping = True
 
     async def settle(self) -> None:
-        """Once all is mended: find out the fate of every write to an own document."""
+        """Find out the fate of every write to an own document, after all repairs."""
         rng = random.Random(f"{self._seed}/settle")
         deadline = time.monotonic() + SETTLE_S
         for each in [document for own in self._own for document in own]:
@@ -105,7 +105,7 @@ class Writers:
                     raise AssertionError(f"{each.place}: fate unknown after {SETTLE_S} s")
 
     async def end_marks(self) -> dict[str, int]:
-        """A last write to each collection; its op."""
+        """Write to each collection once more and return the ops."""
         rng = random.Random(f"{self._seed}/end")
         for each in self._shared:
             done = False
@@ -126,16 +126,16 @@ class Writers:
             else:
                 known = await rng.choice(own).step(rng)
             if not known:
-                # The driver fails at once where it knows of no primary.
+                # The driver fails at once without a known primary.
                 await asyncio.sleep(rng.uniform(0.05, 0.3))
 
     async def _transact(self, rng: random.Random, own: Sequence[OwnDocument], hand: str) -> bool:
-        """A few own documents and perhaps a shared one, all or nothing."""
+        """Write a few own documents and perhaps a shared one in one transaction."""
         settled = [each for each in own if each.last is not None and not each.pending]
         if len(settled) < 2:
             return await rng.choice(own).step(rng)
         chosen = rng.sample(settled, min(len(settled), rng.randrange(2, 4)))
-        # The same document twice in one transaction: two versions at one moment.
+        # The same document twice in one transaction: two versions at one cluster time.
         again = rng.random() < 0.3
         shared = rng.choice(self._shared) if rng.random() < 0.3 else None
         number = self.truth.next_op()
@@ -155,7 +155,7 @@ class Writers:
             except (PyMongoError, LookupError) as exc:
                 if isinstance(exc, PyMongoError):
                     self.truth.met(exc)
-                # Not committed, so never: the server forgets it.
+                # Not committed, so never: the server aborts it.
                 for each, last, version in before:
                     each.last, each.version = last, version
                 self.truth.never.update(write.op for _, write, _ in made)
@@ -203,7 +203,7 @@ class Writers:
         return write, after
 
     def _settle(self, fate: str, made: Sequence[tuple[OwnDocument, Write, Document]]) -> None:
-        """Tell each own document what became of its writes."""
+        """Record the fate of a transaction's writes in each own document."""
         for document, write, after in made:
             if fate == "committed":
                 self.truth.acknowledged += 1
@@ -220,7 +220,7 @@ class Writers:
 
 
 async def _commit(session: AsyncClientSession) -> str:
-    """committed, undone or unknown; asked again where the answer was lost."""
+    """Commit and return committed, undone or unknown; retries after a lost answer."""
     deadline = time.monotonic() + COMMIT_S
     while True:
         try:

@@ -1,4 +1,4 @@
-"""`python -m tests.fuzzing`: rounds of raw documents, and exit code 1 where something is wrong."""
+"""`python -m tests.fuzzing`: rounds of raw documents; exit code 1 if there are findings."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from tests.fuzzing.run import Options, run
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.fuzzing", description=__doc__)
-    parser.add_argument("--minutes", type=float, default=60)
-    parser.add_argument("--seed", type=int, default=None)
+    parser.add_argument("--minutes", type=float, default=60, help="duration")
+    parser.add_argument("--seed", type=int, default=None, help="repeats the writes")
     parser.add_argument("--before", type=int, default=60, help="writes before the gateway starts")
-    parser.add_argument("--steps", type=int, default=150, help="writes beside each gateway")
+    parser.add_argument("--steps", type=int, default=150, help="writes while each gateway runs")
     given = parser.parse_args()
     options = Options(
         seed=random.randrange(10**6) if given.seed is None else given.seed,

@@ -1,4 +1,4 @@
-"""Compares what revstream says with the writer's notes. Pure."""
+"""Comparison of revstream's results with the recorded writes, by pure functions."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _HELD = CodecOptions(
 
 @dataclass(frozen=True, slots=True)
 class Archived:
-    """A version in the archive; `content` None: a deletion."""
+    """A version in the archive; `content` is None for a deletion."""
 
     token: str
     number: int
@@ -43,7 +43,10 @@ class Archived:
 
 
 def is_held(key: bytes) -> bool:
-    """Whether the driver reads and writes this `_id` alike; what it does not is set aside."""
+    """Return whether the driver decodes and encodes this `_id` without a change.
+
+    Events with other ids are set aside.
+    """
     raw = document_of([key])
     if key[0] == _TIMESTAMP and not any(key[-8:]):
         return False
@@ -56,11 +59,12 @@ def is_held(key: bytes) -> bool:
 def check_states(
     document: Document, versions: Sequence[Archived], *, told: Callable[[bytes], bytes] = bytes
 ) -> list[str]:
-    """Each state that was written is there, in order and byte for byte; only a gap may stand for
-    others, and the last one is there in any case.
+    """Check that each written state is a version, in order and byte for byte.
+
+    Only a gap may stand for missing states, and never for the last one.
 
     Args:
-        told: of a state, as much as MongoDB tells of it.
+        told: returns the part of a state that MongoDB reports.
     """
     states = [None if each is None else told(without_own(each)) for each in document.states]
     versions = [
@@ -75,7 +79,7 @@ def check_states(
         if rest and rest[0] == version.content:
             place += 1
         elif place and states[place - 1] == version.content:
-            # Some writes change nothing, and are in MongoDB's log all the same.
+            # Some writes change nothing and are in the oplog all the same.
             continue
         elif version.gap:
             place += rest.index(version.content) + 1 if version.content in rest else bool(rest)
@@ -100,7 +104,7 @@ def check_present(
     *,
     told: Callable[[bytes], bytes] = bytes,
 ) -> list[str]:
-    """The last version is the document."""
+    """Check that the last version equals the document."""
     if not versions and not is_held(document.key):
         return []
     last = versions[-1].content if versions else None
@@ -113,7 +117,7 @@ def check_present(
 def check_deliveries(
     name: str, deliveries: Sequence[Delivery], tokens: Sequence[str], numbers: Mapping[str, int]
 ) -> list[str]:
-    """Each version of the archive came once, in its order.
+    """Check that each version of the archive was delivered once, in order.
 
     Args:
         tokens: of the archive's versions from the first delivery on.
@@ -137,8 +141,11 @@ def check_deliveries(
 
 
 def with_indexes(raw: bytes) -> bytes:
-    """A document with all arrays named 0, 1, 2: of updates MongoDB describes them so, whatever the
-    names of their items are, and where it keeps no images that is all there is."""
+    """Return the document with the items of all arrays named 0, 1, 2.
+
+    MongoDB describes updates in this form, whatever the stored names are; without post-images that
+    is all that is known.
+    """
     return _indexed(raw, is_array=False)
 
 
@@ -153,7 +160,7 @@ def _indexed(raw: bytes, *, is_array: bool) -> bytes:
 
 
 def without_own(raw: bytes) -> bytes:
-    """A document without the fields that revstream keeps beside it."""
+    """Return the document without the fields that revstream stores in it."""
     if not any(each in raw for each in _OWN):
         return raw
     return document_of([whole for name, _, whole in elements_of(raw) if name not in _OWN])

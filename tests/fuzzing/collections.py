@@ -1,4 +1,4 @@
-"""The model that is fuzzed: one type of document in each way to keep versions."""
+"""The model under test: one entity for each layout."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ type Leaf { n: Int text: String }
 
 @dataclass(frozen=True, slots=True)
 class Fuzzed:
-    """A collection.
+    """A collection under test.
 
     Attributes:
-        options: of its `@collection`, `more` other directives; `fields` of its own.
-        layout: how a program keeps versions in it.
-        images: whether MongoDB keeps images of it.
+        options: arguments of its `@collection`; `more`: other directives; `fields`: extra fields.
+        layout: the layout in which a program keeps its versions.
+        images: whether MongoDB stores post-images of it.
     """
 
     type: str
@@ -88,8 +88,10 @@ COLLECTIONS = (
 
 
 def model_text(sink: str) -> str:
-    """Args:
-    sink: the URL that changes of Plain are posted to.
+    """Return the model.
+
+    Args:
+        sink: the URL for webhooks of Plain.
     """
     parts = [TYPES]
     for each in COLLECTIONS:

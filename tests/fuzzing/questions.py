@@ -1,5 +1,7 @@
-"""Questions over HTTP about the collections, now and as of a moment: odd documents may have errors
-of their own, and harm no others."""
+"""Queries of the collections over HTTP, of current documents and as of a time point.
+
+Unusual documents may have errors of their own, but must not affect others.
+"""
 
 from __future__ import annotations
 
@@ -23,14 +25,16 @@ _PAGE = 20
 
 
 def selected(place: Fuzzed) -> str:
-    """All fields of a type."""
+    """Return a selection of all fields of a type."""
     more = {"plain": "code", "targets": "plainId name copied plain { id text }"}
     return f"{FIELDS} {more.get(place.name, '')}"
 
 
 class Questions:
-    """Args:
-    healthy: by collection and id, the fields of the documents that fit.
+    """Queries and their findings.
+
+    Args:
+        healthy: by collection and id, the fields of the valid documents.
     """
 
     def __init__(
@@ -40,11 +44,11 @@ class Questions:
         self._healthy = healthy
         self.findings: list[str] = []
         self.asked = 0
-        # The errors of the last answer.
+        # The errors of the last response.
         self._said = ""
 
     async def ask(self, query: str, *, allowed: frozenset[str] = ALLOWED) -> dict[str, Any]:
-        """The data; errors with other codes are findings."""
+        """Return the data; errors with other codes than `allowed` are findings."""
         self.asked += 1
         response = await self._client.post("/graphql", json={"query": query})
         answer = response.json()
@@ -57,7 +61,7 @@ class Questions:
         return data
 
     async def about(self, place: Fuzzed) -> None:
-        """All questions about a collection."""
+        """Run all queries of a collection."""
         token = (await self.ask("{ resumeToken }"))["resumeToken"]
         moment = f'asOf: {{token: "{token}"}}'
         await self.ask_of_healthy(place, f"{place.one}s", "")
@@ -68,7 +72,7 @@ class Questions:
         await self._walk_history(place)
 
     async def ask_of_healthy(self, place: Fuzzed, root: str, moment: str) -> None:
-        """Of the healthy ones alone there are no errors."""
+        """Check that a query of the valid documents alone has no errors."""
         ids = ", ".join(f'"{each}"' for each in self._healthy[place.name])
         for where in (f"{{id: {{in: [{ids}]}}}}", '{text: {startsWith: "healthy-"}}'):
             fields = f"id {HEALTHY_FIELDS}"
@@ -79,7 +83,7 @@ class Questions:
             self._compare(place, root, [each["document"] if moment else each for each in found])
 
     async def _walk(self, place: Fuzzed, root: str, moment: str, order: str) -> None:
-        """Page by page; the healthy ones are there, once."""
+        """Check page by page that each valid document is there once."""
         after, found = "", []
         while True:
             arguments = f"{moment} first: {_PAGE} {after} {f'orderBy: [{order}]' if order else ''}"
@@ -99,7 +103,7 @@ class Questions:
         self._compare(place, f"{root} {order}", found)
 
     async def _walk_history(self, place: Fuzzed) -> None:
-        """The versions of each, with what they changed."""
+        """Read the versions of each document with their changes."""
         after, root = "", f"{place.one}s"
         while True:
             data = await self.ask(

@@ -1,5 +1,5 @@
-"""BSON documents drawn byte by byte, so that they may be what no driver makes: each type, also the
-deprecated ones, names twice or empty, text that is not UTF-8, shapes that mean something elsewhere.
+"""BSON documents drawn byte by byte, including documents that no driver creates: each type, also
+the deprecated ones, repeated and empty names, text that is not UTF-8, names with a special meaning.
 
 Source: bsonspec.org, version 1.1.
 """
@@ -29,9 +29,9 @@ _FIXED = {
 }  # fmt: skip
 _COUNTED = {0x02: 4, 0x03: 0, 0x04: 0, 0x05: 5, 0x0C: 16, 0x0D: 4, 0x0E: 4, 0x0F: 0}
 Value = tuple[int, bytes]
-"""The type of an element, and the bytes behind its name."""
+"""The type of an element, and the bytes after its name."""
 
-# Model fields (collections.py), names of revstream and of layouts, and names that are odd.
+# Model fields (collections.py), names of revstream and of layouts, and unusual names.
 _OWN_NAMES = (
     b"n", b"text", b"big", b"share", b"flag", b"price", b"at", b"oid", b"uuid", b"kind", b"tags",
     b"numbers", b"sub", b"subs", b"any", b"owner", b"plainId", b"name", b"code",
@@ -98,9 +98,9 @@ def document_of(elements: Sequence[bytes]) -> bytes:
 
 
 def elements_of(raw: bytes) -> Iterator[tuple[bytes, bytes, bytes]]:
-    """Of each field of a document its name, its value, and the whole of it.
+    """Yield the name, the value and the whole bytes of each field of a document.
 
-    Independent of revstream's own, which it checks.
+    Independent of revstream's own implementation, which it checks.
     """
     start = 4
     while start < len(raw) - 1:
@@ -117,7 +117,7 @@ def elements_of(raw: bytes) -> Iterator[tuple[bytes, bytes, bytes]]:
 
 
 def has_twice(raw: bytes) -> bool:
-    """Whether a document, or one in it, has a name twice."""
+    """Return whether a document, or a nested one, contains a name twice."""
     found = list(elements_of(raw))
     if len({name for name, _, _ in found}) < len(found):
         return True
@@ -133,7 +133,7 @@ def _named(name: bytes, value: Value) -> bytes:
 
 
 class RawDocuments:
-    """What `random` draws."""
+    """Documents drawn from `random`."""
 
     def __init__(self, random: Random) -> None:
         self._random = random
@@ -167,7 +167,7 @@ class RawDocuments:
         return self._random.choice(self._random.choice(kinds))
 
     def value(self, depth: int = 3) -> Value:
-        """Any, at most so deep, but for the few that are very deep or long."""
+        """Draw any value of a limited depth, except for few that are very deep or long."""
         kind = self._random.random()
         if depth <= 0 or kind < 0.6:
             return self._random.choice(self._scalars)()
@@ -193,7 +193,7 @@ class RawDocuments:
         return _named(name, self.value(depth))
 
     def key(self) -> bytes:
-        """An `_id`, of any type but those that MongoDB refuses, which it is asked for, too."""
+        """Draw an `_id` of any type, including those that MongoDB refuses."""
         if self._random.random() < 0.6:
             return _named(b"_id", (0x02, text(b"d%d" % self._random.randrange(10**9))))
         while len(key := self.named(b"_id", 2)) > _LONGEST_KEY:
@@ -205,7 +205,7 @@ class RawDocuments:
         return int32(len(body) + 4) + body
 
     def _reference(self) -> Value:
-        """Shaped like a DBRef."""
+        """Draw a value with the form of a DBRef."""
         shape = [
             _named(b"$ref", (0x02, text(b"plain"))),
             self.named(b"$id", 0),
@@ -230,10 +230,10 @@ class RawDocuments:
         return 0x02, text(self._random.choice((b"l", b"\xff")) * 200_000)
 
     def _odd_array(self) -> Value:
-        """Indexes that do not count up from 0."""
+        """Draw an array whose indexes do not count up from 0."""
         return ARRAY, document_of([self.element(1) for _ in range(3)])
 
     def _twice(self) -> Value:
-        """One name with two values."""
+        """Draw a document with two values for one name."""
         name = self.name()
         return OBJECT, document_of([self.named(name, 1), self.element(1), self.named(name, 1)])

@@ -1,4 +1,4 @@
-"""Rounds of writing and comparing, each on a database of its own."""
+"""Rounds of writes and comparisons, each on a database of its own."""
 
 from __future__ import annotations
 
@@ -47,9 +47,12 @@ Say = Callable[[str], object]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """Args:
-    before: writes before the first gateway starts; `steps`: while one runs, twice.
-    duration_s: rounds are begun until then; one at least.
+    """Options of a run.
+
+    Args:
+        before: writes before the first gateway starts.
+        steps: writes while a gateway runs; there are two gateways one after the other.
+        duration_s: no round begins later; there is at least one.
     """
 
     seed: int
@@ -60,7 +63,7 @@ class Options:
 
 @dataclass
 class Outcome:
-    """What was done, and what is wrong."""
+    """Statistics and findings of a run."""
 
     rounds: int = 0
     writes: int = 0
@@ -82,7 +85,7 @@ class Outcome:
 
 
 def run(options: Options, say: Say) -> Outcome:
-    """Play rounds; the seed of the next one is one higher."""
+    """Execute rounds; each one adds 1 to the seed."""
     outcome, ends = Outcome(), time.monotonic() + options.duration_s
     with temporary_directory() as directory, running_mongod(directory / "data") as uri:
         while outcome.rounds == 0 or (time.monotonic() < ends and not _deaths(directory / "data")):
@@ -102,7 +105,7 @@ def run(options: Options, say: Say) -> Outcome:
 
 
 def _deaths(data: Path) -> list[str]:
-    """What mongod has said before it died."""
+    """Return the log lines of a mongod before it crashed."""
     lines = (data / "mongod.log").read_text(errors="replace").splitlines()
     return [each[:3000] for each in lines if '"s":"F"' in each][:8]
 
@@ -135,7 +138,7 @@ class _Round:
         ]
 
     async def play(self) -> None:
-        """Write before a gateway is there, beside one, and beside the next one."""
+        """Write before a gateway runs, while it runs, and while a second one runs."""
         with ExitStack() as stack:
             stack.enter_context(receiving(self._receiver))
             client = stack.enter_context(MongoClient[Any](self._uri))
@@ -209,9 +212,9 @@ class _Round:
                 return
 
     async def _recorded(self, questions: Questions) -> str:
-        """Wait until all that was written is in the archive; return the place."""
+        """Wait until all writes are in the archive; returns the resume token."""
         token: str = (await questions.ask("{ resumeToken }"))["resumeToken"]
-        # A first reading that is done later knows nothing of then, and the next token is later.
+        # An initial snapshot that ends later cannot answer for this token, only for a later one.
         allowed = frozenset({"HISTORY_LOST"})
         for each in COLLECTIONS:
             root = f"{each.one}sAsOf"
@@ -222,7 +225,7 @@ class _Round:
     async def _settle(
         self, gateway: RunningGateway, client: httpx.AsyncClient, questions: Questions
     ) -> None:
-        """Wait until archive, copies, sink and subscribers have come to all that was written."""
+        """Wait until archive, copies, sink and subscribers have caught up with all writes."""
 
         async def quiet() -> bool:
             token = await self._recorded(questions)
@@ -248,7 +251,7 @@ class _Round:
         }
 
     def _check_copies(self) -> None:
-        """Those of the healthy sources are what these are."""
+        """Check that the copies of valid sources equal the sources."""
         for name, right in self._writer.healthy["plain"].items():
             found = self._client[self._database].targets.find_one({"_id": name}) or {}
             shown = found.get("name"), found.get("copied")
@@ -306,13 +309,13 @@ class _Round:
             found = versions.get(key, [])
             told = bytes if place.images else with_indexes
             if place.name != "targets":
-                # Of targets the Copier writes states, too.
+                # The Copier writes states of targets, too.
                 self._outcome.findings += check_states(document, found, told=told)
             present = self._present(document)
             self._outcome.findings += check_present(document, found, present, told=told)
 
     def _key_of(self, place: Fuzzed, record: Any) -> bytes:
-        """The element of the notes for a version's document."""
+        """Return the `_id` element in the recorded writes for a version's document."""
         wanted = record["doc"]
         raw_ids = self._client[f"{self._database}_ids"].get_collection(place.name, RAW)
         found = raw_ids.find_one({"_id": {"$eq": wanted}})
@@ -335,7 +338,7 @@ class _Round:
         )
         if done.returncode:
             lines = [each for each in done.stdout.splitlines() if each.endswith("]")]
-            # Of what is set aside, it says so.
+            # Set-aside events are reported.
             lines = [each for each in lines if "no driver keeps" not in each]
             if lines or done.returncode != 1:
                 self._find("verify: " + "\n  ".join([*lines[:20], done.stderr[-2000:]]))

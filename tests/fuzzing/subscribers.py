@@ -1,4 +1,4 @@
-"""Subscribers to all changes of a collection, and what they were sent."""
+"""Subscribers to all changes of a collection, and the events that they received."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ALLOWED = frozenset({"DOCUMENT_MISFIT"})
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """An event; `token` without the deployment's tag, `data` the document."""
+    """An event; `token` is without the deployment's tag, `data` is the document."""
 
     token: str
     document: str | None
@@ -33,10 +33,10 @@ class Delivery:
 
 @dataclass
 class Subscriber:
-    """Goes on with its last token at the next gateway.
+    """A client that resumes with its last token at the next gateway.
 
     Attributes:
-        deliveries: all changes that it was sent, over all connections.
+        deliveries: all changes that it received, over all connections.
         findings: errors that no event may have.
         began: whether it is subscribed.
     """
@@ -62,7 +62,7 @@ class Subscriber:
         )
 
     async def run(self, address: str) -> None:
-        """Until it is cancelled or the connection ends."""
+        """Receive events until cancelled or the connection ends."""
         url = address.replace("http", "ws", 1) + "/graphql"
         async with connect(
             url, subprotocols=[Subprotocol("graphql-transport-ws")], max_size=None
@@ -103,7 +103,7 @@ class Subscriber:
 
 @asynccontextmanager
 async def subscribed(subscribers: list[Subscriber], address: str) -> AsyncIterator[None]:
-    """All of them, at this gateway."""
+    """Subscribe all of them at this gateway."""
     tasks = [asyncio.create_task(each.run(address)) for each in subscribers]
     try:
         yield

@@ -1,4 +1,4 @@
-"""The checker finds what is wrong in an archive, in what a subscriber was sent, and in answers."""
+"""The checker finds errors in an archive, in delivered events, and in responses."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def versions(*contents: bytes | None) -> list[Archived]:
     ]
 
 
-def test_an_archive_that_has_every_state_is_right() -> None:
-    """A write that changed nothing may be a version of its own; what is revstream's is beside."""
+def test_a_correct_archive_has_no_findings() -> None:
+    """A write without a change may be a version; revstream's own fields do not matter."""
     own = b"\x03_change\0" + document_of([])
     document = notes(state(1), state(2, own), None)
     assert check_states(document, versions(state(1), state(1), state(2), None)) == []
@@ -61,14 +61,14 @@ def test_an_archive_that_has_every_state_is_right() -> None:
         [],
     ],
 )
-def test_an_archive_that_differs_in_a_state_is_found(wrong: list[Archived]) -> None:
-    """Another content, another order, one too few or many; the finding has the writes."""
+def test_a_wrong_archive_is_found(wrong: list[Archived]) -> None:
+    """Wrong content, wrong order, missing and extra versions are findings with the writes."""
     [finding, *_] = check_states(notes(state(1), state(2)), wrong)
     assert "insert 00" in finding
 
 
 def test_a_gap_stands_for_states_before_it_only() -> None:
-    """What comes after it is compared again."""
+    """States after a gap are compared again."""
     document = notes(state(1), state(2), state(3), state(4))
     gap = replace(versions(state(3))[0], number=2, token="t2", gap=True)
     first, last = versions(state(1))[0], Archived("t3", 3, "UPDATE", False, state(4))
@@ -78,7 +78,7 @@ def test_a_gap_stands_for_states_before_it_only() -> None:
 
 
 def test_a_document_that_differs_from_its_last_version_is_found() -> None:
-    """Byte for byte, but for the names of array items where that is all that MongoDB tells."""
+    """The comparison is byte for byte, except for names of array items that MongoDB omits."""
     assert check_present(notes(), versions(state(1)), state(1)) == []
     assert check_present(notes(), versions(state(1)), state(2))
     assert check_present(notes(), versions(state(1)), None)
@@ -98,15 +98,15 @@ def test_a_document_that_differs_from_its_last_version_is_found() -> None:
         (b"\x03_id\0" + document_of([b"\x10a\0" + int32(1)]), True),
     ],
 )
-def test_only_ids_that_no_driver_keeps_may_be_without_versions(key: bytes, held: bool) -> None:
-    """Of all others the versions are asked for."""
+def test_only_ids_that_no_driver_preserves_may_be_without_versions(key: bytes, held: bool) -> None:
+    """All other documents must have versions."""
     assert is_held(key) is held
     document = Document("things", key, [document_of([key])], [])
     assert bool(check_states(document, [])) is held
 
 
-def test_events_that_are_missing_doubled_or_out_of_order_are_found() -> None:
-    """Also one with the number of another version."""
+def test_missing_repeated_and_reordered_events_are_found() -> None:
+    """An event with the number of another version is found, too."""
     sent = [Delivery(f"t{n}", "d", n, None) for n in (1, 2, 3)]
     tokens, numbers = ["t1", "t2", "t3"], {"t1": 1, "t2": 2, "t3": 3}
     assert check_deliveries("s", sent, tokens, numbers) == []
@@ -115,8 +115,8 @@ def test_events_that_are_missing_doubled_or_out_of_order_are_found() -> None:
     assert check_deliveries("s", [*sent[:2], replace(sent[2], version=7)], tokens, numbers)
 
 
-async def test_answers_that_lack_a_healthy_document_or_fail_are_found() -> None:
-    """A page without one, with a wrong field, with INTERNAL, and none at all."""
+async def test_wrong_responses_are_found() -> None:
+    """A page without a valid document, a wrong field, INTERNAL, and no response are findings."""
     place, fields = COLLECTIONS[0], {"n": 1, "sub": {"n": 1, "text": "s"}}
     answers: list[dict[str, Any]] = [
         {"data": {"plains": {"nodes": [{"id": "h", **fields}]}}},

@@ -1,4 +1,4 @@
-"""A plain program that writes raw documents and notes what is stored after each write."""
+"""A plain program that writes raw documents and records the document after each write."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ __all__ = ["HEALTHY", "Document", "Writer"]
 
 HEALTHY = ("healthy-0", "healthy-1", "healthy-2")
 OWNER = "ann"
-# The driver that the notes are made with must not look into what it carries.
+# The driver must not decode the documents that are recorded.
 RAW = CodecOptions(document_class=RawBSONDocument, unicode_decode_error_handler="replace")
 _OBJECT = 3
 _UNDEFINED = 6
@@ -42,13 +42,13 @@ _NUMBERS = (0x01, 0x10, 0x12, 0x13)
 
 @dataclass
 class Document:
-    """One document of the notes.
+    """The recorded writes of one document.
 
     Attributes:
         key: the element that is its `_id`.
-        states: what was stored after each write that changed it, None where it was deleted.
-        writes: for people, in order, with those that were refused.
-        embedded: its versions, where it keeps them in itself; of SEPARATE, its current fields.
+        states: the document after each write that changed it, None where it was deleted.
+        writes: descriptions in order, including refused writes.
+        embedded: its versions, where it keeps them in itself; for SEPARATE, its current fields.
     """
 
     collection: str
@@ -63,14 +63,16 @@ class Document:
 
 
 class Writer:
-    """Args:
-    random: draws what is written, and where.
+    """Writes random documents and records them.
+
+    Args:
+        random: draws the writes and their targets.
     """
 
     def __init__(self, client: MongoClient[Any], database: str, random: Random) -> None:
         self._client = client
         self._database = client[database]
-        # Which ids are equal, its unique index says.
+        # Its unique index decides which ids are equal.
         self._ids = client[f"{database}_ids"]
         self._random = random
         self._raw = RawDocuments(random)
@@ -85,13 +87,13 @@ class Writer:
         }
 
     def begin(self) -> None:
-        """Write the healthy documents, which are of the model's types."""
+        """Write the valid documents, whose values have the model's types."""
         for each in COLLECTIONS:
             for name in HEALTHY:
                 self._write_healthy(each, name)
 
     def step(self) -> None:
-        """One write, or one version of a classic layout."""
+        """Write once, or write one version of a classic layout."""
         each = self._random.choice(COLLECTIONS)
         if self._random.random() < 0.15:
             self._write_healthy(each, self._random.choice(HEALTHY))
@@ -147,13 +149,13 @@ class Writer:
             return
         update, raw = self._update(place, kind)
         if kind == "pipeline" and (has_twice(document.states[-1] or raw) or has_twice(raw)):
-            # MongoDB 6.0 ends itself: document_diff_serialization.cpp, Invariant: result.second.
+            # MongoDB 6.0 crashes: document_diff_serialization.cpp, Invariant: result.second.
             return
         change = {"updates": [{"q": query, "u": update}]}
         self._run(document, "update", change, raw, kind)
 
     def _update(self, place: Fuzzed, kind: str) -> tuple[Any, bytes]:
-        """The `u` of an update command, and its bytes."""
+        """Return the `u` of an update command, and its bytes."""
         if kind == "replace":
             raw = document_of(self._body(place))
         elif kind == "pipeline":
@@ -182,7 +184,7 @@ class Writer:
         return b".".join(each for each in names if each and b"." not in each) or b"any"
 
     def _stage(self) -> bytes:
-        """Of a pipeline: values that are literal, moved, merged, or gone."""
+        """Draw a pipeline stage with values that are literal, moved, merged, or removed."""
         literal = document_of([_element(*self._with_name(b"$literal"))])
         moved = _element(2, b"in", text(b"$any"))
         choice = self._random.randrange(5)
@@ -210,7 +212,7 @@ class Writer:
     def _body(self, place: Fuzzed) -> list[bytes]:
         found = self._raw.elements()
         if place.name == "targets":
-            # Of a document that is there, mostly.
+            # Mostly of an existing document.
             names = [*HEALTHY, "nobody"]
             found.append(b"\x02plainId\0" + text(self._random.choice(names).encode()))
         if place.name == "ruled" and self._random.random() < 0.5:
@@ -218,28 +220,30 @@ class Writer:
         return found
 
     def _shuffled(self, elements: list[bytes]) -> list[bytes]:
-        """Mostly with the `_id` in front, where MongoDB puts it anyway."""
+        """Shuffle the fields, mostly with `_id` first, where MongoDB puts it anyway."""
         if self._random.random() < 0.2:
             self._random.shuffle(elements)
         return elements
 
     def _write_version(self, place: Fuzzed) -> None:
-        """A version of an odd document in a classic layout; its own fields may be odd, too."""
+        """Write a version of an unusual document in a classic layout, whose fields may be
+        unusual, too.
+        """
         body = [each for each in self._raw.elements() if _name_of(each) not in _OF_LAYOUTS]
         if self._random.random() < 0.15:
             self._write_odd_id(place, body)
             return
         name = f"odd-{self._random.randrange(6)}"
         document = self._document(place.name, b"\x02_id\0" + text(name.encode()))
-        # Counts; what is stored, the checks of other layouts do not ask.
+        # Counts versions; the checks of other layouts do not use it.
         document.states.append(b"")
         number = len(document.states)
         v = b"\x10v\0" + int32(number)
         if self._random.random() < 0.1:
             v = self._raw.named(b"v", 1)
             if v[0] in _NUMBERS:
-                # One that was used before takes its version away, and one that is lower than the
-                # last is told live only: see docs/operating.md, Limitations.
+                # A number that was used before replaces its version, and one lower than the
+                # last is only sent live: see docs/operating.md, Limitations.
                 v = b"\x0av\0"
         if place.layout == "EMBEDDED":
             self._write_embedded(document, v, body)
@@ -257,7 +261,7 @@ class Writer:
                 self._database[place.name].update_many(older, {"$unset": {"current": ""}})
 
     def _write_odd_id(self, place: Fuzzed, body: list[bytes]) -> None:
-        """The only version of a document with an id of any type."""
+        """Write the only version of a document with an id of any type."""
         key = self._raw.key()
         document = self._document(place.name, key)
         v = b"\x10v\0" + int32(1)
@@ -271,8 +275,9 @@ class Writer:
         self._attempt(document, place.name, *_inserting(row))
 
     def _write_embedded(self, document: Document, v: bytes, body: list[bytes]) -> None:
-        """As a replacement: MongoDB 6.0 ends itself over a pipeline's difference with a name
-        twice."""
+        """Replace the document: MongoDB 6.0 crashes on the difference of a pipeline with a name
+        twice.
+        """
         current = document_of([v, *body])
         earlier = document.embedded
         prev = _element(4, b"prev", array_of([(_OBJECT, each) for each in earlier]))
@@ -283,25 +288,25 @@ class Writer:
             earlier.append(current)
 
     def _write_apart(self, document: Document, v: bytes, body: list[bytes]) -> None:
-        """The version before among the previous ones, then the current one."""
+        """Store the previous version among the old ones, then the current one."""
         if document.embedded:
             row = document_of([_named(b"docId", document.key), *document.embedded])
             self._attempt(document, f"{document.collection}.previous", *_inserting(row))
         raw = document_of([v, *body])
         if self._attempt(document, document.collection, *_replacing(document.key, raw)):
-            # A timestamp of zeros is the server's own time once it is stored.
+            # The server replaces a timestamp of zeros by its own time.
             stored = self._stored(document)
             document.embedded[:] = [
                 whole for name, _, whole in elements_of(stored or b"") if name != b"_id"
             ]
 
     def _document(self, collection: str, key: bytes) -> Document:
-        """The notes of the document with an id that is equal to this one."""
+        """Return the record of the document with an id equal to this one."""
         known = self.documents.get((collection, key))
         if known is not None:
             return known
         if key[0] == _UNDEFINED:
-            # Is refused, and cannot be asked for.
+            # MongoDB refuses it, also in queries.
             return self.documents.setdefault((collection, key), Document(collection, key))
         raw = RawBSONDocument(document_of([key]), RAW)
         reply = self._ids.command("insert", collection, documents=[raw], codec_options=RAW)
@@ -309,7 +314,7 @@ class Writer:
             query = _query(key)
             found = self._ids.get_collection(collection, RAW).find_one(query)
             if found is not None:
-                # The same document under another spelling, or itself.
+                # The same document with its id encoded in another way, or this one.
                 key = bytes(found.raw)[4:-1]
         return self.documents.setdefault((collection, key), Document(collection, key))
 
@@ -328,7 +333,7 @@ class Writer:
         raw: bytes,
         kind: str = "",
     ) -> bool:
-        """Returns whether MongoDB has taken it."""
+        """Send a write; returns whether MongoDB accepted it."""
         said = f"{command} {kind} {raw.hex() if len(raw) < 4000 else f'{len(raw)} bytes'}"
         refused = ""
         try:
@@ -366,7 +371,7 @@ def _replacing(key: bytes, raw: bytes) -> tuple[str, dict[str, Any], bytes]:
 
 
 def _query(key: bytes) -> RawBSONDocument:
-    """For the document with this `_id`, whatever it is."""
+    """Return a filter for the document with this `_id`, of any type."""
     equals = document_of([_named(b"$eq", key)])
     return RawBSONDocument(document_of([_element(_OBJECT, b"_id", equals)]), RAW)
 
@@ -376,5 +381,5 @@ def _element(kind: int, name: bytes, payload: bytes) -> bytes:
 
 
 def _named(name: bytes, element: bytes) -> bytes:
-    """The value of an element under another name."""
+    """Return the value of an element under another name."""
     return element[:1] + name + element[element.index(0, 1) :]

@@ -1,4 +1,4 @@
-"""Documents and their history, written as the recorder does, at times of a test's choosing."""
+"""Documents and their history, written as the recorder does, at times that a test chooses."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ from revstream.streams.versioning.version import LastVersion, make_version
 
 __all__ = ["Scribe", "at", "last_of_each"]
 
-# A second of 2024 that tests count from.
+# The second of 2024 from which tests count.
 _BEGINNING = 1_704_110_400
 
 
 def at(second: int, count: int = 1) -> Timestamp:
-    """The cluster time so many seconds after the beginning."""
+    """Return the cluster time `second` seconds after the fixed start time of 2024."""
     return Timestamp(_BEGINNING + second, count)
 
 
 def nothing_written(known: str = "") -> OwnWrites:
-    """Return the progress of a process that has written nothing: no read has to wait.
+    """Return the write progress of a process that has written nothing: no read has to wait.
 
     Args:
-        known: so far all archives are known to have come.
+        known: the position up to which all archives are known to be complete.
     """
     return OwnWrites(_Unknown(known), VersionNumberCache(_Silent([], position="")))  # type: ignore[arg-type]
 
@@ -51,7 +51,7 @@ class _Silent(Hub):
 
 
 class _Unknown:
-    """Progress of archives: unknown, or known up to a position."""
+    """Archive progress: unknown, or known up to a position."""
 
     def __init__(self, known: str) -> None:
         self._known = known
@@ -76,16 +76,16 @@ class _Unknown:
 
 
 def last_of_each(archive: Collection[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The last version of each document, deletions included."""
+    """Return the last version of each document, deletions included."""
     first = {"_id": "$doc", "last": {"$first": "$$ROOT"}}
     stages = [{"$sort": {"doc": 1, "v": -1}}, {"$group": first}, {"$replaceWith": "$last"}]
     return list(archive.aggregate(stages))
 
 
 class Scribe:
-    """Writes one collection and its archive, in the storage that the entity says.
+    """Writer of one collection and its archive, in the storage kind of the entity.
 
-    `records` are all that were written, in the order of the stream; `present` the documents by
+    `records` are all versions written, in stream order; `present` are the current documents by the
     `identity` of their ids.
     """
 
@@ -109,7 +109,7 @@ class Scribe:
         why: str | None = None,
         wall: datetime | None = None,
     ) -> Document:
-        """Note a write, None deletes; `save` stores it. Returns the record."""
+        """Add a write (None deletes) and return its version record; `save` stores it."""
         name = identity(key)
         last = self._lasts.get(name)
         place = sum(record["at"] == time for record in self.records)
@@ -141,7 +141,7 @@ class Scribe:
         return whole
 
     async def save(self) -> None:
-        """Store what was noted: the collection as it is in the end, and the archive of it all."""
+        """Store the current documents and the archive of all writes."""
         await self.archive.prepare()
         assert await self.archive.insert(self._pending)
         self._pending = []

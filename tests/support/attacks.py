@@ -1,4 +1,4 @@
-"""Documents that are small to send and would be large to serve; nearly all are to be refused."""
+"""Documents that are small to send and expensive to execute; most of them must be refused."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ def product(body: str) -> str:
 
 
 def many(text: str, count: int) -> str:
-    """With a number in the place of `#`."""
+    """Repeat a text `count` times, with its number in place of `#`."""
     return " ".join(text.replace("#", str(number)) for number in range(count))
 
 
 def chain(length: int, spreads: int = 2) -> str:
-    """Fragments that stand for spreads^length fields."""
+    """Return fragments that stand for spreads^length fields."""
     fragments = (
         f"fragment F{n} on Product {{ {f'...F{n + 1} ' * spreads}}} " for n in range(length)
     )
@@ -53,7 +53,7 @@ def deep(opening: str, depth: int, inner: str = "id") -> str:
 
 
 def interfaces(depth: int) -> str:
-    """Fields of an interface beside those of many types, in each other."""
+    """Return nested interface fields beside the fields of many types."""
     beside = "".join(f"... on {each} {{ node: nodeId }} " for each in ("Product", "Supplier"))
     return f'{{ node(nodeId: "x") {{ {deep(f"... on Node {{ {beside}", depth, "nodeId")} }} }}'
 
@@ -135,4 +135,4 @@ ATTACKS: dict[str, tuple[str, dict[str, Any]]] = {
     ),
 }
 HARMLESS = {"one object again and again", "interfaces beside types"}
-"""What is within the limits, and takes no longer than others that are."""
+"""Documents within the limits; they take no longer than ordinary documents."""

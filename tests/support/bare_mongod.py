@@ -1,4 +1,4 @@
-"""A mongod with options of the test's own: a standalone, or one that asks for a password."""
+"""mongod processes with options that a test chooses: standalone, replica set, or with passwords."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ class BareMongod:
 
     @property
     def uri(self) -> str:
-        """Of the replica set that `replica_set` makes of it."""
+        """Return the URI of the replica set that `replica_set` starts on this server."""
         return f"mongodb://127.0.0.1:{self.port}/?replicaSet={REPLICA_SET}"
 
     def start(self) -> None:
-        """Return once it answers."""
+        """Start the process; returns when it answers."""
         # fmt: off
         command = [
             sys.executable, "-ISc", LAUNCH, str(os.getpid()), str(find_mongod().path),
@@ -68,12 +68,12 @@ class BareMongod:
             client.admin.command("ping")
 
     def hush(self) -> None:
-        """It keeps its connections and says nothing on them, as behind a broken network."""
+        """Stop answering, with all connections kept open, like a broken network."""
         assert self.process is not None
         self.process.send_signal(signal.SIGSTOP)
 
     def speak(self) -> None:
-        """After `hush`: it answers again."""
+        """Answer again after `hush`."""
         assert self.process is not None
         self.process.send_signal(signal.SIGCONT)
 
@@ -86,7 +86,7 @@ class BareMongod:
 
     def stop(self) -> None:
         if self.process is not None:
-            # A hushed one would not hear.
+            # A stopped process does not handle the signal.
             self.speak()
             self.process.terminate()
             self.process.wait(timeout=30)
@@ -95,7 +95,7 @@ class BareMongod:
 
 @contextmanager
 def failing(server: BareMongod, command: str, times: int, **how: Any) -> Iterator[None]:
-    """The next of these commands, of a server that was started with `enableTestCommands`.
+    """Let the next `times` of a command fail, on a server started with `enableTestCommands`.
 
     Args:
         how: see MongoDB's fail point `failCommand`.
@@ -112,7 +112,7 @@ def failing(server: BareMongod, command: str, times: int, **how: Any) -> Iterato
 
 @contextmanager
 def bare_mongod(directory: Path, *options: str) -> Iterator[BareMongod]:
-    """A server with these options, stopped in the end."""
+    """Start a server with these options; it is stopped at the end."""
     directory.mkdir(parents=True, exist_ok=True)
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
@@ -126,7 +126,7 @@ def bare_mongod(directory: Path, *options: str) -> Iterator[BareMongod]:
 
 @contextmanager
 def short_lived_replica_set(*options: str) -> Iterator[BareMongod]:
-    """A replica set of one whose data go with it."""
+    """Start a replica set of one member whose data is deleted at the end."""
     # Not pytest's tmp_path, which keeps the directories, 300 MB each, of the last three runs.
     with (
         tempfile.TemporaryDirectory(prefix="revstream-tests-") as directory,
@@ -137,7 +137,7 @@ def short_lived_replica_set(*options: str) -> Iterator[BareMongod]:
 
 @contextmanager
 def replica_set(directory: Path, *options: str) -> Iterator[BareMongod]:
-    """The same as a replica set of one, once it is primary."""
+    """Start a replica set of one member, and return when it is primary."""
     with bare_mongod(directory, "--replSet", REPLICA_SET, *options) as server:
         host = f"127.0.0.1:{server.port}"
         with MongoClient[dict[str, Any]](host, directConnection=True) as first:
@@ -149,14 +149,14 @@ def replica_set(directory: Path, *options: str) -> Iterator[BareMongod]:
 
 @contextmanager
 def guarded_mongod(directory: Path, *options: str) -> Iterator[MongoClient[dict[str, Any]]]:
-    """A replica set that asks for a password; yields a client that may do anything."""
+    """Start a replica set that requires a password; yields a client with all rights."""
     directory.mkdir(parents=True, exist_ok=True)
     key = directory / "key"
     key.write_text(secrets.token_hex(32))
     key.chmod(0o600)
     with replica_set(directory, "--keyFile", str(key), *options) as server:
         host = f"127.0.0.1:{server.port}"
-        # The first user is made from this machine, without a password; then that door is shut.
+        # The localhost exception allows one user to be created without a password.
         with MongoClient[dict[str, Any]](host, directConnection=True) as first:
             first.admin.command("createUser", ROOT, pwd=PASSWORD, roles=["root"])
         with MongoClient[dict[str, Any]](

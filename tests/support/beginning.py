@@ -1,4 +1,4 @@
-"""Beginning of history for a test."""
+"""Start of a recorded history for a test."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ __all__ = ["begin_new", "begin_now"]
 
 
 def begin_new(uri: str, database: str, model: Path) -> None:
-    """Begin the history of all collections of the model now, in a database that does not exist yet.
+    """Start the history of all collections of the model now, in a new database.
 
-    The oldest entry of an oplog that other tests fill would be a long way back.
+    The default start, the oldest oplog entry, may be far back: other tests fill the oplog.
     """
     with MongoClient[dict[str, object]](uri) as client:
         if database in client.list_database_names():
             return
     names = [each.collection for each in read_model(model.read_text()).entities]
-    # In a thread: this one may run a loop already.
+    # In a thread, because the current thread may run an event loop already.
     thread = Thread(target=lambda: asyncio.run(begin_now(uri, database, *names)))
     thread.start()
     thread.join()
 
 
 async def begin_now(uri: str, database: str, *collections: str) -> None:
-    """Begin the history of empty collections now."""
+    """Start the history of empty collections now."""
     async with Mongo.connect(uri, database) as mongo:
         now = resume_tokens.token_from_time(await mongo.operation_time())
         for each in collections:

@@ -1,4 +1,4 @@
-"""MongoDB's order of values of all types, written down a second time, for tests to compare with."""
+"""Second implementation of MongoDB's order of BSON values, for tests to compare with."""
 
 from __future__ import annotations
 
@@ -76,4 +76,4 @@ def _compared(one: Any, other: Any) -> int:
 
 
 sort_key = cmp_to_key(_compared)
-"""For `sorted`: null and what is missing are None."""
+"""Key for `sorted`: null and missing values are None."""

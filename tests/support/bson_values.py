@@ -1,5 +1,6 @@
-"""Documents for hypothesis to draw: few names and values, so that two of them often have something
-in common."""
+"""Hypothesis strategies for documents with few names and values, so that two often have some in
+common.
+"""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
-"""Writers, recorders and the two sides of the Copier, each of which takes one step on the database
-when a test says so.
+"""Writers, recorders and the two sides of the Copier, each advanced by single commands.
 
-The Copier is the real one, on a real MongoDB: every command that it sends waits for its turn. What
-is recorded, the test records, from what differs after each step: that way a change is in the
-archive exactly when the schedule says so.
+The Copier is the real one, on a real MongoDB: each command that it sends waits until the test
+advances it. The test records changes itself, from the difference after each step, so a change
+is in the archive exactly when the schedule says.
 """
 
 from __future__ import annotations
@@ -53,19 +52,19 @@ _START = Timestamp(1_700_000_000, 1)
 
 
 class _Deposed(Exception):
-    """Its place was refused."""
+    """A checkpoint write was refused because the process has lost its lease."""
 
 
 class Steps:
-    """Steps of one task: it waits before each, until `advance`."""
+    """Steps of one task: it waits before each command until `advance`."""
 
     def __init__(self) -> None:
         self._go: asyncio.Future[None] | None = None
         self._stopped = asyncio.Event()
         self.task: asyncio.Task[None] | None = None
-        # Whether documents may have changed since this was last looked at.
+        # Whether documents may have changed since the last check.
         self.wrote = False
-        # The command that it is about to send.
+        # The command that the task will send next.
         self.next = ""
 
     async def take(self) -> None:
@@ -74,7 +73,7 @@ class Steps:
         await self._go
 
     async def reach(self) -> None:
-        """Return when it waits, or has ended; raises what it raised."""
+        """Wait until the task waits or has ended; raises the exception of the task."""
         assert self.task is not None
         stopped = asyncio.ensure_future(self._stopped.wait())
         await asyncio.wait([stopped, self.task], return_when=asyncio.FIRST_COMPLETED)
@@ -83,7 +82,7 @@ class Steps:
             self.task.result()
 
     async def advance(self) -> None:
-        """One step, up to the next one."""
+        """Run one step, up to the next command."""
         if self.task is None or self.task.done():
             return
         assert self._go is not None
@@ -99,7 +98,7 @@ class Steps:
 
 
 class _Stepwise:
-    """A `Mongo`, or a collection of the driver's, whose every command is a step."""
+    """A `Mongo`, or a collection of the driver, whose every command is a step."""
 
     def __init__(self, inner: Any, steps: Steps) -> None:
         self._inner = inner
@@ -121,8 +120,7 @@ class _Stepwise:
 
 
 class Instance:
-    """One side of the Copier as one process runs it: what `streams.listeners.consumer` does, in
-    steps."""
+    """One side of the Copier in one process: `streams.listeners.consumer`, in steps."""
 
     def __init__(self, world: World, side: Side, fence: int) -> None:
         self.side: Side = side
@@ -166,10 +164,11 @@ class Instance:
 
 
 class World:
-    """Sources `suppliers` and targets `products`, their archives, and both sides.
+    """Sources `suppliers` and targets `products`, their archives, and both sides of the Copier.
 
     Args:
-        page: versions that a side takes at once. `chunk`: targets that the source side does.
+        page: versions that a side reads at once.
+        chunk: targets that the source side updates at once.
     """
 
     def __init__(self, mongo: Mongo, model: Model = SHOP, *, page: int = 2, chunk: int = 2) -> None:
@@ -207,12 +206,12 @@ class World:
     async def write(
         self, collection: str, command: Mapping[str, Any], operation: str | None = None
     ) -> None:
-        """By another program: one command on one collection."""
+        """Run one command on one collection, as another program does."""
         await self.mongo.command({**command})
         await self.observe(operation)
 
     async def put(self, collection: str, key: Any, document: Mapping[str, Any] | None) -> None:
-        """The whole document; None deletes it."""
+        """Replace a whole document; None deletes it."""
         if document is None:
             deletes = [{"q": {"_id": key}, "limit": 1}]
             await self.write(collection, {"delete": collection, "deletes": deletes})
@@ -225,16 +224,16 @@ class World:
         await self.write(collection, {"update": collection, "updates": updates})
 
     async def supplier(self, key: str, name: str | None, **more: Any) -> None:
-        """It is called so from now on."""
+        """Set the name of a supplier."""
         await self.put("suppliers", key, {"name": name, **more})
 
     async def product(self, key: str, supplier: str | None, **more: Any) -> None:
-        """A new one; or the whole of an old one."""
+        """Insert a product, or replace it."""
         refers = {} if supplier is None else {"supplierId": supplier}
         await self.put("products", key, {**refers, **more})
 
     async def observe(self, operation: str | None = None) -> None:
-        """Note what differs since the last step, as the change stream would tell it."""
+        """Append what changed since the last step, as the change stream would report it."""
         for name in self.names:
             found = {each["_id"]: each for each in await self.mongo.find(name, {})}
             before, self._seen[name] = self._seen[name], found
@@ -245,7 +244,7 @@ class World:
                     self._queue[name].append((at, key, found.get(key), operation))
 
     async def record(self, collection: str, count: int = 1000) -> None:
-        """So many changes are archived."""
+        """Archive the next `count` changes."""
         queue = self._queue[collection]
         for at, key, after, said in queue[:count]:
             last = self._lasts.get((collection, key))
@@ -269,7 +268,7 @@ class World:
         del queue[:count]
 
     async def step(self, instance: Instance, count: int = 1) -> None:
-        """One or more commands of a side, none of which may take a copy back."""
+        """Run one or more commands of a side; none of them may undo a copy."""
         for _ in range(count):
             await instance.steps.advance()
             if not instance.steps.wrote:
@@ -286,7 +285,7 @@ class World:
                 assert not back, f"{instance.side} took {key} back to an earlier version: {back}"
 
     async def depose(self, side: Side) -> Instance:
-        """Another process takes over; returns who was deposed, and does not know it yet."""
+        """Start another instance of a side; returns the old one, which does not know it yet."""
         zombie = self.live[side]
         self.zombies.append(zombie)
         self.fences[side] += 1
@@ -295,18 +294,18 @@ class World:
         return zombie
 
     async def handled(self, side: Side) -> None:
-        """The side does all that it can do now."""
+        """Run a side until it has handled all recorded versions."""
         instance = self.live[side]
         instance.idle = False
         while not instance.idle:
             await self.step(instance)
-        # What it did since it last looked at the archive does not count.
+        # Writes since its last read of the archive do not count.
         instance.idle = False
         while not instance.idle:
             await self.step(instance)
 
     async def late(self) -> None:
-        """The deposed do what they had in hands, and learn that they are deposed."""
+        """Let deposed instances finish their commands in flight and learn that they are deposed."""
         for each in self.zombies:
             each.idle = False
             for _ in range(200):
@@ -317,7 +316,7 @@ class World:
         self.zombies.clear()
 
     async def settle(self) -> None:
-        """Everything is recorded and handled, until nothing changes any more."""
+        """Record and handle everything, until nothing changes any more."""
         for _ in range(50):
             for name in self.names:
                 await self.record(name)

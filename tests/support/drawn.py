@@ -1,8 +1,8 @@
-"""Documents and filters for hypothesis to draw, over the model of `tests.support.shapes`.
+"""Hypothesis strategies for documents and filters over the model of `tests.support.shapes`.
 
-Values come from few, so that filters find something, and from the edges: NaN, infinities, -0.0,
-doubles beside their own decimals, text of many scripts with what regular expressions mind, dates
-that Python does not have. Documents fit the model, miss it by a little, or not at all.
+The value sets are small, so that filters match, and contain edge cases: NaN, infinities, -0.0,
+doubles beside their exact decimals, texts of many scripts with regular-expression characters,
+dates that Python cannot represent. Documents are valid, nearly valid, or invalid.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ BEYOND = (
     "Infinity",
     "-Infinity",
 )
-"""Decimals at the edge of, or beyond, what other types of number hold."""
+"""Decimals at the limits of other number types, or beyond them."""
 
 NOTABLE: Mapping[Scalar, Sequence[Any]] = {
     Scalar.STRING: ["", *LETTERS, "ab", "a\x00b", "a.b", "a\U0010ffff", "RED", "1", "true", "NaN"],
@@ -59,7 +59,7 @@ NOTABLE: Mapping[Scalar, Sequence[Any]] = {
     Scalar.OBJECTID: [ObjectId(f"{each:024x}") for each in range(3)],
     Scalar.UUID: [Binary(UUID(int=each).bytes, 4) for each in range(3)],
 }
-"""Values to store and to ask for, alike."""
+"""Values for documents and filters alike."""
 
 ODD: Sequence[Any] = [
     None,
@@ -82,7 +82,7 @@ ODD: Sequence[Any] = [
     {"0": "a"},
     [],
 ]
-"""Values that other programs may store, and no filter can ask for."""
+"""Values that other programs may store, and that no filter can contain."""
 
 ANY = [each for pool in NOTABLE.values() for each in pool] + list(ODD)
 
@@ -91,13 +91,13 @@ DOUBLES = st.sampled_from(NOTABLE[Scalar.FLOAT]) | st.floats(allow_nan=False, al
 
 @st.composite
 def decimals_beside(draw: st.DrawFn) -> Decimal128:
-    """A double's 34 digits, which are just above or below what most doubles are."""
+    """Draw the 34-digit decimal just above or just below a double."""
     rounding = draw(st.sampled_from([ROUND_FLOOR, ROUND_CEILING]))
     return decimal_beside(draw(DOUBLES), rounding)
 
 
 def decimal_beside(double: float, rounding: str) -> Decimal128:
-    """The decimal of 34 digits next to a double, or equal to it."""
+    """Return the 34-digit decimal next to a double, or equal to it."""
     context = Context(prec=34, rounding=rounding, Emin=-6143, Emax=6144, clamp=1)
     return Decimal128(context.create_decimal(Decimal(double)))
 
@@ -148,7 +148,7 @@ def _values(draw: st.DrawFn, field: Field, depth: int) -> Any:
 
 @st.composite
 def documents(draw: st.DrawFn, kind: ObjectType = THING, depth: int = 0) -> dict[str, Any]:
-    """A document of that type or nearly so, without its `_id`; of many fields most are missing."""
+    """Draw a document of a type, valid or nearly so, without `_id`; large types have gaps."""
     fields = [each for each in kind.fields if each.stored != "_id"]
     if depth > 2:
         fields = [each for each in fields if not isinstance(each.type, str)]
@@ -168,7 +168,7 @@ def documents(draw: st.DrawFn, kind: ObjectType = THING, depth: int = 0) -> dict
 
 @st.composite
 def wheres(draw: st.DrawFn, kind: ObjectType = THING, depth: int = 0) -> dict[str, Any]:
-    """A filter by API names, with every operator of every field."""
+    """Draw a filter by API names, with every operator of every field."""
     where: dict[str, Any] = {}
     names = [each.name for each in kind.fields if operators(each)]
     if kind.name == THING.name:
@@ -221,7 +221,7 @@ def _operands(draw: st.DrawFn, field: Field, operator: str, depth: int) -> Any:
 
 @st.composite
 def batches(draw: st.DrawFn) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Documents, and filters by API names: over all fields, or over one, of which more is found."""
+    """Draw documents, and filters by API names: over all fields, or over one with more matches."""
     kind = THING
     if draw(st.integers(0, 9)):
         field = draw(st.sampled_from([each for each in THING.fields[1:] if operators(each)]))

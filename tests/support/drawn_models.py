@@ -1,6 +1,6 @@
-"""Models for hypothesis to draw, and the schema.graphql of a model.
+"""Hypothesis strategies for models, and a printer of a model's schema.graphql.
 
-Names are drawn from lists in which nothing clashes: every drawn model is one that reads.
+Names come from lists without conflicts, so every drawn model is valid.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ SINKS = st.builds(
 
 @st.composite
 def accesses(draw: st.DrawFn, *, rows: bool = False, write: bool = True) -> Access | None:
-    """Draw arguments of `@access`, or nothing."""
+    """Draw arguments of `@access`, or None."""
     access = Access(
         read=draw(st.none() | ROLES),
         write=draw(st.none() | ROLES) if write else None,
@@ -59,7 +59,7 @@ def accesses(draw: st.DrawFn, *, rows: bool = False, write: bool = True) -> Acce
 
 
 def stored_as(scalar: Scalar) -> Scalar:
-    """ID means text."""
+    """Return the storage type of a scalar: ID is stored as text."""
     return Scalar.STRING if scalar is Scalar.ID else scalar
 
 
@@ -67,7 +67,7 @@ def stored_as(scalar: Scalar) -> Scalar:
 def plain_fields(
     draw: st.DrawFn, enums: list[EnumType], holds: list[str], prefix: str = ""
 ) -> tuple[Field, ...]:
-    """Fields of every type, each with another name, stored as that or otherwise."""
+    """Draw fields of every type, with distinct names, with and without another storage type."""
     kinds = st.sampled_from([*Scalar, *enums, *holds])
     fields: list[Field] = []
     for name in draw(st.lists(st.sampled_from(FIELDS), min_size=1, unique=True)):
@@ -79,7 +79,7 @@ def plain_fields(
                 stored=draw(st.sampled_from([f"{prefix}{name}", f"{prefix}{name}_", f"ö {name}"])),
                 type=kind,
                 stored_scalar=stored_as(kind) if isinstance(kind, Scalar) else None,
-                # An embedded document that must be there, of its own type, could not end.
+                # A required embedded document of its own type would be infinite.
                 required=not isinstance(kind, str) and draw(st.booleans()),
                 is_list=is_list,
                 item_required=is_list and draw(st.booleans()),
@@ -96,7 +96,7 @@ def plain_fields(
 
 @st.composite
 def models(draw: st.DrawFn) -> Model:
-    """A model with everything in it that may be."""
+    """Draw a model with any of the features that a model may have."""
     enums = [
         EnumType(
             name=name,
@@ -217,7 +217,7 @@ def models(draw: st.DrawFn) -> Model:
 
 
 def in_layout(entity: Entity, history: HistoryKind) -> Entity:
-    """The entity with that layout, where that goes with the rest of it."""
+    """Return the entity with that layout, where its other features allow it."""
     refused = (each.fence or each.copy or each.unique for each in entity.fields)
     unique = any(each.unique for each in entity.indexes)
     if history is HistoryKind.ARCHIVE or entity.storage is Storage.DELTA or entity.version is None:
@@ -239,12 +239,12 @@ def listed(texts: tuple[str, ...]) -> str:
 
 
 def described(description: str | None) -> str:
-    """What stands before whatever has a description."""
+    """Return the description that stands before a definition, or an empty text."""
     return "" if description is None else f"{quoted(description)} "
 
 
 def printed_access(access: Access | None) -> str:
-    """The directive, with what it says."""
+    """Return the `@access` directive with its arguments."""
     if access is None:
         return ""
     arguments = [
@@ -256,7 +256,7 @@ def printed_access(access: Access | None) -> str:
 
 
 def printed_field(field: Field) -> str:
-    """One stored field, in a line."""
+    """Return one stored field as a line."""
     kind = field.type
     name = kind if isinstance(kind, str) else kind.value if isinstance(kind, Scalar) else kind.name
     if field.stored == "_id" and field.stored_scalar:
@@ -279,7 +279,7 @@ def printed_field(field: Field) -> str:
 
 
 def printed_entity(entity: Entity) -> str:
-    """The type with all its directives and relations."""
+    """Return the type with all its directives and relations."""
     api_names = {each.stored: each.name for each in entity.fields}
     version = "null" if entity.version is None else quoted(entity.version)
     sinks = [
@@ -317,7 +317,7 @@ def printed_entity(entity: Entity) -> str:
 
 
 def printed(model: Model) -> str:
-    """The schema.graphql of a model."""
+    """Return the schema.graphql of a model."""
     embeddeds = [
         f"{described(each.description)}type {each.name}{printed_access(each.access)} {{\n"
         + "\n".join(map(printed_field, each.fields))

@@ -1,6 +1,6 @@
-"""A whole gateway in the test's own process, over a small shop, and a client that mutates it.
+"""A whole gateway in the test's process, over a small shop, and a client that sends mutations.
 
-Tests of one module share it and keep apart by the ids of their documents.
+Tests of one module share it and are isolated by the ids of their documents.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Failed(Exception):
 
 @dataclass(kw_only=True, eq=False)
 class Shop:
-    """`database` is the driver itself, as another program uses it."""
+    """A running gateway and its database; `database` is the bare driver, for other programs."""
 
     gateway: Gateway
     schema: strawberry.Schema
@@ -89,13 +89,17 @@ class Shop:
         return "the shop"
 
     def _repr_pretty_(self, printer: Any, _cycle: bool) -> None:
-        """For hypothesis, which would print all that is inside."""
+        """Print a short name: hypothesis would print all attributes."""
         printer.text(repr(self))
 
     async def ask(
         self, text: str, /, *, author: str | None = "ann", key: str | None = None, **variables: Any
     ) -> Row:
-        """The data; raises Failed where there are errors."""
+        """Execute an operation and return its data.
+
+        Raises:
+            Failed: the response has errors.
+        """
         context = self.context(author, key)
         result = await self.schema.execute(text, variables, context)
         if result.errors:
@@ -106,7 +110,7 @@ class Shop:
     async def mutate(
         self, name: str, *, author: str | None = "ann", key: str | None = None, **given: Any
     ) -> Any:
-        """The result of one mutation, all of it; `given` are its arguments."""
+        """Execute one mutation with the arguments `given` and return its whole result."""
         fields = self.schema._schema.mutation_type.fields  # type: ignore[union-attr]
         types = fields[name].args
         declared = ", ".join(f"${each}: {types[each].type}" for each in given)
@@ -116,11 +120,11 @@ class Shop:
         return (await self.ask(text, author=author, key=key, **given))["result"]
 
     def fresh_id(self) -> str:
-        """One that no document has had."""
+        """Return an id that no document has had."""
         return f"made-{next(self._ids)}"
 
     async def made(self, entity: str = "Product", **more: Any) -> str:
-        """The id of a new document, at version 1."""
+        """Create a document at version 1 and return its id."""
         id_ = self.fresh_id()
         result = await self.mutate(f"create{entity}", id=id_, document={**lamp(id_), **more})
         assert result["__typename"] == f"{entity}Written", result
@@ -149,7 +153,7 @@ class Shop:
         return list(reversed(versions))
 
     async def drafts(self, id_: str) -> list[Row]:
-        """In the order in which they were proposed."""
+        """Return the drafts in the order in which they were proposed."""
         nodes = f"drafts(first: 100) {{ nodes {{ {DRAFT} }} }}"
         found = await self.ask(f"query($id: ID!) {{ product(id: $id) {{ {nodes} }} }}", id=id_)
         drafts = found["product"]["drafts"]["nodes"]
@@ -158,7 +162,7 @@ class Shop:
         return list(reversed(drafts))
 
     async def recorded(self) -> None:
-        """Return once all that anybody has written is in the archive."""
+        """Wait until all writes so far are in the archive."""
         now = resume_tokens.token_from_time(await self.gateway.mongo.operation_time())
         for entity in self.gateway.model.entities:
             await self.gateway.progress.wait(entity.collection, now, limit_s=30)
@@ -167,7 +171,7 @@ class Shop:
     async def changes(
         self, text: str, /, **variables: Any
     ) -> AsyncIterator[AsyncGenerator[Row, None]]:
-        """The events of a subscription."""
+        """Open a subscription and yield its events."""
         results: Any = await self.schema.subscribe(text, variables, self.context())
 
         async def data() -> AsyncGenerator[Row, None]:
@@ -186,7 +190,7 @@ class Shop:
 
 
 def lamp(sku: str) -> Row:
-    """The content of a product, for a mutation."""
+    """Return the content of a product for a mutation."""
     return {
         "sku": sku,
         "name": "Lamp",
@@ -209,13 +213,12 @@ async def open_shop(
     empty: bool = True,
     begun: bool = False,
     limits: Limits | None = None,
-    # Others may need the processor for long: that is no reason to fail.
+    # Other processes may use the CPU for long: the test must not fail for it.
     archive_wait_s: float = 30.0,
 ) -> AsyncIterator[Shop]:
-    """The gateway at work, over collections that are empty, or that are to be read first, or whose
-    history has begun already."""
+    """Run a gateway over collections that are empty, to be snapshotted, or recorded already."""
     async with Mongo.connect(uri, name) as mongo:
-        # Let history begin now, not at the oldest entry of an oplog that other tests fill.
+        # Start history now, not at the oldest oplog entry: other tests fill the oplog.
         now = resume_tokens.token_from_time(await mongo.operation_time())
         for entity in () if begun else model.entities:
             place = Checkpoint(now, now, Baseline(done=empty))
@@ -235,7 +238,7 @@ async def open_shop(
 
 
 def _selection(result: str) -> str:
-    """Everything that a mutation of this result type tells."""
+    """Return a selection of all fields of the result type of a mutation."""
     for entity, fields in FIELDS.items():
         refused = f"""
           __typename ... on WriteError {{ message }} ... on InvalidDocument {{ path }}
@@ -255,7 +258,7 @@ def _selection(result: str) -> str:
 
 
 def tell(versions: list[Row], *names: str) -> list[Any]:
-    """Of each version some fields, as a tuple where there are several."""
+    """Return some fields of each version, as a tuple where there are several."""
     rows = [tuple(each[name] for name in names) for each in versions]
     return [row[0] for row in rows] if len(names) == 1 else rows
 

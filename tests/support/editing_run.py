@@ -1,5 +1,7 @@
-"""Random steps, taken by the gateway or another program, and by the plain model, which foresees
-every answer."""
+"""Random steps, executed by the gateway or another program, and by the plain model.
+
+The model predicts each answer.
+"""
 
 from __future__ import annotations
 
@@ -27,10 +29,10 @@ Content = dict[str, Any]
 
 
 class Run(Story):
-    """A sequence of steps, taken by the gateway and by the model alike."""
+    """A sequence of steps, executed by the gateway and by the model alike."""
 
     async def begin(self) -> None:
-        """One document by the gateway, one by the driver, which does not count."""
+        """Create one document by the gateway, and one by the driver, which has no version field."""
         second = self.documents[1]
         await self.take(
             steps.Create(doc=0, author="ann", comment=None, twice=False, document=lamp("s0"))
@@ -47,7 +49,7 @@ class Run(Story):
     async def step(self, step: Any) -> None:
         raise TypeError(f"nobody has said how to take {step!r}")
 
-    # What clients of the gateway do.
+    # Steps of clients of the gateway.
 
     @step.register
     async def _(self, step: steps.Create) -> None:
@@ -204,7 +206,7 @@ class Run(Story):
         else:
             assert_refused(result, {"__typename": "InvalidDocument", "path": "draft"})
 
-    # What other programs do, with the driver.
+    # Steps of other programs, with the driver.
 
     @step.register
     async def _(self, step: steps.DriverUpdate) -> None:
@@ -289,8 +291,10 @@ class Run(Story):
         exact: bool = False,
         **more: Any,
     ) -> None:
-        """Args:
-        exact: the version field is in the content already.
+        """Apply a write to the model.
+
+        Args:
+            exact: the version field is in the content already.
         """
         if step is not None:
             more = {**more, "author": step.author, "comment": step.comment}
@@ -302,7 +306,7 @@ class Run(Story):
         self.log.append([place])
 
     def plain_update(self, content: Content, change: str, counts: bool) -> tuple[Row, Content]:
-        """An update with operators, and what it makes of the content."""
+        """Return an update with operators, and the content after it."""
         sets: Row = {"unique": self.count}
         content = {**content, "unique": self.count}
         update: Row = {"$set": sets}
@@ -363,12 +367,12 @@ class Run(Story):
             else {"id": doc.id, "version": doc.number, **(shown(doc.content) or {})},
         }
 
-    # The gateway's.
+    # The gateway's side.
 
     async def mutated(
         self, verb: str, step: steps.ByGateway, refused: Row | None, **given: Any
     ) -> None:
-        """Send a write; `refused` is what the model has to say against it."""
+        """Send a write; `refused` is the refusal that the model predicts."""
         doc = self.documents[step.doc]
         result = await self.sent(verb, step, given)
         if refused is not None:
@@ -384,7 +388,7 @@ class Run(Story):
         self.marks.append((result["resumeToken"], len(self.log)))
 
     async def sent(self, verb: str, step: steps.ByGateway, given: Row) -> Row:
-        """The result, the same for one that is sent again."""
+        """Return the result; it is the same for a mutation that is sent again."""
         key = uuid4().hex if step.twice else None
         given = {n: each for n, each in given.items() if each is not None}
         given |= {"id": self.documents[step.doc].id, "comment": step.comment}
@@ -420,7 +424,7 @@ def stored_patch(given: Row) -> Row:
 
 
 def stored_content(given: Row, doc: PlainDocument) -> Content:
-    """What a whole document makes of one: what the model does not name stays."""
+    """Return the content after a replacement: fields that are not in the model stay."""
     kept = {n: v for n, v in (doc.content or {}).items() if n in ("extra", "unique", "version")}
     return {**kept, **stored_patch(given)}
 

@@ -1,5 +1,6 @@
-"""Steps of a random run: what a client of the gateway or another program does to one of a few
-documents, for hypothesis to draw."""
+"""Steps of a random run for hypothesis to draw: changes of a few documents by a client of the
+gateway or by another program.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +41,7 @@ class Step:
 
 @dataclass(frozen=True, kw_only=True)
 class ByGateway(Step):
-    """`twice`: sent again under its idempotency key."""
+    """A mutation; `twice`: sent again under its idempotency key."""
 
     author: str
     comment: str | None
@@ -72,7 +73,7 @@ class Delete(ByGateway):
 
 @dataclass(frozen=True, kw_only=True)
 class Restore(ByGateway):
-    """`back`: how many versions."""
+    """A restored version; `back`: its distance from the last one."""
 
     expect: Expect
     back: int
@@ -80,7 +81,7 @@ class Restore(ByGateway):
 
 @dataclass(frozen=True, kw_only=True)
 class Propose(ByGateway):
-    """`on_version`, `on_draft`: how many back, or None."""
+    """A draft; `on_version`, `on_draft`: the distance of its base from the last one, or None."""
 
     patch: dict[str, Any]
     on_version: int | None
@@ -99,7 +100,7 @@ class Reject(ByGateway):
 
 @dataclass(frozen=True, kw_only=True)
 class DriverUpdate(Step):
-    """`says`: whether the program says who it is."""
+    """An update by another program; `says`: whether it stores its attribution."""
 
     counts: bool
     says: bool
@@ -126,7 +127,7 @@ class DriverInsert(Step):
 
 @dataclass(frozen=True, kw_only=True)
 class Transaction(Step):
-    """Changes this document, the other one, and this one again."""
+    """A transaction that changes this document, the other one, and this one again."""
 
     counts: bool
 
@@ -140,7 +141,7 @@ _INTS = st.integers(-9, 9)
 _FLOATS = st.sampled_from([0.5, 1.0, 2.5, 30.0])
 _TEXTS = st.sampled_from(["", "a", "Lamp", "ß.$x"])
 _PRICES = st.sampled_from(["1", "2.50", "0.05", "-3.125"])
-# What MongoDB would read as paths and operators.
+# Names that MongoDB could take for paths and operators.
 _NAMES = st.sampled_from(["a", "b", "b.c", "$d", "", "0"])
 _JSON: st.SearchStrategy[Any] = st.recursive(
     st.none() | st.booleans() | _INTS | _FLOATS | _TEXTS,
@@ -241,7 +242,7 @@ _STEPS: st.SearchStrategy[Step] = st.one_of(
 
 
 def _phrase(*parts: st.SearchStrategy[Step]) -> st.SearchStrategy[list[Step]]:
-    """Steps that say something only together, all about one document."""
+    """Draw steps that have a meaning only together, all on one document."""
     return st.tuples(_WHICH["doc"], *parts).map(
         lambda drawn: [replace(step, doc=drawn[0]) for step in drawn[1:]]
     )
@@ -256,14 +257,14 @@ _PHRASES = [
     _phrase(_PROPOSE, _UPDATE | _DRIVER_UPDATE, _LAST),
     _phrase(_PROPOSE, _LAST, _NEXT, _UPDATE | _DRIVER_UPDATE, _LAST),
     _phrase(_DRIVER_UPDATE | _DRIVER_REPLACE, _RESTORE, _UPDATE),
-    # What the gateway wrote last is not there any more, and nothing but the content tells.
+    # The gateway's last write is overwritten, and only the content shows it.
     _phrase(_UPDATE, _DRIVER_UPDATE, _STALE),
 ]
 
 
 def runs() -> st.SearchStrategy[list[Step]]:
-    """Steps over documents that all are there in the beginning."""
-    # Not one_of, which would draw each kind of step as often as a phrase.
+    """Draw steps over documents that all exist in the beginning."""
+    # `one_of` would draw each kind of step as often as a phrase.
     phrase = st.sampled_from(range(len(_PHRASES))).flatmap(_PHRASES.__getitem__)
     phrases = st.lists(phrase, min_size=6, max_size=12)
     return phrases.map(lambda drawn: [step for each in drawn for step in each])

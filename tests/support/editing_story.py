@@ -13,8 +13,10 @@ Content = dict[str, Any]
 
 
 class Story:
-    """`log` is every version in the order of the stream, in groups of those written at one cluster
-    time; `marks` are resume tokens of writes, with the length of the log right after them.
+    """The predicted state of a few documents and their history.
+
+    `log` is every version in stream order, in groups with the same cluster time; `marks` are resume
+    tokens of writes, with the length of the log right after them.
     """
 
     def __init__(self, shop: Shop, entity: str) -> None:
@@ -31,7 +33,7 @@ class Story:
         self.count = 0
 
     async def check(self) -> None:
-        """Present, history, blame, diff and as-of agree with the model."""
+        """Compare current documents, history, blame, diff and as-of reads with the model."""
         await self.shop.recorded()
         tokens: list[tuple[str, int]] = []
         versions: dict[int, list[Row]] = {}

@@ -1,5 +1,4 @@
-"""The services that mutations call, in memory: they note what is asked of them, and answer what a
-test tells them to."""
+"""In-memory mutation services: they record their calls and return the answers that a test sets."""
 
 from __future__ import annotations
 
@@ -25,13 +24,14 @@ _THEN = datetime(2024, 5, 1, 12, tzinfo=UTC)
 
 
 class MemoryEditing:
-    """Stands for `gql.engine.request.mutation_services.MutationServices`.
+    """In-memory replacement for `gql.engine.request.mutation_services.MutationServices`.
 
     Attributes:
         asked: name, positional and named arguments of each call.
-        answer: what each call returns; raised, if it is an exception.
-        numbers: how often the number of a version was asked for.
-        proposed: drafts by document; `said`: comments by subject.
+        answer: the result of each call; raised, if it is an exception.
+        numbers: how often the number of a version was read.
+        proposed: drafts by document.
+        said: comments by subject.
     """
 
     def __init__(self) -> None:
@@ -48,7 +48,7 @@ class MemoryEditing:
 
 
 class _Noted:
-    """Any call."""
+    """A service that records any call."""
 
     def __init__(self, editing: MemoryEditing) -> None:
         self._editing = editing
@@ -124,7 +124,7 @@ def _page(items: list[tuple[Entity, Any]]) -> Page[tuple[Entity, Any]]:
 
 
 def written(document: Mapping[str, Any] | None, *, key: Any = None, number: int = 2) -> Written:
-    """A write that was made, a second after the beginning."""
+    """Return the result of a write one second after the start."""
     return Written(
         key=key if document is None else document["_id"],
         at=Timestamp(int(_THEN.timestamp()) + 1, 1),
@@ -137,7 +137,7 @@ def written(document: Mapping[str, Any] | None, *, key: Any = None, number: int 
 def draft(
     number: int = 1, *, document: Any = "p", base: Any = None, full: Any = None, **more: Any
 ) -> Draft:
-    """One that ann has proposed on version 2."""
+    """Return a draft that ann has proposed on version 2."""
     facts: dict[str, Any] = {
         "status": "PROPOSED",
         "based_on": 2,
@@ -158,6 +158,6 @@ def draft(
 
 
 def comment(text: str, **more: Any) -> Comment:
-    """Something that bob has said."""
+    """Return a comment by bob."""
     facts = {"id": "c1", "document": "p", "version": None, "draft": None, "reply_to": None}
     return Comment(by="bob", at=_THEN, text=text, **facts | more)

@@ -1,4 +1,4 @@
-"""Server-sent events as they come, comments among them."""
+"""Reader of server-sent events, comments included."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ import httpx2 as httpx
 __all__ = ["AUTHOR_HEADER", "Event", "EventStream", "open_stream"]
 
 AUTHOR_HEADER = "x-author"
-"""For gateways that are started with it as `--author-header`."""
+"""The `--author-header` of the gateways under test."""
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """`data`: None of a comment, and where it is empty. `fields`: all lines, by their names."""
+    """One event; `fields` are all lines by name; `data` is None for comments and empty texts."""
 
     event: str
     data: Any
@@ -27,7 +27,7 @@ class Event:
 
 
 class EventStream:
-    """One response."""
+    """Events of one response."""
 
     def __init__(self, response: httpx.Response) -> None:
         self.response = response
@@ -50,14 +50,14 @@ class EventStream:
             found = {}
 
     async def next(self) -> Event:
-        """The next that is no comment."""
+        """Return the next event that is not a comment."""
         async for each in self:
             if each.event != "comment":
                 return each
         raise AssertionError("the stream has ended")
 
     async def change(self) -> dict[str, Any]:
-        """The next change; its `id` is among its fields."""
+        """Return the next change, with its event `id` as a field."""
         while True:
             event = await self.next()
             assert "errors" not in event.data, event
@@ -66,7 +66,7 @@ class EventStream:
                 return {**change, "id": event.id}
 
     async def rest(self) -> list[Event]:
-        """All until its end, without comments."""
+        """Return all events until the end, without comments."""
         return [each async for each in self if each.event != "comment"]
 
 
@@ -80,7 +80,7 @@ async def open_stream(
     author: str | None = None,
     **variables: Any,
 ) -> AsyncIterator[EventStream]:
-    """The answer to who takes nothing but events; `last` is the last event's id."""
+    """Open a stream with `Accept: text/event-stream`; `last` is the id of the last event."""
     headers = {"accept": "text/event-stream"}
     if author is not None:
         headers[AUTHOR_HEADER] = author

@@ -1,4 +1,4 @@
-"""Wait for a condition that another process or task brings about."""
+"""Waiting for a condition that another process or task makes true."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from collections.abc import Callable
 async def eventually(condition: Callable[[], object], *, within_s: float = 120.0) -> None:
     """Return once `condition()` is true; fail, naming it, after `within_s` seconds.
 
-    The loop goes on running in between. An AssertionError of the condition counts as false, and is
-    the one that is raised in the end.
+    The event loop keeps running in between. An AssertionError of the condition counts as false, and
+    is the one that is raised in the end.
     """
     deadline = time.monotonic() + within_s
     while True:
@@ -27,7 +27,7 @@ async def eventually(condition: Callable[[], object], *, within_s: float = 120.0
 
 
 def wait_until(condition: Callable[[], object], *, within_s: float = 120.0) -> None:
-    """The same for tests without a loop."""
+    """Do the same as `eventually`, for tests without an event loop."""
     deadline = time.monotonic() + within_s
     while not condition():
         if time.monotonic() > deadline:

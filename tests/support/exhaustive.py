@@ -16,7 +16,7 @@ T = TypeVar("T")
 exhaustive = pytest.mark.exhaustive
 
 _ALL = 100
-"""Hypothesis' own number of examples, which the profile `all` leaves as it is."""
+"""Hypothesis' own default, which the profile `all` keeps."""
 
 
 def representatives(values: Iterable[Any], *kept: Any) -> list[Any]:

@@ -1,5 +1,6 @@
-"""Subscribers that go on at another gateway when theirs ends, each with its last token, as a
-dashboard does."""
+"""Subscribers that continue at another gateway with their last token when theirs ends, like a
+dashboard.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ _INIT = json.dumps({"type": "connection_init"})
 class Follower:
     """One subscription: `query` takes `$after`, and `$id` where there is one.
 
-    `addresses` are read anew whenever a gateway is needed; `turn` is the index of the first one.
+    `addresses` are read again whenever a gateway is needed; `turn` is the index of the first one.
     `received` are the changes; `told` the codes with which its sockets were closed, each after a
     checkpoint; `cut` the number of other ends.
     """
@@ -39,7 +40,7 @@ class Follower:
     _last: str = ""
 
     async def follow(self) -> None:
-        """For ever, wherever there is a gateway."""
+        """Receive changes forever, from whichever gateway is reachable."""
         while True:
             addresses = self.addresses
             address = addresses[self.turn % len(addresses)]
@@ -54,7 +55,7 @@ class Follower:
                 ) as socket:
                     await self._follow(socket)
             except (OSError, InvalidHandshake):
-                # It is going, or not there yet: the next one.
+                # The gateway is shutting down or has not started: try the next one.
                 await asyncio.sleep(0.05)
             finally:
                 self.attached = False

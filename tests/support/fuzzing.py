@@ -1,4 +1,4 @@
-"""Operations drawn from a schema: fields and arguments that it has, with values of all sorts."""
+"""Hypothesis strategies for operations on a schema: its fields and arguments, with any values."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 __all__ = ["CANARY", "drawn_operation"]
 
 CANARY = "$canary"
-"""What begins so must reach MongoDB as a value, or not at all."""
+"""Texts with this prefix may reach MongoDB only as values."""
 
 
 def _cursor(value: object) -> str:
@@ -58,7 +58,7 @@ JSONS = st.recursive(
 DEEP = st.sampled_from([5, 60, 79, 81, 99, 101, 400]).flatmap(
     lambda depth: st.sampled_from([[depth, "list"], [depth, CANARY]])
 )
-"""How deep, and of what; made only where it is used, since Hypothesis shows what it has drawn."""
+"""Depth and content of a nested value; built where it is used, as Hypothesis prints draws."""
 BETTER = {
     "ID": st.sampled_from(["p1", "p2", "s1", "1"]),
     "Int": st.sampled_from([1, 2, 20]),
@@ -74,8 +74,11 @@ BETTER = {
 def drawn_operation(
     draw: st.DrawFn, schema: GraphQLSchema, kind: str
 ) -> tuple[str, dict[str, Any]]:
-    """An operation of that kind and its variables: one root field with arguments, all of them
-    variables or all of them literals, and some of what it has."""
+    """Draw an operation of a kind and its variables.
+
+    It has one root field with arguments, all of them variables or all of them literals, and a part
+    of the selection that is possible.
+    """
     root = {"query": schema.query_type, "mutation": schema.mutation_type}[kind]
     assert root is not None
     name, field = draw(st.sampled_from(sorted(root.fields.items())))
@@ -100,7 +103,7 @@ def drawn_operation(
 
 @st.composite
 def _values(draw: st.DrawFn, type_: Any, depth: int) -> Any:
-    """Mostly of that type."""
+    """Draw a value, mostly of that type."""
     if draw(st.integers(0, 11)) == 0:
         return draw(JSONS)
     type_ = get_nullable_type(type_)
@@ -109,7 +112,7 @@ def _values(draw: st.DrawFn, type_: Any, depth: int) -> Any:
     if isinstance(type_, GraphQLInputObjectType):
         fields = sorted(type_.fields.items())
         required = [name for name, each in fields if is_non_null_type(each.type)]
-        # One is enough where exactly one may be given, and at the bottom.
+        # One field is enough for @oneOf inputs, and at the greatest depth.
         some = draw(st.lists(st.sampled_from([n for n, _ in fields]), max_size=2, unique=True))
         if depth <= 0:
             some = [
@@ -127,7 +130,7 @@ def _values(draw: st.DrawFn, type_: Any, depth: int) -> Any:
 
 
 class _Enum(str):
-    """A literal of its own kind."""
+    """An enum value, printed without quotes."""
 
 
 def _deep(drawn: list[Any]) -> Any:
@@ -142,7 +145,7 @@ def _literal(value: Any) -> str:
     if isinstance(value, _Enum):
         return str(value)
     if isinstance(value, dict):
-        # A name of GraphQL's has no dollar: what JSON alone can say goes by variables.
+        # GraphQL names have no dollar: such keys can only be sent in variables.
         items = (f"{_name(key)}: {_literal(each)}" for key, each in value.items())
         return "{" + ", ".join(items) + "}"
     if isinstance(value, list):

@@ -1,5 +1,4 @@
-"""The real command in a process of its own, as a user starts it, and the clients that talk to
-it."""
+"""The real command in a process of its own, as a user starts it, and its clients."""
 
 from __future__ import annotations
 
@@ -31,7 +30,7 @@ class GraphQLFailed(Exception):
 
 @dataclass
 class RunningGateway:
-    """A started `revstream`; `lines` is all that it has written."""
+    """A started `revstream` process; `lines` is its output."""
 
     process: subprocess.Popen[str]
     address: str
@@ -39,14 +38,18 @@ class RunningGateway:
     reader: threading.Thread | None = None
 
     def query(self, text: str, **variables: Any) -> dict[str, Any]:
-        """The data; raises GraphQLFailed where there are errors."""
+        """Return the data of an operation.
+
+        Raises:
+            GraphQLFailed: the response has errors.
+        """
         answer = self.post(text, **variables)
         if answer.get("errors"):
             raise GraphQLFailed(*answer["errors"])
         return answer["data"]
 
     def post(self, text: str, **variables: Any) -> dict[str, Any]:
-        """The whole response."""
+        """Return the whole response."""
         response = httpx.post(
             f"{self.address}/graphql", json={"query": text, "variables": variables}, timeout=60
         )
@@ -61,7 +64,7 @@ class RunningGateway:
         self.close()
 
     def close(self) -> None:
-        """Wait for its end, and read the rest of what it wrote."""
+        """Wait for the end of the process and read the rest of its output."""
         self.process.wait(timeout=60)
         if self.reader is not None:
             self.reader.join()
@@ -78,14 +81,14 @@ class RunningGateway:
 def running_gateway(
     uri: str, database: str, model: Path, *options: str, command: str = "serve"
 ) -> Iterator[RunningGateway]:
-    """Start it and wait until it serves; killed on the way out if it still runs."""
+    """Start a gateway and wait until it serves; it is killed at the end if it still runs."""
     with ended(start_gateway(uri, database, model, *options, command=command)) as gateway:
         yield gateway
 
 
 @contextlib.contextmanager
 def ended(gateway: RunningGateway) -> Iterator[RunningGateway]:
-    """See to it that it ends, asked or not."""
+    """Make sure that the process ends, by itself or killed."""
     try:
         yield gateway
     finally:
@@ -110,7 +113,7 @@ def start_gateway(
 
 
 def start_command(*arguments: str, stdout: int | IO[str] = subprocess.DEVNULL) -> RunningGateway:
-    """`revstream` with these arguments, once it serves or records."""
+    """Start `revstream` with these arguments; returns once it serves or records."""
     process = subprocess.Popen(
         [sys.executable, "-m", "revstream", *arguments],
         cwd=ROOT,
@@ -130,14 +133,14 @@ def start_command(*arguments: str, stdout: int | IO[str] = subprocess.DEVNULL) -
     else:
         gateway.close()
         raise AssertionError(f"exited with {process.returncode}: {''.join(gateway.lines)}")
-    # Read on, or a full pipe would stop the process.
+    # Keep reading: a full pipe would block the process.
     gateway.reader = threading.Thread(target=lambda: gateway.lines.extend(process.stderr or ()))
     gateway.reader.start()
     return gateway
 
 
 def run_command(*arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
-    """`revstream` with these arguments, to its end."""
+    """Run `revstream` with these arguments to its end."""
     return subprocess.run(
         [sys.executable, "-m", "revstream", *arguments],
         cwd=ROOT,
@@ -152,7 +155,11 @@ def run_command(*arguments: str, **environ: str) -> subprocess.CompletedProcess[
 async def subscribe(
     address: str, text: str, *, protocol: str = "graphql-transport-ws", **variables: Any
 ) -> AsyncGenerator[dict[str, Any], None]:
-    """The `data` of each event, over a socket of its own; raises GraphQLFailed on an error."""
+    """Yield the `data` of each event, over a socket of its own.
+
+    Raises:
+        GraphQLFailed: an event has errors.
+    """
     legacy = protocol == "graphql-ws"
     url = address.replace("http", "ws", 1) + "/graphql"
     async with connect(url, subprotocols=[Subprotocol(protocol)], max_size=None) as socket:
@@ -177,7 +184,7 @@ async def subscribe(
                 try:
                     yield body["data"]
                 except GeneratorExit:
-                    # Gone, as a client that loses its network is: no closing handshake, which would
-                    # have to read all that is on its way first.
+                    # Drop the connection, like a lost network: a closing handshake would first
+                    # have to read all messages in flight.
                     socket.transport.abort()
                     raise

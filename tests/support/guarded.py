@@ -1,4 +1,4 @@
-"""Gateway over rows of two owners, with values of the second that the first may not see.
+"""Gateway over rows of two owners, where the first may not see values of the second.
 
 Each value of the second owner contains `SECRET`, or is a number that occurs nowhere else.
 """
@@ -45,10 +45,10 @@ type Meter @collection(name: "meters") {_RULE} {{
 SECRET, NUMBER = "SECRET", 987654321
 ANN = Principal(name="ann")
 EVE = Principal(name=f"{SECRET}-eve")
-# Of documents that changed hands, the versions that were the other's.
+# The other owner's versions of documents that changed hands.
 HIDDEN = (
     *(SECRET, str(NUMBER), "came@1", "moved@2", "moved@3", "mine@draft-"),
-    # What the first owner's invoice names, and cannot follow.
+    # References from the first owner's invoice to documents of the other.
     *(node_id("Account", "other-account"), "other-account@"),
 )
 NOT_THERE = ("hidden", "other-account", "hidden-meter", "deleted")
@@ -64,26 +64,26 @@ _SECRET_INVOICE = {
 
 @dataclass(kw_only=True, eq=False)
 class Rows:
-    """`began`: a resume token before all of it."""
+    """The gateway; `began` is a resume token before all of the rows."""
 
     shop: Shop
     began: str
     storage: str
 
     async def ask(self, caller: Principal, text: str, **variables: Any) -> dict[str, Any]:
-        """The whole response, as JSON."""
+        """Return the whole response, as JSON."""
         context = context_of(self.shop.gateway, caller=caller)
         result = await self.shop.schema.execute(text, variables, context)
         errors = [each.formatted for each in result.errors or ()]
         return {"data": result.data, "errors": errors}
 
     async def events(self, caller: Principal, text: str, **variables: Any) -> Any:
-        """The results of a subscription."""
+        """Open a subscription and yield its results."""
         context = context_of(self.shop.gateway, caller=caller)
         return await self.shop.schema.subscribe(text, variables, context)
 
 
-# Each question asks for all fields that there are.
+# Each operation selects all fields.
 _UNLIMITED = Limits(**{each: 0 for each in Limits.__slots__ if each.startswith("max_")})
 
 
@@ -91,14 +91,14 @@ _UNLIMITED = Limits(**{each: 0 for each in Limits.__slots__ if each.startswith("
 async def guarded_rows(
     client: MongoClient[Row], uri: str, name: str, *, storage: str = "FULL"
 ) -> AsyncIterator[Rows]:
-    """Everything recorded: see `_fill`.
+    """Run a gateway whose rows are all recorded; see `_fill`.
 
     Args:
-        storage: of the invoices' archive; or the layout in which their collection keeps versions.
+        storage: storage kind of the invoices' archive, or the layout of their collection.
     """
     more = f', history: {storage}, version: "v"' if storage in CLASSIC else f", storage: {storage}"
     model = read_model(MODEL_TEXT % more)
-    # Subscribers that have nothing left to be told are soon told so.
+    # Idle subscribers get a checkpoint event soon.
     settings = Settings(quiet_s=0.2)
     async with open_shop(client, uri, name, settings, model=model, limits=_UNLIMITED) as shop:
         at = await shop.gateway.mongo.operation_time()
@@ -176,7 +176,7 @@ def _content(body: Row) -> Row:
 
 
 async def _discuss(shop: Shop) -> None:
-    """Drafts and comments, by the gateway itself, which may do everything."""
+    """Create drafts and comments through the gateway itself, which has all rights."""
     editing, model = shop.gateway.editing, shop.gateway.model
     author = Author(by=EVE.name, why=f"{SECRET} why")
     invoice = model.entity("Invoice")
@@ -190,7 +190,7 @@ async def _discuss(shop: Shop) -> None:
     await propose(invoice, "hidden", title=f"{SECRET} proposed")
     published = await propose(invoice, "hidden", title=f"{SECRET} accepted")
     await editing.publishing.publish(invoice, "hidden", published, author)
-    # It would take the document away from who has it.
+    # A transfer of the document to the other owner.
     await propose(invoice, "mine", ownerId=EVE.name, title=SECRET)
     for entity, key in (("Account", "other-account"), ("Meter", "hidden-meter")):
         kind = model.entity(entity)

@@ -1,9 +1,9 @@
-"""A version history to replay: the real one where REVSTREAM_REAL_DATA names its folder, else one
-made here with the same traps.
+"""A version history to replay: the real one where REVSTREAM_REAL_DATA names its folder, else a
+generated one with the same difficult cases.
 
-Traps: field names with dots and numeric ones, values that change only their type (1, 1.0, true),
-deletions and re-insertions, partial updates and replacements, arrays changed by item and as a
-whole.
+Difficult cases: field names with dots and numeric ones, values that change only their type (1, 1.0,
+true), deletions and re-insertions, partial updates and replacements, arrays changed by item and
+as a whole.
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ type Feature @collection(name: "features") {
 }
 type Link { url: String title: String }
 """
-# Settings of the gateways that are started begin so, too.
+# Settings of the started gateways have the same prefix.
 WHOLE = bool(os.environ.pop("REVSTREAM_TEST_WHOLE", ""))
-"""Whether tests that do with a part of it are to take all of it, or to go on for as long as is
-promised: for runs by hand."""
+"""Whether tests use the whole history, where a part would do, or run as long as is
+promised, for manual runs."""
 DATA = "caniuse-history.jsonl.gz"
 FIELDS = """
   title description spec status links { url title } bugs categories stats notes notes_by_num
@@ -72,7 +72,7 @@ class Event:
 
 
 def real_history() -> list[Event] | None:
-    """The real one, whole; None where it is not there."""
+    """Return the whole real history, or None where it is not installed."""
     folder = os.environ.get("REVSTREAM_REAL_DATA")
     if not folder:
         return None
@@ -82,7 +82,7 @@ def real_history() -> list[Event] | None:
 
 
 def made_history(count: int = 1500, documents: int = 25, seed: int = 11) -> list[Event]:
-    """The same shape, from dice."""
+    """Generate a history of the same shape from a seed."""
     dice = random.Random(seed)
     present: dict[str, dict[str, Any] | None] = {}
     seqs: dict[str, int] = {}
@@ -151,8 +151,10 @@ def _changed(dice: random.Random, body: dict[str, Any]) -> dict[str, Any]:
 
 
 def replay(uri: str, database: str, upto: int, start: int = 0) -> None:
-    """Write the history's events from index `start` up to `upto`: the real one with its own loader,
-    as another program."""
+    """Write the history's events from index `start` up to `upto`.
+
+    The real history is written by its own loader, a program of its own.
+    """
     folder = os.environ.get("REVSTREAM_REAL_DATA")
     if not folder:
         with MongoClient[dict[str, Any]](uri) as client:
@@ -195,8 +197,7 @@ def _updatable(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
 
 
 def _update(before: Mapping[str, Any], after: Mapping[str, Any], version: int) -> dict[str, Any]:
-    """$set and $unset of top-level fields, and of the fields one level below where their names can
-    stand in a path."""
+    """Return an update of top-level fields, and of nested fields whose names allow a path."""
     sets: dict[str, Any] = {"version": version}
     unsets: dict[str, str] = {}
     for name in {*before, *after}:
@@ -223,7 +224,7 @@ def _update(before: Mapping[str, Any], after: Mapping[str, Any], version: int) -
 
 
 def same(one: Any, other: Any) -> bool:
-    """Equal JSON that tells 1, 1.0 and true apart; written apart from the code under test."""
+    """Compare JSON so that 1, 1.0 and true differ; independent of the code under test."""
     if type(one) is not type(other):
         return False
     if isinstance(one, dict):
@@ -234,7 +235,7 @@ def same(one: Any, other: Any) -> bool:
 
 
 def shown(body: dict[str, Any] | None) -> dict[str, Any] | None:
-    """A body as the API shows it: every field of the model, null where the body has none."""
+    """Return a body as the API returns it: every field of the model, null where it has none."""
     return None if body is None else {name: body.get(name) for name in _NAMES}
 
 

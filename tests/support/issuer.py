@@ -1,4 +1,4 @@
-"""Issuer of tokens with keys that a test changes."""
+"""Token issuer with keys that a test changes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ISSUER, AUDIENCE = "https://login.example.org", "revstream"
 
 @dataclass
 class Issuer:
-    """`place`: the file of its JWKS."""
+    """A token issuer; `place` is the file of its JWKS."""
 
     place: Path
     keys: dict[str, ec.EllipticCurvePrivateKey] = field(default_factory=dict)
@@ -37,7 +37,7 @@ class Issuer:
         self.place.write_text(json.dumps(self.jwks()))
 
     def withdraw(self, name: str) -> None:
-        """Believe this key no longer."""
+        """Remove a key from the JWKS."""
         del self.keys[name]
         self.place.write_text(json.dumps(self.jwks()))
 
@@ -49,7 +49,7 @@ class Issuer:
         return {"keys": found}
 
     def token(self, name: str = "ann", *, lasts_s: float = 600, **claims: Any) -> str:
-        """Claims that are None are left out."""
+        """Return a signed token; claims that are None are left out."""
         now = time.time()
         said = {
             "iss": ISSUER,
@@ -64,7 +64,7 @@ class Issuer:
         return jwt.encode(body, self.keys[self.current], algorithm="ES256", headers=headers)
 
     def options(self) -> list[str]:
-        """For the command."""
+        """Return the options for the command."""
         return [
             *("--jwt-keys", str(self.place), "--jwt-issuer", ISSUER),
             *("--jwt-audience", AUDIENCE, "--jwt-algorithms", "ES256", "--jwt-leeway-s", "0.001"),

@@ -1,7 +1,4 @@
-"""Plain reading of the model's `keep`: the part of a history that must be left.
-
-Written apart from the code under test.
-"""
+"""Independent implementation of the model's `keep`: the versions of a history that must stay."""
 
 from __future__ import annotations
 
@@ -19,7 +16,7 @@ Record = Mapping[str, Any]
 
 
 def kept_numbers(records: Sequence[Record], keep: Keep, now: Timestamp) -> dict[Any, list[int]]:
-    """By document the numbers of the versions that stay, the oldest first."""
+    """Return for each document the numbers of the versions that stay, the oldest first."""
     kept = {}
     for versions in by_document(records):
         stay = list(versions)

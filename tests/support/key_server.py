@@ -13,8 +13,11 @@ __all__ = ["KeyServer", "key_server"]
 
 @dataclass
 class KeyServer:
-    """`pieces`: of the body, each sent by itself. `held`: while it is clear, the rest is not
-    sent."""
+    """A JWKS server.
+
+    `pieces`: parts of the body, each sent by itself. `held`: while it is clear, the remaining parts
+    are not sent.
+    """
 
     url: str = ""
     port: int = 0

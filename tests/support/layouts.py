@@ -1,5 +1,6 @@
-"""Programs that know nothing of revstream and keep versions in one of the classic ways, and a shop
-whose products are kept so."""
+"""Programs that know nothing of revstream and keep versions in a classic layout, and a shop model
+with its products in that layout.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ __all__ = ["CLASSIC", "LAYOUTS", "Program", "layout_model", "layout_text", "prog
 Row = dict[str, Any]
 Step = Callable[[], object]
 
-# As the model language has them, so that a layout that is added there is tested, too.
+# Read from the model language, so that a new layout is tested, too.
 CLASSIC = tuple(each.value for each in HistoryKind if each is not HistoryKind.ARCHIVE)
 LAYOUTS = (*CLASSIC, HistoryKind.ARCHIVE.value)
 
@@ -46,20 +47,20 @@ type Supplier @collection(name: "suppliers") {
 
 
 def layout_text(history: str, name: str = "products") -> str:
-    """A shop's model, with its products in that layout, in the collection of that name."""
+    """Return a shop's model with its products in that layout, in the collection of that name."""
     return _MODEL.replace("HISTORY", history).replace("NAME", name)
 
 
 def layout_model(history: str, name: str = "products") -> Model:
-    """The same, read."""
+    """Return the same model, compiled."""
     return read_model(layout_text(history, name))
 
 
 class Program(ABC):
-    """Writes one version after the other, from 1 on; a deletion takes a number, too.
+    """Writer of versions, numbered from 1; a deletion takes a number, too.
 
-    `bodies`: what each document is, None where it was deleted. `in_rows`: the collections in which
-    each version is a document.
+    `bodies`: the body of each document, None where it was deleted. `in_rows`: the collections in
+    which each version is a document.
     """
 
     in_rows: tuple[str, ...] = ()
@@ -74,13 +75,13 @@ class Program(ABC):
             database[each.format(collection)].create_index([("docId", 1), ("v", 1)], unique=True)
 
     def write(self, key: Any, body: Mapping[str, Any] | None) -> int:
-        """The next version of a document, None deletes; returns its number."""
+        """Write the next version of a document (None deletes) and return its number."""
         for step in self.steps(key, body):
             step()
         return self.numbers[key]
 
     def steps(self, key: Any, body: Mapping[str, Any] | None) -> list[Step]:
-        """The writes that this takes, to be made one after the other."""
+        """Return the writes of the next version, to be executed one after the other."""
         number = self.numbers.get(key, 0) + 1
         before = self.bodies.get(key)
         steps = self.writes(key, number, body, before)
@@ -194,7 +195,7 @@ class _Deltas(Program):
 
 
 def _differ(one: Any, other: Any) -> bool:
-    """Also where Python calls 1, 1.0 and True equal."""
+    """Compare values so that 1, 1.0 and True differ."""
     return repr(one) != repr(other)
 
 
@@ -209,5 +210,5 @@ _PROGRAMS: dict[str, type[Program]] = {
 
 
 def program(history: str, database: Database[Row], collection: str = "products") -> Program:
-    """One that keeps versions in that layout."""
+    """Return a program that keeps versions in that layout."""
     return _PROGRAMS[history](database, collection)

@@ -1,4 +1,4 @@
-"""Metrics of `/metrics`, parsed as Prometheus does."""
+"""Metrics of `/metrics`, parsed in Prometheus' text format."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["families", "scraped"]
 
 
 def families(address: str) -> dict[str, Metric]:
-    """By name, a counter's as it is shown."""
+    """Return metric families by name; a counter's name has its suffix."""
     response = httpx.get(f"{address}/metrics", timeout=30)
     assert response.headers["content-type"].startswith("text/plain")
     return {
@@ -22,8 +22,11 @@ def families(address: str) -> dict[str, Metric]:
 
 
 def scraped(address: str) -> Mapping[tuple[str, ...], float]:
-    """Values by name and labels, these in the order of their names: `("revstream_ring_events",
-    "things")`. The only partition of a collection is left out."""
+    """Return values by name and labels, the labels sorted by their names.
+
+    Example: `("revstream_ring_events", "things")`. The label of a collection's only partition is
+    left out.
+    """
     return {
         (sample.name, *(v for _, v in sorted(sample.labels.items()) if v != "1/1")): sample.value
         for family in families(address).values()

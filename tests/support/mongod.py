@@ -1,4 +1,4 @@
-"""A mongod for as long as a context lasts, run by a loop in a thread of its own."""
+"""A mongod for the duration of a context, managed by an event loop in a thread of its own."""
 
 from __future__ import annotations
 
@@ -20,8 +20,11 @@ _ROOM = 8 * 2**30
 
 @contextmanager
 def temporary_directory() -> Iterator[Path]:
-    """In memory where there is room: each majority write is synchronized, which a disk takes
-    milliseconds for. Not pytest's tmp_path, which keeps the directories of the last three runs."""
+    """Yield a directory in memory where there is room.
+
+    Each majority write is synchronized, which takes milliseconds on a disk. pytest's `tmp_path`
+    would keep the directories of the last three runs.
+    """
     roomy = os.path.isdir(_IN_MEMORY) and shutil.disk_usage(_IN_MEMORY).free > _ROOM
     where = _IN_MEMORY if roomy else None
     with tempfile.TemporaryDirectory(prefix="revstream-tests-", dir=where) as name:
@@ -30,9 +33,10 @@ def temporary_directory() -> Iterator[Path]:
 
 @contextmanager
 def running_mongod(directory: Path) -> Iterator[str]:
-    """Yield its URI. The thread keeps it apart from the loops of tests, and lives until the end.
+    """Yield the URI of a mongod. Its thread is independent of the event loops of tests.
 
-    Its oplog is small: a gateway on a new database begins at its oldest entry."""
+    Its oplog is small: a gateway on a new database begins at the oldest entry.
+    """
     started: Future[tuple[str, asyncio.AbstractEventLoop, asyncio.Event]] = Future()
 
     async def hold() -> None:

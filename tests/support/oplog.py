@@ -1,4 +1,4 @@
-"""Let a server forget what was written."""
+"""A server with a small oplog, and a way to roll it over."""
 
 from __future__ import annotations
 
@@ -15,18 +15,21 @@ _FILLER = {"text": "x" * 500_000}
 
 
 def small_oplog(megabytes: int) -> tuple[str, ...]:
-    """Options of a mongod that forgets soon: what a checkpoint covers is let go, and one is made
-    every second instead of every minute."""
+    """Return the options of a mongod with a small oplog.
+
+    It deletes entries before the last checkpoint, which it writes every second instead of every
+    minute.
+    """
     return ("--oplogSize", str(megabytes), "--syncdelay", "1")
 
 
 def roll_over(client: MongoClient[dict[str, Any]], *, within_s: float = 60.0) -> None:
-    """Write other things until the oplog begins after now. The server has a `small_oplog`."""
+    """Write until the oplog begins after now. The server must have a `small_oplog`."""
     now = client.admin.command("hello")["operationTime"]
     oplog = client.local["oplog.rs"]
     deadline = time.monotonic() + within_s
     while True:
-        # The oldest may be let go while it is read.
+        # The oldest entry may be deleted while it is read.
         with contextlib.suppress(OperationFailure):
             [oldest] = oplog.find().sort("$natural", 1).limit(1)
             if oldest["ts"] > now:

@@ -1,6 +1,6 @@
 """Plain model of documents and their history, in Python over dicts.
 
-Written apart from the code under test. Contents are stored documents without `_id`; versions are
+Independent of the code under test. Contents are stored documents without `_id`; versions are
 counted as the archive counts them.
 """
 
@@ -41,7 +41,7 @@ DIMENSIONS = ("width", "height", "note")
 
 @dataclass(frozen=True)
 class PlainVersion:
-    """`content` is None where it is a deletion."""
+    """One version; `content` is None for a deletion."""
 
     number: int
     operation: str
@@ -65,7 +65,7 @@ class PlainDraft:
 
 @dataclass
 class PlainDocument:
-    """One document's life. `counted`: whether documents of its kind have a version field."""
+    """One document and its history. `counted`: whether its entity has a version field."""
 
     id: str
     counted: bool
@@ -83,7 +83,7 @@ class PlainDocument:
         return self.versions[-1].number if self.versions else 0
 
     def write(self, operation: str, content: Content | None, **more: Any) -> int:
-        """A write that counted or did not; the number of the version that it makes."""
+        """Add a write, by a program that counts versions or not; returns the new version number."""
         number = self.number + 1
         if self.counted and content is not None and content.get("version", 0) > self.number:
             number = content["version"]
@@ -93,7 +93,7 @@ class PlainDocument:
     def write_counted(
         self, operation: str, content: Content, expected: int | None, **more: Any
     ) -> int:
-        """Write as the gateway does."""
+        """Add a write by the gateway."""
         content = dict(content)
         if self.counted:
             before = (self.content or {}).get("version", 0)
@@ -104,8 +104,9 @@ class PlainDocument:
         return next((each for each in self.versions if each.number == number), None)
 
     def chain(self, draft: PlainDraft) -> list[PlainDraft] | None:
-        """The drafts that are published with this one, itself last; None where one of them was
-        rejected."""
+        """Return the drafts that are published with this one, itself last; None if any was
+        rejected.
+        """
         found = [draft]
         while found[0].based_on_draft is not None:
             earlier = self.drafts[found[0].based_on_draft - 1]
@@ -117,18 +118,18 @@ class PlainDocument:
         return found
 
     def joint(self, first: PlainDraft) -> int:
-        """The number of the version that a chain goes on from."""
+        """Return the number of the version on which a chain is based."""
         earlier = None if first.based_on_draft is None else self.drafts[first.based_on_draft - 1]
         return (earlier and earlier.published_as) or first.based_on
 
     def blame(self) -> dict[str, int]:
-        """By path in the API, the number of the version that last changed it."""
+        """Return the number of the version that last changed each path of the API."""
         found: dict[str, int] = {}
         before: Content | None = None
         for version in self.versions:
             now = _leaves(version.content)
             earlier = _leaves(before)
-            # One that goes is forgotten; one that comes anew was made by whom it came with.
+            # A removed path has no entry; a path that is added again is blamed on that version.
             found = {
                 path: found[path]
                 if path in found and _same(value, earlier.get(path, ABSENT))
@@ -152,7 +153,7 @@ def _leaves(content: Content | None) -> dict[str, Any]:
 
 
 def merged(target: Any, patch: Mapping[str, Any]) -> Content:
-    """RFC 7396, section 2, with a patch that is an object."""
+    """Apply a JSON merge patch (RFC 7396, section 2); the patch must be an object."""
     result = dict(target) if isinstance(target, dict) else {}
     for name, value in patch.items():
         if value is None:
@@ -165,7 +166,7 @@ def merged(target: Any, patch: Mapping[str, Any]) -> Content:
 
 
 def changes(before: Any, after: Any, path: Path = ()) -> Iterator[tuple[Path, Any, Any]]:
-    """(path, before, after) of what differs; ABSENT where there was or is nothing."""
+    """Yield (path, before, after) of each difference; ABSENT where a value is missing."""
     for name in {**before, **after}:
         old, new = before.get(name, ABSENT), after.get(name, ABSENT)
         if isinstance(old, dict) and isinstance(new, dict):
@@ -175,7 +176,7 @@ def changes(before: Any, after: Any, path: Path = ()) -> Iterator[tuple[Path, An
 
 
 def overlap(one: Content, then: Content, other: Content, now: Content) -> bool:
-    """Return whether two changes meet in a field, or in one around the other."""
+    """Return whether two changes have a field in common, or one contains the other."""
     return any(
         a[: len(b)] == b or b[: len(a)] == a
         for a, _, _ in _content_changes(one, then)
@@ -202,7 +203,7 @@ def _content_changes(before: Content, after: Content) -> Iterator[tuple[Path, An
 
 
 def shown(content: Content | None) -> Content | None:
-    """Return the content as the API shows it, without the id."""
+    """Return the content as the API returns it, without the id."""
     if content is None:
         return None
     found = {name: _json(content.get(STORED.get(name, name))) for name in FIELDS}
@@ -212,8 +213,10 @@ def shown(content: Content | None) -> Content | None:
 
 
 def shown_changes(before: Content | None, after: Content | None) -> list[tuple[Any, ...]]:
-    """(path, kind, before, after) as the API shows a diff, sorted by path; a field that comes or
-    goes is one."""
+    """Return (path, kind, before, after) as the API returns a diff, sorted by path.
+
+    A field that is added or removed is one change.
+    """
     names = {STORED.get(name, name): name for name in FIELDS}
     found = []
     for path, old, new in changes(before or {}, after or {}):
@@ -227,7 +230,7 @@ def shown_changes(before: Content | None, after: Content | None) -> list[tuple[A
 
 
 def canonical(value: Any) -> bytes:
-    """Equal for documents that are equal in all but the order of their fields, types included."""
+    """Return bytes that are equal for documents with the same fields and types in any order."""
     return bson.encode(_sorted({"": value}))
 
 
@@ -244,7 +247,7 @@ def _same(one: Any, other: Any) -> bool:
 
 
 def _narrow(value: Any) -> Any:
-    # The width of an integer is no difference.
+    # 32-bit and 64-bit integers are equal.
     if isinstance(value, dict):
         return {name: _narrow(each) for name, each in value.items()}
     if isinstance(value, list):

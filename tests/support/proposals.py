@@ -1,4 +1,4 @@
-"""Subscriptions to drafts and comments of a shop in the test's own process."""
+"""Subscriptions to drafts and comments of a shop in the test's process."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ PATIENCE_S = 60.0
 
 
 def stored_draft(doc: Any, number: Any, **more: Any) -> Row:
-    """Return the record of a draft as another program stores it, of a product."""
+    """Return the record of a product's draft as another program stores it."""
     facts = {"status": "PROPOSED", "basedOn": 1, "basedOnDraft": None, "by": "program"}
     content = {"base": {"_id": doc}, "full": {"_id": doc}, "why": None}
     when = {"moment": Timestamp(1, 1), "at": datetime.now(UTC)}
@@ -64,7 +64,7 @@ def stored_comment(doc: Any, text: Any, **more: Any) -> Row:
 
 
 def drafts_that_are_none(doc: Any) -> list[Row]:
-    """Return records of a document in its collection of drafts, each with another fault."""
+    """Return invalid draft records of a document, each with another fault."""
     number = itertools.count(100)
     wrong: list[Row] = [
         {"_id": "text"},
@@ -85,7 +85,7 @@ def drafts_that_are_none(doc: Any) -> list[Row]:
 
 
 def comments_that_are_none(doc: Any) -> list[Row]:
-    """Return records of a document in its collection of comments, each with another fault."""
+    """Return invalid comment records of a document, each with another fault."""
     wrong: list[Row] = [
         {"_id": "text"},
         *({"version": each} for each in ("1", [1], {}, 2**40)),
@@ -98,7 +98,7 @@ def comments_that_are_none(doc: Any) -> list[Row]:
 
 
 async def caught_up(events: Events) -> list[Row]:
-    """Return the events up to the CHECKPOINT behind all that was missed."""
+    """Return the events up to the CHECKPOINT event at the end of the replay."""
     missed = []
     while (event := await next_event(events))["kind"] != "CHECKPOINT" or event["replayed"]:
         if event["kind"] != "CHECKPOINT":
@@ -112,7 +112,7 @@ async def following(events: Events, count: int) -> list[Row]:
 
 
 async def until(events: Events, enough: Callable[[list[Row]], bool]) -> list[Row]:
-    """Return events, without checkpoints, until there are enough."""
+    """Return events, without checkpoints, until `enough` is true."""
     found: list[Row] = []
     while not enough(found):
         event = await next_event(events)
@@ -126,7 +126,7 @@ async def next_event(events: Events) -> Row:
 
 
 async def followed(shop: Shop) -> None:
-    """Return once the gateway's stream has come to now."""
+    """Return once the gateway's change stream has reached the current time."""
     now = resume_tokens.token_from_time(await shop.gateway.mongo.operation_time())
     await asyncio.wait_for(shop.gateway.hub.wait_until(now), PATIENCE_S)
 
@@ -137,7 +137,7 @@ async def token_now(shop: Shop) -> str:
 
 
 async def propose(shop: Shop, id_: str, name: str, **given: Any) -> int:
-    """Return the number of a new draft."""
+    """Propose a draft and return its number."""
     result = await shop.mutate("proposeProduct", id=id_, patch={"name": name}, **given)
     number: int = result["draft"]["number"]
     return number

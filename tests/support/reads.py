@@ -1,7 +1,7 @@
-"""Current, History, Moments, Changes and Status in memory, and a context made of them.
+"""In-memory Current, History, Moments, Changes and Status, and a context built from them.
 
-They say what was read, and how often. They project as MongoDB does, so that a field whose value was
-not asked for is missing here, too.
+They record each read. They project as MongoDB does, so that a field that was not requested is
+missing here, too.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ BEGINNING = datetime(2024, 5, 1, 12, tzinfo=UTC)
 
 
 def at(second: int) -> Timestamp:
-    """The cluster time so many seconds after the beginning."""
+    """Return the cluster time `second` seconds after the start."""
     return Timestamp(int(BEGINNING.timestamp()) + second, 1)
 
 
 @dataclass
 class Memory:
-    """All documents and versions; `calls` are the reads: name, entity, how many, which fields.
+    """All documents and versions; `calls` are the reads: name, entity, count, fields.
 
-    `knowing`: numbers of versions are known without asking.
+    `knowing`: version numbers are known without a read.
     """
 
     documents: dict[str, list[Document]] = field(default_factory=dict)
@@ -61,7 +61,7 @@ class Memory:
     editing: MemoryEditing = field(default_factory=MemoryEditing)
 
     def write(self, collection: str, document: Document | None, *, id_: Any = None) -> Version:
-        """Insert or change a document, or delete it, given None; a second after the last write."""
+        """Insert or change a document, or delete it (None), one second after the last write."""
         versions = self.versions.setdefault(collection, [])
         key = document["_id"] if document is not None else id_
         second = sum(map(len, self.versions.values()))
@@ -89,12 +89,12 @@ class Memory:
         return version
 
     def following(self, collection: str, version: Version) -> Version | None:
-        """The one that has replaced it."""
+        """Return the version that follows this one."""
         all_ = self.versions.get(collection, ())
         return next((each for each in all_ if each.previous == version.token), None)
 
     def context(self) -> RequestContext:
-        """A context whose services read from here."""
+        """Return a context whose services read from this memory."""
         history, moments = MemoryHistory(self), MemoryMoments(self)
         return RequestContext(
             scope=OPEN,
@@ -170,7 +170,7 @@ class MemoryCurrent:
         return _page(chosen, page, fields, total, token)
 
     def reading(self, entity: Entity, **arguments: Any) -> Any:
-        # Not of this memory: a schema keeps it for others.
+        # A cached schema outlives this memory: bind nothing of it.
         return entity, arguments
 
     async def read(self, reading: Any, *, shown: bool = False) -> Page[Document]:
@@ -500,8 +500,10 @@ def _chosen(
 
 
 def _place(value: Any) -> Any:
-    """As MongoDB has it, whatever breaks the model; lists, whose order it tells by an item, just
-    somewhere."""
+    """Return a sort key in MongoDB's order; values that break the model have any position.
+
+    MongoDB orders lists by one item; here they have any position.
+    """
     return sort_key(repr(value) if isinstance(value, list) else value)
 
 
@@ -523,7 +525,7 @@ def _page(
 
 
 def _naive(value: Any) -> Any:
-    """With dates as they are read to be shown."""
+    """Return the value with naive dates, as they are read for output."""
     match value:
         case datetime():
             return value.replace(tzinfo=None)

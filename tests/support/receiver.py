@@ -1,6 +1,6 @@
 """Webhook receiver on a real socket, with behaviour that a test sets.
 
-It notes each request, and answers, fails, hangs, resets, or sends a body without an end.
+It records each request, and answers, fails, hangs, resets, or sends a body without an end.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Act:
 
 @dataclass(kw_only=True)
 class Request:
-    """One that came; `status` once it is answered, 0 before."""
+    """One received request; `status` is 0 until it is answered."""
 
     path: str
     headers: dict[str, str]
@@ -62,10 +62,13 @@ Behave = Callable[[Request], Act | Awaitable[Act]]
 
 
 class Receiver:
-    """Attributes:
-    behave: decides what is answered; may wait.
-    requests: all that came, in order. `at_once`: the most that were being answered at a time.
-    `overlapping`: documents of which one came before the one before it was answered.
+    """A webhook receiver.
+
+    Attributes:
+        behave: returns the answer to a request; may wait.
+        requests: all received requests, in order.
+        at_once: the highest number of requests in progress at a time.
+        overlapping: documents with a request that arrived before the answer to the previous one.
     """
 
     def __init__(self, behave: Behave = lambda request: Act()) -> None:
@@ -89,7 +92,7 @@ class Receiver:
 
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[Receiver]:
-        """On the same port each time."""
+        """Serve, on the same port each time."""
         server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
         self.port = server.sockets[0].getsockname()[1]
         try:
@@ -120,7 +123,7 @@ class Receiver:
         event = json.loads(body) if body else {}
         request = Request(path=first.split()[1], headers=headers, body=body, event=event)
         self.requests.append(request)
-        # Of one holder: another one may still be at work for a moment.
+        # Per lease holder: the previous one may still be at work for a moment.
         name = f"{request.subject}, {request.headers.get('revstream-fencing-token')}"
         if self._open[name]:
             self.overlapping.append(name)
@@ -160,7 +163,7 @@ def taken(requests: list[Request]) -> list[tuple[str, int]]:
 
 @contextmanager
 def receiving(receiver: Receiver) -> Iterator[Receiver]:
-    """The receiver on a loop and a thread of its own, for tests without a loop."""
+    """Run the receiver on an event loop in a thread of its own, for tests without a loop."""
     started, loop = threading.Event(), asyncio.new_event_loop()
     stop = asyncio.Event()
 
@@ -168,7 +171,7 @@ def receiving(receiver: Receiver) -> Iterator[Receiver]:
         async with receiver.serving():
             started.set()
             await stop.wait()
-        # What hangs.
+        # Hanging requests.
         left = asyncio.all_tasks() - {asyncio.current_task()}
         for each in left:
             each.cancel()

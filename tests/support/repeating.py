@@ -1,4 +1,4 @@
-"""A program that does one thing again and again, in a thread, while something else happens."""
+"""A background thread that repeats one action while something else happens."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["repeating"]
 
 @contextmanager
 def repeating(act: Callable[[], object], every_s: float = 0.005) -> Iterator[None]:
-    """For as long as the context lasts; an act that has begun is finished."""
+    """Repeat an action during the context; an action that has begun is finished."""
     stop = threading.Event()
 
     def run() -> None:

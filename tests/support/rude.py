@@ -1,5 +1,7 @@
-"""WebSocket clients without manners, by hand: what they send need not be a whole message, and what
-they are sent is read when the test says so, or never."""
+"""Misbehaving WebSocket clients, written by hand.
+
+They may send incomplete messages, and read only when the test does, or never.
+"""
 
 from __future__ import annotations
 
@@ -18,19 +20,19 @@ from tests.support.sockets import TRANSPORT, Protocol
 
 __all__ = ["RudeSocket", "rude_socket"]
 
-# Of what the kernel takes for a client that does not read, so that little is enough to fill it.
+# Small kernel buffers: little data is enough to fill them for a client that does not read.
 _RECEIVE_BYTES = 4096
 
 
 class RudeSocket:
-    """After its handshake. `plain`: the connection itself."""
+    """A WebSocket after its handshake. `plain`: the TCP connection."""
 
     def __init__(self, plain: socket.socket, protocol: ClientProtocol) -> None:
         self.plain = plain
         self._protocol = protocol
 
     def say(self, **message: object) -> None:
-        """A message as the protocol has it."""
+        """Send a message of the protocol."""
         self._protocol.send_text(json.dumps(message).encode())
         self._send()
 
@@ -39,20 +41,23 @@ class RudeSocket:
         self.say(id=id_, type="subscribe", payload={"query": query})
 
     def begin_message(self, size_bytes: int, sent_bytes: int) -> None:
-        """The head of a text frame of so many bytes, and some of it."""
+        """Send the head of a text frame of `size_bytes`, and `sent_bytes` of its body."""
         # RFC 6455, 5.2: text, final; masked, with a length of 64 bits; a mask that changes nothing.
         head = b"\x81\xff" + size_bytes.to_bytes(8) + b"\0\0\0\0"
         self.plain.sendall(head + b"x" * sent_bytes)
 
     def say_often(self, times: int, **message: object) -> None:
-        """The same message again and again, all at once."""
+        """Send the same message `times` times at once."""
         for _ in range(times):
             self._protocol.send_text(json.dumps(message).encode())
         self._send()
 
     def flood_pings(self, most_bytes: int) -> int:
-        """Pings of 125 bytes, until so much is sent or the other side takes no more. Returns how
-        many bytes were sent."""
+        """Send pings of 125 bytes, up to `most_bytes` or until the peer stops reading.
+
+        Returns:
+            The number of bytes sent.
+        """
         self.plain.settimeout(2)
         frames = (b"\x89\xfd\0\0\0\0" + b"p" * 125) * 500
         sent = 0
@@ -64,7 +69,7 @@ class RudeSocket:
         return sent
 
     def closed(self) -> Close | None:
-        """Read until the connection ends, or the other side says so; how it was closed."""
+        """Read until the connection ends and return its close frame."""
         self.plain.settimeout(30)
         try:
             while self._protocol.close_rcvd is None and (data := self.plain.recv(65536)):
@@ -79,7 +84,7 @@ class RudeSocket:
 
 @contextmanager
 def rude_socket(address: str, protocol: Protocol = TRANSPORT) -> Iterator[RudeSocket]:
-    """A connection to a gateway's address, past the handshake."""
+    """Open a connection to a gateway's address; the handshake is done."""
     parts = urlsplit(address)
     assert parts.hostname is not None
     speaks = ClientProtocol(

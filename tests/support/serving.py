@@ -1,4 +1,4 @@
-"""An application over real sockets, in the process of the test."""
+"""An ASGI application on real sockets, in the test's process."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ __all__ = ["served"]
 
 @asynccontextmanager
 async def served(app: Starlette) -> AsyncIterator[str]:
-    """Its address, without the scheme."""
+    """Yield the address of the application, without the scheme."""
     within: Any = partial(partial, connections=app.state.connections)
     config = uvicorn.Config(
         app,
         http=within(RequestConnection),
         ws=within(WebSocketConnection),
-        # asyncio's own loop keeps timers that were cancelled until their time; uvloop does not.
+        # asyncio's own event loop keeps cancelled timers until they are due; uvloop does not.
         ws_ping_interval=None,
         lifespan="off",
         log_config=None,

@@ -1,4 +1,4 @@
-"""A sink over a recorded collection of a test's database, that does not wait long for anything."""
+"""A webhook sink over a recorded collection, with short waiting times."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ PAGES = ConsumerOptions(
 
 @dataclass
 class Sinking:
-    """A sink, and what feeds it."""
+    """A webhook sink and the consumer that feeds it."""
 
     sink: Sink
     consumer: Consumer
@@ -59,7 +59,7 @@ def sinking(
     timeout_s: float = 15.0,
     model: Model = MODEL,
 ) -> Sinking:
-    """From the beginning of the archive on."""
+    """Return a sink that starts at the beginning of the archive."""
     [entity] = model.entities
     name = "sink:things:test"
     sink = Sink(
@@ -97,8 +97,14 @@ async def delivering(made: Sinking, fencing_token: int = 1) -> AsyncIterator[asy
 async def write(
     recording: Recording, client: MongoClient[dict[str, Any]], **documents: int
 ) -> list[tuple[str, int]]:
-    """So many versions more of each document, in turn, recorded. Returns (document, version) of
-    each, in the order of the stream."""
+    """Record more versions of each document, in turn.
+
+    Args:
+        documents: the number of versions by document.
+
+    Returns:
+        (document, version) of each, in stream order.
+    """
     things = client[recording.mongo.name].things
     made = []
     for n in range(max(documents.values())):

@@ -1,4 +1,4 @@
-"""Committed texts that results are compared with. `UPDATE_SNAPSHOTS=1` writes them anew."""
+"""Committed texts with which results are compared. `UPDATE_SNAPSHOTS=1` rewrites them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def assert_snapshot(name: str, actual: str) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(actual, encoding="utf-8")
     expected = path.read_text(encoding="utf-8") if path.exists() else ""
-    # Lists, of which pytest shows the first difference in full.
+    # Lists: pytest shows their first difference in full.
     assert actual.splitlines() == expected.splitlines(), (
         f"differs from tests/snapshots/{name}; if it is meant: UPDATE_SNAPSHOTS=1 pytest …"
     )

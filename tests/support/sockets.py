@@ -1,4 +1,4 @@
-"""WebSocket client that sends any messages, valid or invalid, and reads what comes."""
+"""WebSocket client that sends any messages, valid or invalid, and reads the answers."""
 
 from __future__ import annotations
 
@@ -28,19 +28,18 @@ class Socket:
     protocol: Protocol
 
     async def send(self, message: object) -> None:
-        """Text and bytes as they are, anything else as JSON."""
+        """Send text and bytes unchanged, anything else as JSON."""
         raw = message if isinstance(message, str | bytes) else json.dumps(message)
         await self.connection.send(raw)
 
     async def start(self, id_: str, query: str, **variables: Any) -> None:
-        """Begin an operation, in the words of the protocol."""
+        """Start an operation with the message type of the protocol."""
         kind = "start" if self.protocol == LEGACY else "subscribe"
         payload = {"query": query, "variables": variables}
         await self.send({"id": id_, "type": kind, "payload": payload})
 
     async def receive(self) -> dict[str, Any]:
-        """The next message but those that only keep the connection; a frame that is not text
-        fails."""
+        """Return the next message other than a keep-alive; a frame that is not text fails."""
         while True:
             raw = await self.connection.recv()
             assert isinstance(raw, str)
@@ -49,7 +48,7 @@ class Socket:
                 return message
 
     async def data(self, query: str, **variables: Any) -> dict[str, Any]:
-        """The data of a query, while nothing else runs."""
+        """Return the data of a query, while no other operation runs."""
         await self.start("q", query, **variables)
         answer, end = await self.receive(), await self.receive()
         assert answer["type"] == ("data" if self.protocol == LEGACY else "next"), answer
@@ -58,7 +57,7 @@ class Socket:
         return data
 
     async def errors(self, query: str, **variables: Any) -> list[dict[str, Any]]:
-        """The errors with which an operation ends, before it or at its first turn."""
+        """Return the errors with which an operation ends, before it or as its first result."""
         await self.start("e", query, **variables)
         answer = await self.receive()
         payload = answer["payload"]
@@ -81,7 +80,7 @@ class Socket:
 async def open_socket(
     address: str, protocol: Protocol = TRANSPORT, *, init: bool = True
 ) -> AsyncIterator[Socket]:
-    """A connection to a gateway's address, introduced unless `init` is False."""
+    """Connect to a gateway's address; `connection_init` is sent unless `init` is False."""
     url = address.replace("http", "ws", 1) + "/graphql"
     async with connect(url, subprotocols=[Subprotocol(protocol)], max_size=None) as connection:
         socket = Socket(connection, protocol)

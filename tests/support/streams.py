@@ -1,5 +1,6 @@
-"""Change events made by hand, and a recorder with all that it needs over one collection of a test's
-database."""
+"""Hand-made change events, and a recorder with its dependencies over one collection of a test's
+database.
+"""
 
 from __future__ import annotations
 
@@ -31,22 +32,22 @@ from revstream.streams.recording.recorder import Recorder
 
 T = TypeVar("T")
 
-# A stream that is quiet says so soon; a broken one is opened again at once.
+# An idle stream returns soon; a broken stream is reopened at once.
 BRISK = SourceOptions(wait_ms=20, retry_first_s=0.01, retry_most_s=0.05)
-# Longer than any test may take: what ends it is its own limit.
+# Longer than any test may take: other limits end it first.
 PATIENT_S = 600
 FIRST_DAY = datetime(2024, 1, 1, tzinfo=UTC)
 
 
 def raw(document: Mapping[str, Any] | None) -> RawBSONDocument | None:
-    """The document as the stream brings it."""
+    """Return the document as the change stream delivers it."""
     if document is None:
         return None
     return RawBSONDocument(bson.encode(document, codec_options=DECODED), RAW)
 
 
 def token_at(seconds: int, count: int = 0) -> str:
-    """A token as an event has it, `count` being its place within its cluster time."""
+    """Return a resume token; `count` is its position within the cluster time."""
     return f"{resume_tokens.time_prefix(Timestamp(seconds, 1))}2B04{count:04X}"
 
 
@@ -62,7 +63,7 @@ def event(
     renamed_to: str | None = None,
     count: int = 0,
 ) -> ChangeEvent:
-    """A change event at a cluster time of so many seconds."""
+    """Return a change event at a cluster time of `seconds`."""
     return ChangeEvent(
         token=token_at(seconds, count),
         at=Timestamp(seconds, 1),
@@ -78,17 +79,17 @@ def event(
 
 
 def batch(*events: ChangeEvent) -> EventBatch:
-    """A round trip that brought these, and nothing stands behind the last of them."""
+    """Return a batch that ends at the last of these events."""
     return EventBatch(events, events[-1].token)
 
 
 async def turn() -> None:
-    """Let every other task that is ready take one step."""
+    """Let every other task that is ready run one step."""
     await asyncio.sleep(0)
 
 
 async def finished(task: asyncio.Future[Any]) -> None:
-    """Cancel a task and wait for its end; what it raised of its own is raised here."""
+    """Cancel a task and wait for its end; raises its own exception, if any."""
     task.cancel()
     try:
         await task
@@ -112,9 +113,9 @@ async def unless_ended(task: asyncio.Future[Any], waited: Awaitable[T]) -> T:
 
 
 class Recording:
-    """A recorder, its archive and what else it is given; nothing runs yet.
+    """A recorder, its archive and its other dependencies; nothing runs yet.
 
-    Each instance is a process of its own: it shares with others only what lies in the database.
+    Each instance acts as a process of its own: it shares only the database with others.
     """
 
     def __init__(
@@ -168,7 +169,7 @@ class Recording:
         )
 
     async def begin(self, *, baseline_done: bool = False) -> Checkpoint:
-        """Let history begin now, not at the oldest entry of an oplog that other tests fill."""
+        """Start history now, not at the oldest oplog entry: other tests fill the oplog."""
         await self.archive.prepare()
         now = resume_tokens.token_from_time(await self.mongo.operation_time())
         checkpoint = Checkpoint(now, now, Baseline(done=baseline_done))
@@ -180,7 +181,7 @@ class Recording:
 
     @asynccontextmanager
     async def running(self, fencing_token: int = 1) -> AsyncIterator[asyncio.Task[None]]:
-        """The recorder at work."""
+        """Run the recorder during the context."""
         task = asyncio.create_task(self.recorder.run(fencing_token))
         try:
             yield task
@@ -188,7 +189,7 @@ class Recording:
             await finished(task)
 
     async def caught_up(self, task: asyncio.Task[None]) -> None:
-        """Wait until everything written so far, and the first reading, is recorded."""
+        """Wait until all writes so far, and the initial snapshot, are recorded."""
         while True:
             now = resume_tokens.token_from_time(await self.mongo.operation_time())
             await unless_ended(task, self.progress.wait(self.collection, now, limit_s=PATIENT_S))
@@ -196,26 +197,26 @@ class Recording:
                 return
 
     async def at_rest(self, task: asyncio.Task[None]) -> None:
-        """Wait until, beyond that, no write is on its way."""
+        """Wait for `caught_up`, and until no archive write is in flight."""
         await self.caught_up(task)
         await unless_ended(task, self.recorder._pipeline.drain())
 
     async def record(self, fencing_token: int = 1) -> list[dict[str, Any]]:
-        """Run until everything written so far is recorded; the archive, checked."""
+        """Run until all writes so far are recorded; returns the archive, checked."""
         async with self.running(fencing_token) as task:
-            # A write that is cancelled on its way may arrive all the same, later.
+            # A write that is cancelled in flight may still arrive later.
             await self.at_rest(task)
         return await self.versions()
 
     async def versions(self) -> list[dict[str, Any]]:
-        """The archive in token order, checked: every document's chain is without a hole."""
+        """Return the archive in token order, checked: no document's chain has a hole."""
         records = await self.mongo.find(self.archive.name, {}, sort=[("_id", 1)])
         check_chains(records)
         return records
 
 
 class LosesHistory(Source):
-    """The first time it is asked, it begins where the oplog no longer reaches."""
+    """A source that once starts before the oldest oplog entry."""
 
     def __init__(self, mongo: Mongo) -> None:
         super().__init__(mongo, ["things"], before_images=False, options=BRISK)
@@ -253,7 +254,7 @@ class Divided:
         ]
 
     async def begin(self, *, baseline_done: bool = False) -> Checkpoint:
-        """Begin as if all of them had been started now."""
+        """Start as if all partitions had been started now."""
         start = await self.parts[0].begin(baseline_done=baseline_done)
         await self.begin_at(start)
         return start
@@ -264,7 +265,7 @@ class Divided:
 
     @asynccontextmanager
     async def running(self, fencing_token: int = 1) -> AsyncIterator[asyncio.Task[None]]:
-        """All at work; where one ends, so do the others."""
+        """Run all recorders; when one ends, the others end, too."""
         task = asyncio.create_task(self._run(fencing_token))
         try:
             yield task
@@ -282,22 +283,22 @@ class Divided:
             await asyncio.wait(tasks)
             for each in tasks:
                 if not each.cancelled():
-                    each.exception()  # seen: the first one is told
+                    each.exception()  # seen: the first one is raised
 
     async def at_rest(self, task: asyncio.Task[None]) -> None:
-        """Wait until everything written so far is recorded, and no write is on its way."""
+        """Wait until all writes so far are recorded and no archive write is in flight."""
         for each in self.parts:
             await each.at_rest(task)
 
     async def record(self, fencing_token: int = 1) -> list[dict[str, Any]]:
-        """Run until everything written so far is recorded; the archive, checked."""
+        """Run until all writes so far are recorded; returns the archive, checked."""
         async with self.running(fencing_token) as task:
             await self.at_rest(task)
         return await self.parts[0].versions()
 
 
 def check_chains(records: Sequence[Mapping[str, Any]]) -> None:
-    """Numbers grow, `prev` and `first` join each version to its neighbours."""
+    """Check that numbers grow and that `prev` and `first` link each version to its neighbours."""
     for versions in by_document(records):
         first = versions[0]
         assert first["prev"] is None, first
@@ -309,7 +310,7 @@ def check_chains(records: Sequence[Mapping[str, Any]]) -> None:
 
 
 def by_document(records: Sequence[Mapping[str, Any]]) -> Iterator[list[Mapping[str, Any]]]:
-    """The versions of each document, in the order in which the documents first appear."""
+    """Yield the versions of each document, in order of the first version."""
     found: dict[Any, list[Mapping[str, Any]]] = {}
     for record in records:
         found.setdefault(identity(record["doc"]), []).append(record)
@@ -317,7 +318,7 @@ def by_document(records: Sequence[Mapping[str, Any]]) -> Iterator[list[Mapping[s
 
 
 def told(records: Sequence[Mapping[str, Any]], key: Any = None) -> list[tuple[Any, ...]]:
-    """(operation, number, whether a gap) of each record, of one document where `key` is given."""
+    """Return (operation, number, whether there is a gap) of each record, or of one document's."""
     return [
         (record["op"], record["v"], record.get("gap", False))
         for record in records

@@ -36,7 +36,7 @@ def sdl(model: Path, *, relay: bool = False) -> str:
 
 
 def sdl_beside(base: str, other: str) -> str:
-    """Return what another SDL has beside a base: the names that are equal, and the rest in full."""
+    """Return the difference of an SDL to a base: the names that are equal, and the rest in full."""
     known = dict(_definitions(base))
     equal, rest = [], []
     for name, text in _definitions(other):
@@ -149,7 +149,7 @@ def _events(module: ast.Module) -> Iterator[tuple[str, str]]:
         for level, message in _logged(call):
             for text in _texts(message):
                 yield level, text
-    # A function that is given the event, as a string, by its callers in the module.
+    # A function whose callers in the module pass the event as a string.
     for function in functions:
         names = [each.arg for each in function.args.args if each.arg != "self"]
         for call in ast.walk(function):
@@ -164,7 +164,7 @@ def _events(module: ast.Module) -> Iterator[tuple[str, str]]:
 
 
 def _logged(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
-    """Yield the level and the message of a call of a logger, or of one that is handed a logger."""
+    """Yield the level and message of each call of a logger, or of a helper that takes a logger."""
     if not isinstance(node, ast.Call) or not node.args:
         return
     if isinstance(node.func, ast.Attribute) and _is_logger(node.func.value):

@@ -1,4 +1,4 @@
-"""A listener as users write them: `--listeners tests.support.tallying:Tally`."""
+"""A listener as users write it: `--listeners tests.support.tallying:Tally`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from revstream.streams.versioning.version import Version
 
 
 class Tally(Handler):
-    """Notes each version once, and how often it was handed over."""
+    """Handler that stores each version once and counts how often it was delivered."""
 
     name = "tally"
     collection = "things"
@@ -31,10 +31,10 @@ class Tally(Handler):
 
 
 class Elsewhere(Tally):
-    """Follows what no model has."""
+    """Handler of a collection that is in no model."""
 
     collection = "nowhere"
 
 
 class Unfinished(Handler):
-    """Has no `handle`."""
+    """Handler without a `handle` method."""

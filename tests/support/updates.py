@@ -1,7 +1,8 @@
-"""Updates for hypothesis to draw: operators and pipelines on few paths, so that they often meet.
+"""Hypothesis strategies for updates: operators and pipelines on few paths, so that they often
+overlap.
 
-Numbers as names beside arrays, names with dots in them, what MongoDB refuses too: who draws them
-lets the server decide.
+They contain numeric names beside arrays, names with dots, and updates that MongoDB refuses: the
+server decides.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.support.bson_values import VALUES
 
-# Few, nested, and each to be read in several ways.
+# Few and nested; each has several interpretations.
 PATHS = st.sampled_from(
     [
         "a",
@@ -30,7 +31,7 @@ PATHS = st.sampled_from(
         "b.a.0.1",
     ]
 )
-# What a document begins with: nested objects and arrays under these names.
+# Initial documents: nested objects and arrays under these names.
 CONTENT: st.SearchStrategy[Any] = st.recursive(
     st.sampled_from([0, 1, "x", None]),
     lambda inside: (
@@ -71,7 +72,7 @@ OPERATORS: st.SearchStrategy[Any] = st.one_of(
 
 
 def _set_field(name: str, value: Any) -> list[dict[str, Any]]:
-    """A stage that gives the document a field of this very name, dots and all."""
+    """Return a stage that sets a field of exactly this name, dots included."""
     field = {
         "field": {"$literal": name},
         "input": "$$ROOT",
@@ -88,7 +89,7 @@ PIPELINES: st.SearchStrategy[Any] = st.one_of(
     ),
     _paths(CONTENT.map(lambda value: {"$literal": value})).map(lambda fields: [{"$set": fields}]),
     st.lists(PATHS, min_size=1, max_size=2).map(lambda paths: [{"$unset": paths}]),
-    # Another order of fields, and what was nested on top.
+    # Another order of fields, and nested fields moved to the top.
     st.just([{"$replaceWith": {"b": "$b", "a": "$a", "_id": "$_id"}}]),
     st.just([{"$set": {"a": "$b", "b": "$a"}}]),
     # Arrays shortened, lengthened, and changed in the middle.
@@ -106,5 +107,5 @@ PIPELINES: st.SearchStrategy[Any] = st.one_of(
 )
 
 UPDATES = OPERATORS | PIPELINES
-# One document's life: how it begins, and what is tried on it.
+# The initial document and the updates that are applied to it.
 LIVES = st.tuples(BEGINNINGS, st.lists(UPDATES, min_size=1, max_size=6))

@@ -1,4 +1,4 @@
-"""A wire between a client and a gateway, which can be cut and mended: a port that leads on."""
+"""A TCP proxy between a client and a gateway that can be cut and mended."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["Wire", "wire_to"]
 
 
 class Wire:
-    """`address`: what clients are given; it stays, wherever the wire leads."""
+    """A TCP proxy; `address` is the address for clients, which stays the same for any target."""
 
     def __init__(self, address: str, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -23,11 +23,11 @@ class Wire:
         self.connections = 0
 
     def cut(self) -> None:
-        """All connections break, and none is made until it is mended."""
+        """Close all connections and accept none until `mend`."""
         asyncio.run_coroutine_threadsafe(self._cut(), self._loop).result(timeout=30)
 
     def mend(self, address: str | None = None) -> None:
-        """From now on it leads there; where none is given, where it led before."""
+        """Forward again, to `address` if it is given, else to the last target."""
         self._target = self._last = address or self._last
 
     async def serve(self) -> asyncio.Server:
@@ -67,7 +67,7 @@ async def _flow(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> Non
 
 @contextmanager
 def wire_to(address: str) -> Iterator[Wire]:
-    """Run by a loop in a thread of its own."""
+    """Run a proxy on an event loop in a thread of its own."""
     loop = asyncio.new_event_loop()
     wire = Wire(address, loop)
     thread = threading.Thread(target=loop.run_forever)
