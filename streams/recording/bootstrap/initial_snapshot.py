@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from bson import Timestamp
 from bson.raw_bson import RawBSONDocument
@@ -26,12 +26,10 @@ from revstream.streams.layouts.core.snapshot_scan import (
     read_documents,
     scan_command,
 )
+from revstream.streams.layouts.self_versioned.engine import SelfVersionedLayout
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.server_check import grant_command
 from revstream.streams.recording.versions.snapshot_chunk import SnapshotChunk
-
-if TYPE_CHECKING:
-    from revstream.streams.layouts.self_versioned.engine import SelfVersionedLayout
 
 __all__ = [
     "oldest_start",
