@@ -1,4 +1,4 @@
-"""What the tests of the model share: reading a text that has exactly one mistake."""
+"""Shared functions of the model's tests: parse a text that has exactly one mistake."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MARK = "# !"
 
 @pytest.fixture
 def mistake() -> Callable[[str], ModelError]:
-    """Reads a text with one mistake, which is on the line that ends with `# !`, and returns it."""
+    """Parse a text with one mistake, on the line that ends with `# !`, and return the error."""
 
     def read(text: str) -> ModelError:
         text = dedent(text).strip("\n")
@@ -34,7 +34,7 @@ def mistake() -> Callable[[str], ModelError]:
 
 @pytest.fixture
 def errors() -> Callable[[str], list[str]]:
-    """Reads a text with mistakes and returns them as they are shown, less the file's name."""
+    """Parse a text with mistakes and return its errors as shown, without the file's name."""
 
     def read(text: str) -> list[str]:
         with pytest.raises(ModelErrors) as caught:

@@ -1,4 +1,4 @@
-"""What the user sees of the mistakes."""
+"""Texts of the model's errors."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from revstream.model.errors import ModelError, ModelErrors
 
 
 def error(line: int, column: int = 1, **changed: str | None) -> ModelError:
-    """A mistake at that place."""
+    """Return an error at that location."""
     facts: dict[str, str | None] = {
         "type": "Product",
         "field": "name",
@@ -18,12 +18,12 @@ def error(line: int, column: int = 1, **changed: str | None) -> ModelError:
 
 
 def test_an_error_is_one_line() -> None:
-    """File, line, type and field, what is wrong, how to mend it."""
+    """The line has file, line, type and field, the problem and its fix."""
     assert str(error(12)) == "shop.graphql:12: Product.name: it is wrong; mend: make it right"
 
 
 def test_an_error_of_a_type_names_no_field() -> None:
-    """Only what there is is named."""
+    """Parts that are None are omitted."""
     assert str(error(3, field=None)) == "shop.graphql:3: Product: it is wrong; mend: make it right"
 
 
@@ -33,14 +33,14 @@ def test_an_error_of_the_file_names_neither() -> None:
     assert str(error(3, type=None)) == "shop.graphql:3: it is wrong; mend: make it right"
 
 
-def test_errors_are_sorted_by_place() -> None:
-    """By line, then by column, then as they were found."""
+def test_errors_are_sorted_by_location() -> None:
+    """Errors are sorted by line, then by column, then in the order of creation."""
     first, second, third, fourth = error(2, 9), error(2, 9, mend="b"), error(10, 1), error(10, 2)
     assert ModelErrors([fourth, third, first, second]).errors == (first, second, third, fourth)
 
 
 def test_the_text_has_one_line_for_each() -> None:
-    """And one above them that counts."""
+    """The first line has the number of errors."""
     assert str(ModelErrors([error(10), error(2)])) == (
         "shop.graphql has 2 errors:\n"
         "shop.graphql:2: Product.name: it is wrong; mend: make it right\n"
@@ -49,5 +49,5 @@ def test_the_text_has_one_line_for_each() -> None:
 
 
 def test_one_error_is_no_plural() -> None:
-    """The line above counts in English."""
+    """The first line is in the singular for one error."""
     assert str(ModelErrors([error(2)])).startswith("shop.graphql has 1 error:\n")

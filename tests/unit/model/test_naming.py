@@ -1,4 +1,4 @@
-"""Names of the API, made from those of the model."""
+"""Names of the API, derived from those of the model."""
 
 from __future__ import annotations
 
@@ -57,15 +57,15 @@ def test_the_first_word_becomes_lower_case(name: str, expected: str) -> None:
         ("", None),
     ],
 )
-def test_a_collection_makes_a_name_in_camel_case(collection: str, expected: str | None) -> None:
-    """Or none, where it would have to be guessed."""
+def test_a_collection_name_becomes_camel_case(collection: str, expected: str | None) -> None:
+    """The result is None if the name would be a guess."""
     assert camel_case(collection) == expected
 
 
 @settings(deadline=None)
 @given(st.text(max_size=20))
-def test_what_a_collection_makes_is_a_name(collection: str) -> None:
-    """Whatever the collection is called."""
+def test_a_derived_name_is_a_valid_name(collection: str) -> None:
+    """The result is a GraphQL name or None, for any collection name."""
     name = camel_case(collection)
     assert name is None or is_name(name)
 
@@ -73,14 +73,14 @@ def test_what_a_collection_makes_is_a_name(collection: str) -> None:
 @settings(deadline=None)
 @given(st.from_regex(r"[A-Za-z][0-9A-Za-z]*", fullmatch=True))
 def test_only_the_case_changes(name: str) -> None:
-    """No letter is lost, and the first one is small."""
+    """No letter is lost, and the first one is lower case."""
     lowered = lower_first(name)
     assert lowered.lower() == name.lower()
     assert lowered[0].islower()
 
 
 def test_the_first_letter_becomes_upper_case() -> None:
-    """The rest stays."""
+    """The other letters do not change."""
     assert upper_first("orderLines") == "OrderLines"
 
 
@@ -88,13 +88,13 @@ def test_the_first_letter_becomes_upper_case() -> None:
     ("name", "expected"),
     [("suplier", "supplier"), ("SUPPLIER", "supplier"), ("supplerId", "supplierId"), ("x", None)],
 )
-def test_the_name_that_was_meant_is_found(name: str, expected: str | None) -> None:
-    """Whatever its case; and none where none is close."""
+def test_the_closest_name_is_suggested(name: str, expected: str | None) -> None:
+    """The comparison ignores case; there is no suggestion if no name is close."""
     assert suggestion(name, ["name", "supplier", "supplierId"]) == expected
 
 
-def test_without_a_guess_there_is_advice() -> None:
-    """The mend says something either way."""
+def test_a_fix_without_a_suggestion_is_the_advice() -> None:
+    """The fix is either the suggestion or the advice."""
     assert did_you_mean("nmae", ["name"], "look it up") == 'did you mean "name"?'
     assert did_you_mean("x", ["name"], "look it up") == "look it up"
 
@@ -103,5 +103,5 @@ def test_without_a_guess_there_is_advice() -> None:
     ("text", "expected"), [("a1", True), ("_", True), ("1a", False), ("a b", False), ("é", False)]
 )
 def test_names_are_those_of_graphql(text: str, expected: bool) -> None:
-    """ASCII letters, digits and _, not beginning with a digit."""
+    """A name has ASCII letters, digits and _, and does not begin with a digit."""
     assert is_name(text) is expected

@@ -1,4 +1,4 @@
-"""The model that a text becomes: fields with their types, relations, and nothing lost."""
+"""The model built from a text: fields with their types, and relations."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from tests.support.drawn_models import models, printed
 
 
 @pytest.mark.parametrize("declared", ["ID", "ObjectID"])
-def test_a_field_that_a_reference_names_is_stored_as_the_id_it_leads_to(declared: str) -> None:
-    """It shows ID, whichever of the two it is declared."""
+def test_a_field_used_by_a_reference_is_stored_as_the_id_of_its_target(declared: str) -> None:
+    """The API type is ID, whether the field is declared as ID or as the stored scalar."""
     model = read_model(
         f"""
         type Product @collection(name: "products") {{
@@ -31,8 +31,8 @@ def test_a_field_that_a_reference_names_is_stored_as_the_id_it_leads_to(declared
     assert (other.type, other.stored_scalar) == (Scalar(declared), as_declared)
 
 
-def test_a_field_that_only_a_back_reference_names_holds_an_id_too() -> None:
-    """Both directions say what the field holds."""
+def test_a_field_used_only_by_a_back_reference_is_stored_as_an_id() -> None:
+    """Both directions of a relation determine the stored type of the field."""
     model = read_model(
         """
         type Product @collection(name: "products") { id: ID! supplierId: ID! }
@@ -64,7 +64,7 @@ def test_an_embedded_document_may_refer() -> None:
 
 
 def test_two_documents_may_share_an_id() -> None:
-    """A reference may go by the id itself, where both are stored alike."""
+    """A reference may use the document's own id, if both ids are stored as the same type."""
     model = read_model(
         """
         type Account @collection(name: "accounts") {
@@ -95,8 +95,8 @@ def test_an_entity_may_refer_to_itself() -> None:
 
 
 @pytest.mark.parametrize("scalar", ID_SCALARS)
-def test_an_id_may_be_stored_in_these_ways(scalar: Scalar) -> None:
-    """The API shows ID, the declared scalar says how it is stored, and ID means text."""
+def test_the_stored_type_of_an_id_is_its_declared_scalar(scalar: Scalar) -> None:
+    """The API type is ID; the declared scalar is the stored type, and ID is stored as text."""
     model = read_model(
         f'type Product @collection(name: "products") {{ id: {scalar.value}! name: String }}'
     )
@@ -105,9 +105,9 @@ def test_an_id_may_be_stored_in_these_ways(scalar: Scalar) -> None:
     assert field.stored_scalar == (Scalar.STRING if scalar is Scalar.ID else scalar)
 
 
-# Drawing a model takes long on a busy machine, which says nothing of the model.
+# Generating a model is slow on a busy machine; that is not a fault of the model.
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(models())
-def test_what_is_written_is_read(model: Model) -> None:
-    """A drawn model, written as text and read again, is the same model."""
+def test_a_printed_model_parses_to_the_same_model(model: Model) -> None:
+    """A generated model, printed and parsed again, is equal to the first."""
     assert read_model(printed(model)) == model

@@ -1,4 +1,4 @@
-"""Reading a whole schema.graphql."""
+"""Loading of a whole model file."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ type Supplier @collection(name: "suppliers") @access(read: []) {
 
 
 def test_ten_mistakes_are_ten_errors() -> None:
-    """All are told at once, in the order of the lines, each with its own mend."""
+    """All errors are reported at once, in line order, each with its own fix."""
     with pytest.raises(ModelErrors) as caught:
         read_model(TEN_MISTAKES.strip("\n"), filename="shop.graphql")
     assert str(caught.value).splitlines() == [
@@ -79,8 +79,8 @@ def test_ten_mistakes_are_ten_errors() -> None:
     ]
 
 
-def test_mistakes_of_all_subjects_are_told_together() -> None:
-    """No check waits for another to be content."""
+def test_errors_of_all_checks_are_reported_together() -> None:
+    """No check is skipped because another one failed."""
     with pytest.raises(ModelErrors) as caught:
         read_model(TEN_MISTAKES + "interface Named { name: String }\n" + "type Lost { x: Int }\n")
     assert len(caught.value.errors) == 12
@@ -96,8 +96,8 @@ def test_mistakes_of_all_subjects_are_told_together() -> None:
         '{ id: ID! otherId: ID other: A @reference(by: "otherId") a: Int @copy(of: "other.name")',
     ],
 )
-def test_a_field_of_an_unknown_type_is_told_once(use: str) -> None:
-    """What uses the field is not told for it."""
+def test_a_field_of_an_unknown_type_is_reported_once(use: str) -> None:
+    """Directives that use the field report no further error."""
     with pytest.raises(ModelErrors) as caught:
         read_model(f'type A @collection(name: "as") {use}\nname: Strng }}')
     (error,) = caught.value.errors
@@ -107,7 +107,7 @@ def test_a_field_of_an_unknown_type_is_told_once(use: str) -> None:
 
 
 def test_the_example_shop_is_a_model() -> None:
-    """The file in the repository reads, with what the contract asks of it."""
+    """The repository's schema.graphql loads, with the entities of the contract."""
     model = read_model(SHOP.read_text())
     assert {"Product", "Supplier", "Reading"} <= {each.name for each in model.entities}
     fence = model.entity("Reading").fence
@@ -116,7 +116,7 @@ def test_the_example_shop_is_a_model() -> None:
 
 
 def test_descriptions_are_kept() -> None:
-    """Of types, fields, references, enums and their values."""
+    """Types, fields, references, enums and enum values keep their descriptions."""
     model = read_model(
         '''
         "A thing."
@@ -147,13 +147,13 @@ def test_descriptions_are_kept() -> None:
 
 
 def test_the_id_comes_first_and_the_rest_as_written() -> None:
-    """Wherever it was declared."""
+    """The id is the first field, wherever it was declared."""
     model = read_model('type P @collection(name: "ps") { b: Int a: Int id: ID! c: Int }')
     assert [each.name for each in model.entity("P").fields] == ["id", "b", "a", "c"]
 
 
-def test_a_byte_order_mark_and_foreign_line_ends_are_taken() -> None:
-    """As editors on other systems write them."""
+def test_a_byte_order_mark_and_windows_line_ends_are_accepted() -> None:
+    """Files may have been written by editors on other systems."""
     text = '\ufefftype P @collection(name: "ps") {\r\n  id: ID!\r\n  a: Int\r\n}\r\n'
     assert read_model(text).entities[0].name == "P"
 
@@ -242,7 +242,7 @@ SYNTAX = [
 def test_a_syntax_error_is_one_error_with_its_line(
     text: str, line: int, problem: str, mend: str
 ) -> None:
-    """It belongs to no type, and shows the line it is in."""
+    """A syntax error belongs to no type and shows its line."""
     with pytest.raises(ModelErrors) as caught:
         read_model(text)
     (error,) = caught.value.errors
@@ -264,7 +264,7 @@ WORDS = st.sampled_from(
 @settings(deadline=None)
 @given(st.lists(WORDS, max_size=40))
 def test_any_text_is_a_model_or_has_errors(words: list[str]) -> None:
-    """Nothing else is ever raised."""
+    """No other exception is ever raised."""
     errors: tuple[ModelError, ...] = ()
     model: Model | None = None
     try:
@@ -307,7 +307,7 @@ HEADS = [
 @settings(deadline=None)
 @given(st.lists(st.lists(LINES, max_size=6), min_size=3, max_size=3))
 def test_any_types_are_a_model_or_have_errors(bodies: list[list[str]]) -> None:
-    """Checks that meet what other checks have refused do not fall over it."""
+    """A check does not fail on input that another check has rejected."""
     text = "\n".join(
         f"{head} {{\n{chr(10).join(body)}\n}}" if body else head
         for head, body in zip(HEADS, bodies, strict=True)

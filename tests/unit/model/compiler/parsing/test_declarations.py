@@ -1,4 +1,4 @@
-"""Declarations: what a schema.graphql may hold at all."""
+"""Top-level definitions that a model file may contain."""
 
 from __future__ import annotations
 
@@ -276,16 +276,16 @@ MISTAKES = [
 
 
 @pytest.mark.parametrize(("text", "subject", "problem", "mend"), MISTAKES)
-def test_a_mistake_is_told_with_its_place_and_how_to_mend_it(
+def test_an_error_has_its_location_and_a_fix(
     mistake: Callable[[str], ModelError], text: str, subject: str, problem: str, mend: str
 ) -> None:
-    """The marked line is told, with type and field, what is wrong, and how to mend it."""
+    """The error names the marked line, the type and field, the problem and its fix."""
     error = mistake(text)
     assert (error.subject, error.problem, error.mend) == (subject, problem, mend)
 
 
 def test_an_enum_value_may_be_stored_as_another_text() -> None:
-    """By `@stored`, as a field may be stored under another name."""
+    """`@stored` maps an enum value to another stored text, as it does for fields."""
     model = read_model(
         """
         type Task @collection(name: "tasks") { id: ID! status: Status }
@@ -297,7 +297,7 @@ def test_an_enum_value_may_be_stored_as_another_text() -> None:
     assert status.by_stored == {"in-progress": "IN_PROGRESS", "DONE": "DONE"}
 
 
-def test_an_enum_that_nothing_uses_is_fine() -> None:
+def test_an_unused_enum_is_allowed() -> None:
     """Enums are kept in source order, with their descriptions."""
     model = read_model(
         """
@@ -318,10 +318,10 @@ def test_an_enum_that_nothing_uses_is_fine() -> None:
     assert size.value_descriptions == {"S": "Small."}
 
 
-def test_what_is_wrong_in_a_type_with_a_taken_name_is_told_too(
+def test_errors_in_a_type_with_a_duplicate_name_are_reported(
     errors: Callable[[str], list[str]],
 ) -> None:
-    """A name that is taken does not hide the rest."""
+    """A duplicate name does not hide the other errors."""
     assert errors(
         """
         type Product @collection(name: "products") {

@@ -1,4 +1,4 @@
-"""Where a mistake stands."""
+"""Locations of errors in a model file."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from revstream.model.errors import ModelErrors
 TEXT = 'type A {\n  "About b."\n  b: Int\n}\n'
 
 
-def test_a_mistake_stands_where_its_node_begins() -> None:
-    """Line and column count from 1, and the place gives type and field."""
+def test_an_error_is_located_at_the_start_of_its_node() -> None:
+    """Lines and columns count from 1, and the error names its type and field."""
     source = Source(TEXT, "shop.graphql")
     (definition,) = parse(source).definitions
     assert isinstance(definition, ObjectTypeDefinitionNode)
@@ -28,6 +28,6 @@ def test_a_mistake_stands_where_its_node_begins() -> None:
     assert (error.type, error.field) == ("A", "b")
 
 
-def test_nothing_is_raised_where_nothing_is_wrong() -> None:
-    """A report without mistakes is silent."""
+def test_a_report_without_errors_raises_nothing() -> None:
+    """`raise_if_any` returns when the report is empty."""
     Report(Source(TEXT)).raise_if_any()

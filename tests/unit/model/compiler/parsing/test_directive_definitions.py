@@ -1,4 +1,4 @@
-"""The definition of the language agrees with the dataclasses that it becomes."""
+"""Agreement of the model language's definition with the dataclasses it is parsed into."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ REFERENCE = (Path(__file__).parents[5] / "docs" / "model.md").read_text()
 
 
 def test_the_language_is_valid_graphql() -> None:
-    """An editor can load it."""
+    """An editor can load the definition."""
     schema = build_schema(LANGUAGE)
     assert {each.name for each in schema.directives} >= set(DIRECTIVES)
 
 
 def test_every_directive_is_described() -> None:
-    """What an editor shows for a directive is there."""
+    """Each directive has a description, which editors show."""
     assert [name for name, each in DIRECTIVES.items() if each.description is None] == []
 
 
 def test_the_directives_are_those_of_the_design() -> None:
-    """None is missing, none is more."""
+    """The list of directives is complete and has no other entries."""
     assert list(DIRECTIVES) == [
         "collection",
         "layout",
@@ -45,13 +45,13 @@ def test_the_directives_are_those_of_the_design() -> None:
 
 
 def test_the_enums_are_those_of_the_dataclasses() -> None:
-    """Each value that can be written can be read."""
+    """Each enum value that can be written can be parsed."""
     assert ENUMS["History"] == tuple(each.value for each in HistoryKind)
     assert ENUMS["Storage"] == tuple(each.value for each in Storage)
 
 
 def test_the_scalars_are_those_of_the_dataclasses() -> None:
-    """GraphQL brings five of its own."""
+    """GraphQL itself defines five of the scalars."""
     declared = {
         each.name.value
         for each in parse(LANGUAGE).definitions
@@ -61,7 +61,7 @@ def test_the_scalars_are_those_of_the_dataclasses() -> None:
 
 
 def test_the_reference_has_every_word_of_the_language() -> None:
-    """Directives with their arguments, scalars, values of enums, and names that are taken."""
+    """The page lists directives with their arguments, scalars, enum values and reserved names."""
     rows = []
     for name, each in DIRECTIVES.items():
         arguments = ", ".join(argument.name.value for argument in each.arguments or ())
@@ -74,5 +74,5 @@ def test_the_reference_has_every_word_of_the_language() -> None:
 
 @pytest.mark.parametrize("example", REFERENCE.split("```graphql\n")[1:])
 def test_the_examples_of_the_reference_are_models(example: str) -> None:
-    """What the reference shows can be written."""
+    """Each example on the reference page is a valid model."""
     assert read_model(example.partition("```")[0]).entities

@@ -1,4 +1,4 @@
-"""Directives: which may stand where, and what their arguments may be."""
+"""Locations where directives are allowed, and the values of their arguments."""
 
 from __future__ import annotations
 
@@ -247,26 +247,26 @@ MISTAKES = [
 
 
 @pytest.mark.parametrize(("line", "problem", "mend"), FIELD_MISTAKES)
-def test_a_mistake_in_a_field_is_told_with_how_to_mend_it(
+def test_an_error_in_a_field_has_a_fix(
     mistake: Callable[[str], ModelError], line: str, problem: str, mend: str
 ) -> None:
-    """A product with this field more has one mistake, and that is in the field."""
+    """Adding the field to a product gives exactly one error, which is in that field."""
     error = mistake(f'type Product @collection(name: "products") {{ id: ID!\n{line} # !\n}}')
     assert error.subject == f"Product.{line.partition(':')[0]}"
     assert (error.problem, error.mend) == (problem, mend)
 
 
 @pytest.mark.parametrize(("text", "subject", "problem", "mend"), MISTAKES)
-def test_a_mistake_is_told_with_its_place_and_how_to_mend_it(
+def test_an_error_has_its_location_and_a_fix(
     mistake: Callable[[str], ModelError], text: str, subject: str, problem: str, mend: str
 ) -> None:
-    """The marked line is told, with type and field, what is wrong, and how to mend it."""
+    """The error names the marked line, the type and field, the problem and its fix."""
     error = mistake(text)
     assert (error.subject, error.problem, error.mend) == (subject, problem, mend)
 
 
-def test_one_value_is_taken_for_a_list_of_one() -> None:
-    """GraphQL lets a list of one be written without brackets."""
+def test_a_single_value_is_coerced_to_a_list() -> None:
+    """GraphQL allows a list of one item to be written without brackets."""
     model = read_model(
         """
         type Product @collection(name: "products") @index(fields: "name") {
@@ -279,8 +279,8 @@ def test_one_value_is_taken_for_a_list_of_one() -> None:
     assert index.fields == ("name",)
 
 
-def test_a_repeatable_directive_may_stand_twice() -> None:
-    """`@index` says one thing each time."""
+def test_a_repeatable_directive_may_be_used_twice() -> None:
+    """`@index` may be repeated, and each use defines one index."""
     model = read_model(
         """
         type Product
@@ -296,8 +296,8 @@ def test_a_repeatable_directive_may_stand_twice() -> None:
     assert [each.fields for each in model.entity("Product").indexes] == [("name",), ("price",)]
 
 
-def test_null_is_taken_where_it_may_be() -> None:
-    """An argument that may be left out may be null as well."""
+def test_null_is_accepted_for_optional_arguments() -> None:
+    """An argument that may be omitted may also be null."""
     model = read_model(
         """
         type Product @collection(name: "products", plural: null, version: null) {
@@ -311,7 +311,7 @@ def test_null_is_taken_where_it_may_be() -> None:
 
 
 def test_a_long_value_is_shortened(mistake: Callable[[str], ModelError]) -> None:
-    """A message is one line, whatever was written."""
+    """The message is one line, whatever the length of the value."""
     many = " ".join(["products"] * 20)
     error = mistake(
         f'type Product @collection(name: ["{many}"]) {{ # !\n  id: ID!\n  name: Int\n}}'
@@ -336,6 +336,8 @@ def test_a_long_value_is_shortened(mistake: Callable[[str], ModelError]) -> None
         'type A @collection(name: "as") { id: ID! a: Int @copy(of: 3) } # !',
     ],
 )
-def test_a_broken_argument_is_told_once(mistake: Callable[[str], ModelError], text: str) -> None:
-    """No later check complains of what is missing because of it."""
+def test_an_invalid_argument_is_reported_once(
+    mistake: Callable[[str], ModelError], text: str
+) -> None:
+    """Later checks do not report what is missing because of the invalid argument."""
     assert mistake(text).problem.endswith(" is expected")

@@ -1,4 +1,4 @@
-"""@access: roles, and where a row rule may stand."""
+"""@access: roles, and the locations of row rules."""
 
 from __future__ import annotations
 
@@ -147,16 +147,16 @@ MISTAKES = [
 
 
 @pytest.mark.parametrize(("text", "subject", "problem", "mend"), MISTAKES)
-def test_a_mistake_is_told_with_its_place_and_how_to_mend_it(
+def test_an_error_has_its_location_and_a_fix(
     mistake: Callable[[str], ModelError], text: str, subject: str, problem: str, mend: str
 ) -> None:
-    """The marked line is told, with type and field, what is wrong, and how to mend it."""
+    """The error names the marked line, the type and field, the problem and its fix."""
     error = mistake(text)
     assert (error.subject, error.problem, error.mend) == (subject, problem, mend)
 
 
-def test_access_is_kept_wherever_it_stands() -> None:
-    """On entities, embedded types, fields and references; open where it says nothing."""
+def test_access_rules_are_kept_at_each_location() -> None:
+    """Entities, embedded types, fields and references have access rules; the default is open."""
     model = read_model(
         """
         type Product

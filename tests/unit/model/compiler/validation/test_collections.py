@@ -1,4 +1,4 @@
-"""@collection: the collection, the name of the list, the version field."""
+"""@collection: the collection, the plural name, the version field."""
 
 from __future__ import annotations
 
@@ -238,22 +238,22 @@ MISTAKES = [
 
 
 @pytest.mark.parametrize(("text", "subject", "problem", "mend"), MISTAKES)
-def test_a_mistake_is_told_with_its_place_and_how_to_mend_it(
+def test_an_error_has_its_location_and_a_fix(
     mistake: Callable[[str], ModelError], text: str, subject: str, problem: str, mend: str
 ) -> None:
-    """The marked line is told, with type and field, what is wrong, and how to mend it."""
+    """The error names the marked line, the type and field, the problem and its fix."""
     error = mistake(text)
     assert (error.subject, error.problem, error.mend) == (subject, problem, mend)
 
 
 def product(arguments: str) -> Entity:
-    """A small entity with these arguments of `@collection`."""
+    """Return a small entity with these arguments of `@collection`."""
     text = f"type Product @collection({arguments}) {{ id: ID! name: String }}"
     return read_model(text).entity("Product")
 
 
 def test_defaults() -> None:
-    """Only the name must be given."""
+    """Only the collection's name is required."""
     entity = product('name: "order_lines"')
     assert entity.collection == "order_lines"
     assert (entity.singular, entity.plural, entity.version) == ("product", "orderLines", "version")
@@ -261,8 +261,8 @@ def test_defaults() -> None:
     assert entity.partitions == 1
 
 
-def test_everything_may_be_given() -> None:
-    """Each argument reaches the entity."""
+def test_every_argument_is_kept() -> None:
+    """Each argument of `@collection` is a property of the entity."""
     entity = product('name: "p", plural: "goods", version: "rev", storage: DELTA')
     assert (entity.collection, entity.plural, entity.version) == ("p", "goods", "rev")
     assert entity.storage is Storage.DELTA
@@ -270,19 +270,19 @@ def test_everything_may_be_given() -> None:
     assert [product(f'name: "p", partitions: {n}').partitions for n in (1, 64)] == [1, 64]
 
 
-def test_null_switches_counting_off() -> None:
-    """Where documents carry no version, the field is nobody's."""
+def test_a_null_version_field_disables_counting() -> None:
+    """Documents without a version field are not counted."""
     assert product('name: "products", version: null').version is None
 
 
 @pytest.mark.parametrize("name", ["shop.products", "products.old", "revstream", "größen", "a b"])
-def test_unusual_names_are_taken(name: str) -> None:
-    """What MongoDB takes is taken, with a plural where no name comes of it."""
+def test_unusual_collection_names_are_accepted(name: str) -> None:
+    """Any name that MongoDB accepts is valid; a plural is required if none can be derived."""
     assert product(f'name: "{name}", plural: "things"').collection == name
 
 
-def test_a_name_may_be_long_but_not_too_long(mistake: Callable[[str], ModelError]) -> None:
-    """MongoDB has a limit for database and collection together; bytes count."""
+def test_a_collection_name_has_a_maximum_length(mistake: Callable[[str], ModelError]) -> None:
+    """MongoDB limits the bytes of database and collection name together."""
     name = "é" * (_MAXIMUM_BYTES // 2)
     assert product(f'name: "{name}", plural: "things"').collection == name
     error = mistake(
@@ -292,6 +292,6 @@ def test_a_name_may_be_long_but_not_too_long(mistake: Callable[[str], ModelError
 
 
 def test_an_archive_of_no_entity_may_be_an_entity() -> None:
-    """`.versions` belongs to revstream only beside the collection it is the archive of."""
+    """A name with `.versions` is reserved only for the archive of another entity's collection."""
     entity = product('name: "drafts.versions", plural: "things"')
     assert entity.collection == "drafts.versions"

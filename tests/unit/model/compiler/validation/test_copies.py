@@ -1,4 +1,4 @@
-"""@copy: fields that are kept equal to those of another document."""
+"""@copy: fields that are kept equal to fields of a referenced document."""
 
 from __future__ import annotations
 
@@ -299,16 +299,16 @@ MISTAKES = [
 
 
 @pytest.mark.parametrize(("text", "subject", "problem", "mend"), MISTAKES)
-def test_a_mistake_is_told_with_its_place_and_how_to_mend_it(
+def test_an_error_has_its_location_and_a_fix(
     mistake: Callable[[str], ModelError], text: str, subject: str, problem: str, mend: str
 ) -> None:
-    """The marked line is told, with type and field, what is wrong, and how to mend it."""
+    """The error names the marked line, the type and field, the problem and its fix."""
     error = mistake(text)
     assert (error.subject, error.problem, error.mend) == (subject, problem, mend)
 
 
-def test_a_copy_knows_its_reference_and_its_source() -> None:
-    """The path is taken apart, and lists and embedded documents may be copied as well."""
+def test_a_copy_has_its_reference_and_its_source() -> None:
+    """The path is split, and lists and embedded documents may be copied as well."""
     model = read_model(
         """
         type Product @collection(name: "products") {
@@ -336,8 +336,8 @@ def test_a_copy_knows_its_reference_and_its_source() -> None:
     ]
 
 
-def test_a_copy_of_a_copy_is_fine() -> None:
-    """A chain ends somewhere; only a circle does not."""
+def test_a_copy_of_a_copy_is_allowed() -> None:
+    """A chain of copies is finite; only a cycle is an error."""
     model = read_model(
         """
         type A @collection(name: "as") { id: ID! bId: ID b: B @reference(by: "bId")
@@ -350,8 +350,8 @@ def test_a_copy_of_a_copy_is_fine() -> None:
     assert model.entity("A").fields[2].copy == Copy(reference="b", source="name")
 
 
-def test_a_copied_id_is_compared_as_it_is_stored() -> None:
-    """One may be declared ID and refer, the other by the scalar it is stored as."""
+def test_a_copied_id_is_compared_by_its_stored_type() -> None:
+    """One field may be declared as ID with a reference, the other as the stored scalar."""
     model = read_model(
         """
         type Product @collection(name: "products") {

@@ -1,4 +1,4 @@
-"""Embedded types: used by an entity, and never without an end."""
+"""Embedded types: each is used by an entity, and no type contains itself without end."""
 
 from __future__ import annotations
 
@@ -87,15 +87,15 @@ MISTAKES = [
 
 
 @pytest.mark.parametrize(("text", "subject", "problem", "mend"), MISTAKES)
-def test_a_mistake_is_told_with_its_place_and_how_to_mend_it(
+def test_an_error_has_its_location_and_a_fix(
     mistake: Callable[[str], ModelError], text: str, subject: str, problem: str, mend: str
 ) -> None:
-    """The marked line is told, with type and field, what is wrong, and how to mend it."""
+    """The error names the marked line, the type and field, the problem and its fix."""
     error = mistake(text)
     assert (error.subject, error.problem, error.mend) == (subject, problem, mend)
 
 
-def test_an_embedded_type_may_contain_itself_where_that_can_end() -> None:
+def test_an_embedded_type_may_contain_itself_optionally() -> None:
     """A list may be empty and a field may be null, so the document is possible."""
     model = read_model(
         """
@@ -106,8 +106,8 @@ def test_an_embedded_type_may_contain_itself_where_that_can_end() -> None:
     assert model.embedded("Entry").fields[1].type == "Entry"
 
 
-def test_a_misspelt_use_is_a_use(errors: Callable[[str], list[str]]) -> None:
-    """One slip of the pen is told once."""
+def test_a_misspelt_use_counts_as_a_use(errors: Callable[[str], list[str]]) -> None:
+    """One typing error is reported once."""
     assert errors(
         """
         type Product @collection(name: "products") { id: ID! size: Dimension }
@@ -116,8 +116,8 @@ def test_a_misspelt_use_is_a_use(errors: Callable[[str], list[str]]) -> None:
     ) == ['1: Product.size: nothing is called "Dimension"; mend: did you mean "Dimensions"?']
 
 
-def test_two_circles_are_told_apart(errors: Callable[[str], list[str]]) -> None:
-    """Each circle of embedded types is told once, at its first type."""
+def test_two_cycles_are_two_errors(errors: Callable[[str], list[str]]) -> None:
+    """Each cycle of embedded types is reported once, at its first type."""
     told = errors(
         """
         type Product @collection(name: "products") { id: ID! a: A c: C }
@@ -133,7 +133,7 @@ def test_two_circles_are_told_apart(errors: Callable[[str], list[str]]) -> None:
 
 
 def test_many_paths_to_one_type_take_no_time() -> None:
-    """The search visits each type once, however many ways there are."""
+    """The search visits each type once, however many paths lead to it."""
     layers = "\n".join(f"type L{n} {{ a: L{n + 1}! b: L{n + 1}! }}" for n in range(60))
     model = read_model(
         'type Product @collection(name: "products") { id: ID! a: L0 }\n'

@@ -1,4 +1,4 @@
-"""Stored fields: types, names in MongoDB, ids and fences."""
+"""Stored fields: types, names in MongoDB, ids and fence values."""
 
 from __future__ import annotations
 
@@ -352,26 +352,26 @@ MISTAKES = [
 
 
 @pytest.mark.parametrize(("line", "problem", "mend"), FIELD_MISTAKES)
-def test_a_mistake_in_a_field_is_told_with_how_to_mend_it(
+def test_an_error_in_a_field_has_a_fix(
     mistake: Callable[[str], ModelError], line: str, problem: str, mend: str
 ) -> None:
-    """A product with this field more has one mistake, and that is in the field."""
+    """Adding the field to a product gives exactly one error, which is in that field."""
     error = mistake(f'type Product @collection(name: "products") {{ id: ID!\n{line} # !\n}}')
     assert error.subject == f"Product.{line.partition(':')[0]}"
     assert (error.problem, error.mend) == (problem, mend)
 
 
 @pytest.mark.parametrize(("text", "subject", "problem", "mend"), MISTAKES)
-def test_a_mistake_is_told_with_its_place_and_how_to_mend_it(
+def test_an_error_has_its_location_and_a_fix(
     mistake: Callable[[str], ModelError], text: str, subject: str, problem: str, mend: str
 ) -> None:
-    """The marked line is told, with type and field, what is wrong, and how to mend it."""
+    """The error names the marked line, the type and field, the problem and its fix."""
     error = mistake(text)
     assert (error.subject, error.problem, error.mend) == (subject, problem, mend)
 
 
-def test_an_embedded_field_may_be_stored_under_names_that_documents_keep() -> None:
-    """`_id` and `_change` mean something at the top of a document only."""
+def test_an_embedded_field_may_be_stored_under_reserved_document_names() -> None:
+    """`_id` and `_change` are reserved only at the top level of a document."""
     model = read_model(
         """
         type Order @collection(name: "orders") {
@@ -389,7 +389,7 @@ def test_an_embedded_field_may_be_stored_under_names_that_documents_keep() -> No
 
 @pytest.mark.parametrize("scalar", ["Int", "Long"])
 def test_a_fence_is_a_whole_number(scalar: str) -> None:
-    """A fence may be Int or Long, and be null in documents of old."""
+    """A fence field may be Int or Long, and null in old documents."""
     model = read_model(
         f'type Reading @collection(name: "readings") {{ id: ID! count: {scalar} @fence }}'
     )

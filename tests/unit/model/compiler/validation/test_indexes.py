@@ -215,26 +215,26 @@ MISTAKES = [
 
 
 @pytest.mark.parametrize(("line", "problem", "mend"), FIELD_MISTAKES)
-def test_a_mistake_in_a_field_is_told_with_how_to_mend_it(
+def test_an_error_in_a_field_has_a_fix(
     mistake: Callable[[str], ModelError], line: str, problem: str, mend: str
 ) -> None:
-    """A product with this field more has one mistake, and that is in the field."""
+    """Adding the field to a product gives exactly one error, which is in that field."""
     error = mistake(f'type Product @collection(name: "products") {{ id: ID!\n{line} # !\n}}')
     assert error.subject == f"Product.{line.partition(':')[0]}"
     assert (error.problem, error.mend) == (problem, mend)
 
 
 @pytest.mark.parametrize(("text", "subject", "problem", "mend"), MISTAKES)
-def test_a_mistake_is_told_with_its_place_and_how_to_mend_it(
+def test_an_error_has_its_location_and_a_fix(
     mistake: Callable[[str], ModelError], text: str, subject: str, problem: str, mend: str
 ) -> None:
-    """The marked line is told, with type and field, what is wrong, and how to mend it."""
+    """The error names the marked line, the type and field, the problem and its fix."""
     error = mistake(text)
     assert (error.subject, error.problem, error.mend) == (subject, problem, mend)
 
 
 def test_indexes_are_over_stored_names() -> None:
-    """`@index` comes first, then `@unique`, each in source order; paths lead into documents."""
+    """`@index` comes first, then `@unique`, in source order; paths may enter documents."""
     model = read_model(
         """
         type Order
@@ -264,7 +264,7 @@ def test_indexes_are_over_stored_names() -> None:
 
 
 def test_an_index_has_at_most_32_fields(mistake: Callable[[str], ModelError]) -> None:
-    """MongoDB's own limit is told before it is met."""
+    """MongoDB's limit is checked before MongoDB rejects the index."""
     names = [f"f{number}" for number in range(33)]
     fields = " ".join(f"{each}: Int" for each in names)
     listed = ", ".join(f'"{each}"' for each in names)

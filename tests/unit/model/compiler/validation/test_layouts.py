@@ -1,5 +1,4 @@
-"""@layout: the names by which a collection keeps its versions itself, and what does not go with
-that."""
+"""@layout: names of a self-versioned collection's fields, and combinations that are invalid."""
 
 from __future__ import annotations
 
@@ -13,7 +12,7 @@ from revstream.model.errors import ModelError
 
 
 def product(history: str, layout: str = "", field: str = "name: String", more: str = "") -> str:
-    """A model with its mistake on the line of the field, of @layout, or of @collection."""
+    """Return a model with its mistake on the line of the field, of @layout, or of @collection."""
     mark = "" if "# !" in field + layout else " # !"
     return f"""
         type Product @collection(name: "products", version: "v", history: {history}{more}){mark}
@@ -29,21 +28,21 @@ def layout(history: str, text: str = "") -> LayoutFields | None:
     return read_model(product(history, text)).entity("Product").layout
 
 
-def test_without_names_there_are_those_that_everybody_knows() -> None:
-    """And none where revstream keeps the versions."""
+def test_each_layout_has_default_field_names() -> None:
+    """The layout `ARCHIVE` has no field names."""
     assert layout("ARCHIVE") is None
     assert layout("DOCUMENT_PER_VERSION") == layout("CURRENT_FLAG") == LayoutFields()
     assert layout("EMBEDDED") == LayoutFields(current="current", previous="prev")
     assert layout("SEPARATE") == LayoutFields(previous="products.previous")
 
 
-def test_names_can_be_given() -> None:
-    """Those that the layout goes by."""
+def test_field_names_can_be_set() -> None:
+    """Each layout takes the names that it uses."""
     given = '@layout(document: "of", unset: "without", whole: "all", deleted: "gone", at: "t")'
     expected = LayoutFields(document="of", unset="without", whole="all", deleted="gone", at="t")
     assert layout("DELTAS", given) == expected
     assert layout("SEPARATE", '@layout(previous: "old")') == LayoutFields(previous="old")
-    # Inside of `current` there may be a field of the same name.
+    # A field inside `current` may have the same name.
     assert layout("EMBEDDED", '@layout(current: "name")') == LayoutFields(current="name")
 
 
@@ -148,23 +147,23 @@ MISTAKES = [
 
 
 @pytest.mark.parametrize(("text", "problem", "mend"), MISTAKES)
-def test_mistakes_are_told(
+def test_an_error_has_its_line_and_a_fix(
     mistake: Callable[[str], ModelError], text: str, problem: str, mend: str
 ) -> None:
-    """With the line, and how to mend it."""
+    """The error names the problem and its fix."""
     error = mistake(text)
     assert (error.problem, error.mend) == (problem, mend)
 
 
-def test_what_single_documents_can_have_stays_allowed() -> None:
-    """Where the present lies in a document of its own."""
+def test_layouts_with_separate_current_documents_allow_unique_indexes() -> None:
+    """The current state is in a document of its own in these layouts."""
     for history in ("EMBEDDED", "SEPARATE"):
         model = read_model(product(history, field="sku: String @unique"))
         assert model.entity("Product").indexes[0].unique
 
 
 def test_an_embedded_type_has_no_layout(mistake: Callable[[str], ModelError]) -> None:
-    """It has no collection either."""
+    """An embedded type has no collection."""
     text = """
         type Product @collection(name: "products") { id: ID! part: Part }
         type Part @layout { # !
@@ -176,7 +175,7 @@ def test_an_embedded_type_has_no_layout(mistake: Callable[[str], ModelError]) ->
 def test_two_entities_do_not_share_their_previous_versions(
     mistake: Callable[[str], ModelError],
 ) -> None:
-    """The numbers of one would be those of the other."""
+    """The version numbers of both would be mixed."""
     text = """
         type A @collection(name: "aa", history: SEPARATE) @layout(previous: "p") { id: ID! n: Int }
         type B @collection(name: "bb", history: SEPARATE) @layout(previous: "p") { # !

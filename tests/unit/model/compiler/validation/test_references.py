@@ -1,4 +1,4 @@
-"""@reference and @referencedBy: what leads from one document to another."""
+"""@reference and @referencedBy: relations between documents."""
 
 from __future__ import annotations
 
@@ -361,9 +361,9 @@ MISTAKES = [
 
 
 @pytest.mark.parametrize(("text", "subject", "problem", "mend"), MISTAKES)
-def test_a_mistake_is_told_with_its_place_and_how_to_mend_it(
+def test_an_error_has_its_location_and_a_fix(
     mistake: Callable[[str], ModelError], text: str, subject: str, problem: str, mend: str
 ) -> None:
-    """The marked line is told, with type and field, what is wrong, and how to mend it."""
+    """The error names the marked line, the type and field, the problem and its fix."""
     error = mistake(text)
     assert (error.subject, error.problem, error.mend) == (subject, problem, mend)

@@ -1,4 +1,4 @@
-"""Names that the API takes."""
+"""Names that are reserved by the API."""
 
 from __future__ import annotations
 
@@ -340,26 +340,26 @@ MISTAKES = [
 
 
 @pytest.mark.parametrize(("line", "problem", "mend"), FIELD_MISTAKES)
-def test_a_mistake_in_a_field_is_told_with_how_to_mend_it(
+def test_an_error_in_a_field_has_a_fix(
     mistake: Callable[[str], ModelError], line: str, problem: str, mend: str
 ) -> None:
-    """A product with this field more has one mistake, and that is in the field."""
+    """Adding the field to a product gives exactly one error, which is in that field."""
     error = mistake(f'type Product @collection(name: "products") {{ id: ID!\n{line} # !\n}}')
     assert error.subject == f"Product.{line.partition(':')[0]}"
     assert (error.problem, error.mend) == (problem, mend)
 
 
 @pytest.mark.parametrize(("text", "subject", "problem", "mend"), MISTAKES)
-def test_a_mistake_is_told_with_its_place_and_how_to_mend_it(
+def test_an_error_has_its_location_and_a_fix(
     mistake: Callable[[str], ModelError], text: str, subject: str, problem: str, mend: str
 ) -> None:
-    """The marked line is told, with type and field, what is wrong, and how to mend it."""
+    """The error names the marked line, the type and field, the problem and its fix."""
     error = mistake(text)
     assert (error.subject, error.problem, error.mend) == (subject, problem, mend)
 
 
-def test_embedded_types_may_use_the_names_that_only_entities_have() -> None:
-    """What the API adds to entities is free in embedded documents."""
+def test_embedded_types_may_use_names_reserved_for_entities() -> None:
+    """Fields that the API adds to entities are free in embedded types."""
     names = [each for each in ENTITY_FIELDS if each != "nodeId"]
     fields = " ".join(f"{each}: Int" for each in names)
     model = read_model(
@@ -370,7 +370,7 @@ def test_embedded_types_may_use_the_names_that_only_entities_have() -> None:
 
 
 def test_a_reserved_name_can_be_stored() -> None:
-    """The mend that the error gives works."""
+    """The fix that the error gives is valid."""
     model = read_model(
         """
         type Product @collection(name: "products") {
@@ -386,7 +386,7 @@ def test_a_reserved_name_can_be_stored() -> None:
 def test_no_type_may_have_a_name_that_every_api_has(
     name: str, errors: Callable[[str], list[str]]
 ) -> None:
-    """Each name is told at the type that has it."""
+    """Each reserved name is reported at the type that has it."""
     told = errors(
         f'type Product @collection(name: "products") {{ id: ID! name: String }}\n'
         f'type {name} @collection(name: "things") {{ id: ID! name: String }}'
@@ -399,6 +399,6 @@ def test_no_type_may_have_a_name_that_every_api_has(
 def test_no_field_of_an_entity_may_have_a_name_that_the_api_adds(
     name: str, errors: Callable[[str], list[str]]
 ) -> None:
-    """Each name is told at the field that has it, and @stored keeps the data."""
+    """Each reserved name is reported at its field, and @stored keeps the data."""
     (told,) = errors(f'type Product @collection(name: "products") {{ id: ID! {name}: [Int] }}')
     assert told.startswith(f'1: Product.{name}: "{name}" is a ')

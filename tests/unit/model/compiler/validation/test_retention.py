@@ -1,4 +1,4 @@
-"""@collection(keep:): by age or by count, and what is no such text."""
+"""@collection(keep:): by age or by count, and invalid texts."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ def entity(keep: str) -> Entity:
         ("50 versions", None, 50),
     ],
 )
-def test_what_stays_is_an_age_or_a_count(
+def test_retention_is_an_age_or_a_count(
     text: str, seconds: int | None, versions: int | None
 ) -> None:
-    """One of the two; singular or plural."""
+    """The text has either an age or a count, in singular or plural."""
     assert entity(f'"{text}"').keep == Keep(text=text, seconds=seconds, versions=versions)
 
 
-def test_everything_stays_where_it_is_left_out() -> None:
-    """Or null."""
+def test_the_default_keeps_all_versions() -> None:
+    """An omitted `keep` and a null `keep` are equal."""
     assert entity("null").keep is None
     plain = read_model('type Product @collection(name: "products") { id: ID! name: String }')
     assert plain.entity("Product").keep is None
@@ -67,10 +67,10 @@ def test_everything_stays_where_it_is_left_out() -> None:
         ("9999999 versions", "is more than revstream counts"),
     ],
 )
-def test_what_is_no_such_text_is_told(
+def test_an_invalid_text_is_an_error(
     mistake: Callable[[str], ModelError], text: str, problem: str
 ) -> None:
-    """With its place and how to mend it."""
+    """The error has its location and a fix."""
     error = mistake(product(f'"{text}"'))
     assert (error.subject, error.problem, error.mend) == (
         "Product",
@@ -79,9 +79,9 @@ def test_what_is_no_such_text_is_told(
     )
 
 
-def test_only_what_revstream_archives_can_be_dropped(
+def test_only_archived_versions_can_be_truncated(
     mistake: Callable[[str], ModelError],
 ) -> None:
-    """In the other layouts versions belong to the programs that write them."""
+    """In the other layouts, versions belong to the programs that write them."""
     error = mistake(product('"1 day"', ", history: EMBEDDED"))
     assert "history: EMBEDDED has none" in error.problem

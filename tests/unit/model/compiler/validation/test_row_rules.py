@@ -1,4 +1,4 @@
-"""Row rules: filters in which variables stand for claims."""
+"""Row rules: filters with variables for claims."""
 
 from __future__ import annotations
 
@@ -269,15 +269,15 @@ MISTAKES = [
 
 
 def with_rows(rows: str) -> str:
-    """The model with this row rule."""
+    """Return the text of a model with this row rule."""
     return MODEL.format(rows=json.dumps(rows))
 
 
 @pytest.mark.parametrize(("rows", "problem", "mend"), MISTAKES)
-def test_a_mistake_is_told_with_its_place_and_how_to_mend_it(
+def test_an_error_has_its_location_and_a_fix(
     mistake: Callable[[str], ModelError], rows: str, problem: str, mend: str
 ) -> None:
-    """The line of the directive is told, with what is wrong and how to mend it."""
+    """The error names the line of the directive, the problem and its fix."""
     error = mistake(with_rows(rows))
     assert (error.subject, error.problem, error.mend) == ("Product", problem, mend)
 
@@ -297,18 +297,18 @@ def test_a_mistake_is_told_with_its_place_and_how_to_mend_it(
         "{ sizes: { some: { width: { gt: 1 } }, none: { width: { eq: 0 } }, isEmpty: false } }",
     ],
 )
-def test_rules_of_every_shape_are_taken(rows: str) -> None:
-    """A rule is kept as it was written."""
+def test_rules_of_every_form_are_accepted(rows: str) -> None:
+    """The text of a rule is kept unchanged."""
     rows = rows.replace("'", '"')
     access = read_model(with_rows(rows)).entity("Product").access
     assert access is not None
     assert access.rows == rows
 
 
-def test_the_version_is_filtered_by_only_where_it_is_counted(
+def test_a_rule_may_use_the_version_only_where_it_is_counted(
     mistake: Callable[[str], ModelError],
 ) -> None:
-    """Without a version field there is nothing to compare."""
+    """Documents without a version field have no version to compare."""
     error = mistake(
         """
         type Owner
@@ -345,7 +345,7 @@ OPERATORS = {
 
 
 def test_the_operators_are_those_of_the_filters() -> None:
-    """A rule that is accepted at start is one that queries accept, for every kind of field."""
+    """A rule accepted at start is valid in queries, for every kind of field."""
     product = read_model(with_rows("{ name: { eq: $x } }")).entity("Product")
     for field in product.fields:
         if field.name in ("data", "size"):

@@ -1,4 +1,4 @@
-"""@sink: where changes are delivered."""
+"""@sink: URLs to which changes are delivered."""
 
 from __future__ import annotations
 
@@ -151,16 +151,16 @@ MISTAKES = [
 
 
 @pytest.mark.parametrize(("text", "subject", "problem", "mend"), MISTAKES)
-def test_a_mistake_is_told_with_its_place_and_how_to_mend_it(
+def test_an_error_has_its_location_and_a_fix(
     mistake: Callable[[str], ModelError], text: str, subject: str, problem: str, mend: str
 ) -> None:
-    """The marked line is told, with type and field, what is wrong, and how to mend it."""
+    """The error names the marked line, the type and field, the problem and its fix."""
     error = mistake(text)
     assert (error.subject, error.problem, error.mend) == (subject, problem, mend)
 
 
 def test_sinks_are_kept_in_order() -> None:
-    """Every operation is delivered unless some are named."""
+    """Every operation is delivered unless the sink names some."""
     model = read_model(
         """
         type Product
