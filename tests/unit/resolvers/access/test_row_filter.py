@@ -1,4 +1,4 @@
-"""resolvers.access.row_filter: a row rule with a caller's claims in it."""
+"""Row rules with the claims of a principal."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ FOR_ANN = Principal(name="importer", account="revstream:key:importer", claims={"
     ("rule", "caller", "seen"),
     [
         ("{ owner: { eq: $sub } }", ann(), [HERS]),
-        # What is unknown lets nothing through, whichever way it is asked.
+        # An unknown claim matches no document, in either form of the condition.
         ("{ owner: { eq: $sub } }", ANONYMOUS, []),
         ("{ owner: { ne: $sub } }", ANONYMOUS, []),
         ("{ not: { owner: { eq: $sub } } }", ANONYMOUS, []),
@@ -48,16 +48,16 @@ FOR_ANN = Principal(name="importer", account="revstream:key:importer", claims={"
         ("{ owner: { notIn: $others } }", ann(others=["bob", None]), []),
         ("{ owner: { eq: $tenant } }", ann(tenant=None), []),
         ("{ place: { city: { ne: $city } } }", ann(), []),
-        # The name of an API key is nobody's `sub`; its entry may say whose rows it sees.
+        # The name of an API key is no `sub`; the key's entry may have claims for row rules.
         ("{ owner: { eq: $sub } }", NAMESAKE, []),
         ("{ not: { owner: { eq: $sub } } }", NAMESAKE, []),
         ("{ owner: { eq: $sub } }", FOR_ANN, [HERS]),
-        # False whatever it is.
+        # False for any document.
         (
             "{ not: { and: [{ owner: { eq: $x } }, { shared: { eq: true } }] } }",
             *(ann(), [HERS, NOBODYS]),
         ),
-        # What does not need it does not suffer from it.
+        # Alternatives without the claim are not affected.
         ("{ or: [{ owner: { eq: $sub } }, { shared: { eq: true } }] }", ANONYMOUS, [SHARED]),
         ("{ or: [{ owner: { eq: $sub } }, { shared: { eq: true } }] }", ann(), [HERS, SHARED]),
         ("{ place: { city: { eq: $org__city } } }", ann(org={"city": "Ulm"}), [HERS]),
@@ -66,21 +66,21 @@ FOR_ANN = Principal(name="importer", account="revstream:key:importer", claims={"
         ("{ id: { eq: $sub } }", Principal(name="3"), [NOBODYS]),
     ],
 )
-def test_a_rule_shows_what_its_claims_say(
+def test_a_rule_matches_by_the_claims_of_the_principal(
     rule: str, caller: Principal, seen: list[dict[str, Any]]
 ) -> None:
-    """What is missing never lets a row through."""
+    """A missing claim never lets a document through."""
     assert [each for each in ALL if rows(rule, caller).allow(each)] == seen
 
 
-def test_a_claim_of_another_kind_is_said_and_shows_nothing() -> None:
-    """A list where one value is compared is a mistake of whoever wrote the rule, or the issuer."""
+def test_a_claim_of_another_type_is_an_error() -> None:
+    """A list in place of a single value is a mistake in the rule or at the issuer."""
     with pytest.raises(Forbidden, match="owner"):
         rows("{ owner: { eq: $owners } }", ann(owners=["ann"]))
 
 
-def test_a_version_is_judged_by_its_own_content_and_a_deletion_is_not_there() -> None:
-    """Nor is one whose content is not known."""
+def test_a_version_is_matched_by_its_own_content() -> None:
+    """Tombstones and versions with unknown content do not match."""
     mine = rows("{ owner: { eq: $sub } }", ann())
     record = {"doc": "1", "v": 1, "op": "UPDATE", "full": {"owner": "ann"}}
     assert mine.allow_version(record)
@@ -90,8 +90,8 @@ def test_a_version_is_judged_by_its_own_content_and_a_deletion_is_not_there() ->
     assert not others.allow_version({**record, "op": "DELETE", "full": None})
 
 
-def test_the_claims_that_decide_are_known() -> None:
-    """A sign-in with other values of them has other rights."""
+def test_the_claims_of_a_rule_are_listed() -> None:
+    """A token with other values of these claims has other rights."""
     model = read_model(
         """type Note @collection(name: "notes")
         @access(rows: "{ or: [{ owner: { eq: $sub } }, { owner: { in: [$a, $b] } }] }") {

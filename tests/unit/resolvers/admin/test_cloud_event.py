@@ -1,4 +1,4 @@
-"""A version as an event: the fields that the API shows, and nothing else."""
+"""CloudEvents of versions: the fields of the API, and no others."""
 
 from __future__ import annotations
 
@@ -64,8 +64,8 @@ def event(**changes: Any) -> dict[str, Any]:
     return found
 
 
-def test_a_document_is_shown_as_by_the_api() -> None:
-    """Names and scalars; nothing that the model does not name."""
+def test_a_document_is_rendered_as_in_the_api() -> None:
+    """API names and scalars are used; fields outside the model are omitted."""
     from bson import ObjectId
 
     shown = event(full={**FULL, "_id": ObjectId("65b000000000000000000001")})
@@ -83,8 +83,8 @@ def test_a_document_is_shown_as_by_the_api() -> None:
     assert "misfits" not in shown["data"]
 
 
-def test_what_does_not_fit_is_null_and_named() -> None:
-    """The rest is delivered."""
+def test_values_that_do_not_fit_the_model_are_null_and_listed() -> None:
+    """The rest of the document is delivered."""
     lines = [{"p": 3}, None, 4]
     data = event(full={"sum": "much", "lines": lines, "ship_to": {"city": "Ulm"}})["data"]
     assert data["misfits"] == ["total", "lines.1"]
@@ -95,8 +95,8 @@ def test_what_does_not_fit_is_null_and_named() -> None:
     assert inside["document"]["lines"] == [{"product": None, "quantity": 1}]
 
 
-def test_gaps_and_cuts_are_told() -> None:
-    """What was dropped before counts as a gap."""
+def test_gaps_and_truncations_are_reported() -> None:
+    """A truncation mark counts as a gap."""
     assert event()["data"]["gap"] is False
     assert event(gap=True)["data"]["gap"] is True
     when = datetime(2024, 2, 1, tzinfo=UTC)
@@ -105,8 +105,8 @@ def test_gaps_and_cuts_are_told() -> None:
     assert (data["gap"], data["cut"]) == (True, {"versions": 3, "at": "2024-02-01T00:00:00.000Z"})
 
 
-def test_the_id_is_the_same_each_time_and_the_fence_is_not() -> None:
-    """Whoever delivers it."""
+def test_the_id_is_stable_and_the_fencing_token_is_not() -> None:
+    """The id does not depend on the process that delivers the event."""
     from bson import ObjectId
 
     key = ObjectId("65b000000000000000000001")

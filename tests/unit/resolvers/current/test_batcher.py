@@ -1,5 +1,4 @@
-"""resolvers.current.batcher: reads asked for together are one, and nobody is told anything
-older."""
+"""Batch loader: lookups are combined into one read, and no lookup gets an older state."""
 
 from __future__ import annotations
 
@@ -18,13 +17,13 @@ from tests.support.streams import turn
 
 
 async def turns() -> None:
-    """A read begins in the turn after, in a task of its own."""
+    """Let a read begin: it runs in a task of its own, one loop iteration later."""
     for _ in range(3):
         await turn()
 
 
 class Source:
-    """Doubles numbers, once it may; `reads` are the keys of each read."""
+    """Doubles numbers once it is open; `reads` has the keys of each read."""
 
     def __init__(self) -> None:
         self.reads: list[Sequence[int]] = []
@@ -40,8 +39,8 @@ class Source:
         return [each * 2 for each in keys]
 
 
-async def test_what_is_asked_in_one_turn_is_one_read() -> None:
-    """Each has its own part of it, in its order."""
+async def test_lookups_of_one_loop_iteration_are_one_read() -> None:
+    """Each lookup gets its own part, in its own order."""
     source = Source()
     pool = BatchLoader(source.read)
     first, second = pool.ask([3, 1]), pool.ask([2])
@@ -52,8 +51,8 @@ async def test_what_is_asked_in_one_turn_is_one_read() -> None:
     assert pool.idle
 
 
-async def test_a_read_serves_nobody_who_asked_after_it_began() -> None:
-    """It may not know of what they have written in between."""
+async def test_a_read_serves_no_lookup_that_was_added_after_it_began() -> None:
+    """The read may not see what that caller has written in between."""
     source = Source()
     source.open.clear()
     pool = BatchLoader(source.read)
@@ -66,8 +65,8 @@ async def test_a_read_serves_nobody_who_asked_after_it_began() -> None:
     assert await asyncio.gather(early, late) == [[2], [2]]
 
 
-async def test_no_more_reads_are_under_way_than_may_be() -> None:
-    """Whoever comes meanwhile is served by the next one, together."""
+async def test_the_number_of_concurrent_reads_is_limited() -> None:
+    """Lookups that arrive meanwhile are combined into the next read."""
     source = Source()
     source.open.clear()
     pool = BatchLoader(source.read, under_way=2, patience_s=0.0)
@@ -82,8 +81,8 @@ async def test_no_more_reads_are_under_way_than_may_be() -> None:
     assert source.reads == [[0], [1], [2, 3, 4, 5]]
 
 
-async def test_a_read_that_takes_its_time_is_not_waited_for() -> None:
-    """One that does not is: those that ask meanwhile are served together, once it has ended."""
+async def test_lookups_do_not_wait_for_a_slow_read() -> None:
+    """During a fast read, lookups are collected and served together once it has ended."""
     source = Source()
     source.open.clear()
     pool = BatchLoader(source.read, under_way=2, patience_s=3600)
@@ -105,8 +104,8 @@ async def test_a_read_that_takes_its_time_is_not_waited_for() -> None:
     assert await asyncio.gather(*asked) == [[6], [8]]
 
 
-async def test_enough_who_wait_are_not_kept_waiting() -> None:
-    """They have a read of their own, but no more of them are under way than may be."""
+async def test_a_full_batch_is_read_at_once() -> None:
+    """A full batch has a read of its own, within the limit of concurrent reads."""
     source = Source()
     source.open.clear()
     pool = BatchLoader(source.read, under_way=2, patience_s=3600, enough=3)
@@ -128,7 +127,8 @@ async def test_enough_who_wait_are_not_kept_waiting() -> None:
     assert pool.idle
 
 
-async def test_a_failure_is_that_of_all_whom_the_read_serves_and_of_nobody_else() -> None:
+async def test_a_failure_reaches_all_lookups_of_the_read_and_no_others() -> None:
+    """The next read is not affected."""
     source = Source()
     source.failure = ValueError("no")
     pool = BatchLoader(source.read)
@@ -138,8 +138,8 @@ async def test_a_failure_is_that_of_all_whom_the_read_serves_and_of_nobody_else(
     assert await pool.ask([1]) == [2]
 
 
-async def test_who_gives_up_takes_nothing_from_the_others() -> None:
-    """Nor is anything read for him, where it is not read yet."""
+async def test_a_cancelled_lookup_does_not_affect_others() -> None:
+    """Keys of a cancelled lookup are not read, if the read has not begun."""
     source = Source()
     source.open.clear()
     pool = BatchLoader(source.read, under_way=1)
@@ -155,8 +155,8 @@ async def test_who_gives_up_takes_nothing_from_the_others() -> None:
         await under_way
 
 
-async def test_pools_are_one_for_each_kind_and_count_what_they_do() -> None:
-    """Those that nobody uses are forgotten once there are many."""
+async def test_loaders_are_one_per_kind_and_count_lookups() -> None:
+    """Unused loaders are evicted beyond the maximum."""
     source = Source()
     pools = BatchLoaders(most=2)
     await asyncio.gather(*(pools.ask(kind, [1, 2], source.read) for kind in "aab"))
@@ -166,8 +166,8 @@ async def test_pools_are_one_for_each_kind_and_count_what_they_do() -> None:
     assert len(pools._pools) <= 2
 
 
-async def test_a_read_that_ends_with_its_operation_leaves_nobody_waiting() -> None:
-    """Else a task would wait for ever, and end as garbage that asyncio complains of."""
+async def test_a_read_cancelled_with_its_operation_ends_its_lookups() -> None:
+    """Otherwise a task would wait forever and be destroyed while pending."""
     source = Source()
     source.open.clear()
 
@@ -186,7 +186,7 @@ async def test_a_read_that_ends_with_its_operation_leaves_nobody_waiting() -> No
 
 @contextmanager
 def operation() -> Iterator[None]:
-    """Run as an operation of a client, of which a pool knows nothing else."""
+    """Run as an operation of a client, which is all that a loader knows of it."""
     running: Any = object()
     token = OPERATION.set(running)
     try:
@@ -195,8 +195,8 @@ def operation() -> Iterator[None]:
         OPERATION.reset(token)
 
 
-async def test_an_operation_that_asks_for_much_has_a_read_of_its_own() -> None:
-    """However many times it has asked for a little."""
+async def test_an_operation_with_many_keys_has_a_read_of_its_own() -> None:
+    """Many small lookups of an operation are still combined."""
     source = Source()
     pool = BatchLoader(source.read)
     with operation():
@@ -210,8 +210,8 @@ async def test_an_operation_that_asks_for_much_has_a_read_of_its_own() -> None:
 
 
 @pytest.mark.parametrize("split", [False, True], ids=["begun apart", "divided"])
-async def test_operations_that_wait_keep_nobody_else_waiting(split: bool) -> None:
-    """For memory or a slot, which may take as long as other operations do."""
+async def test_operations_that_wait_do_not_block_others(split: bool) -> None:
+    """Waiting for memory or a slot may take as long as other operations run."""
     source = Source()
     free = asyncio.Event()
 
@@ -240,13 +240,13 @@ async def test_operations_that_wait_keep_nobody_else_waiting(split: bool) -> Non
     assert pool.idle
 
 
-async def test_what_no_operation_has_asked_for_is_read_once_however_large() -> None:
-    """Apart from what operations have asked for, it is all that it can be divided into."""
+async def test_keys_without_an_operation_are_read_once_however_large() -> None:
+    """They are one part of the batch; a read without an operation cannot be divided further."""
     reads: list[Sequence[int]] = []
 
     async def read(keys: Sequence[int]) -> list[int]:
         reads.append(keys)
-        # As `streams.mongo.client_reads` does of what counts for no operation.
+        # `streams.mongo.client_reads` does the same for reads outside operations.
         if OPERATION.get() is None and MOST_TOGETHER.get():
             raise LargeRead
         return [each * 2 for each in keys]
@@ -261,8 +261,8 @@ async def test_what_no_operation_has_asked_for_is_read_once_however_large() -> N
     assert reads == [[1], [2, 3, 4], [2, 3], [4]]
 
 
-async def test_what_cannot_be_divided_fails_where_it_is_too_large() -> None:
-    """Instead of being read again and again."""
+async def test_a_large_read_that_cannot_be_divided_fails() -> None:
+    """It is not repeated."""
 
     async def read(keys: Sequence[int]) -> list[int]:
         raise LargeRead
@@ -277,8 +277,8 @@ async def test_what_cannot_be_divided_fails_where_it_is_too_large() -> None:
     assert pool.idle
 
 
-async def test_what_is_too_large_to_be_read_together_is_read_apart() -> None:
-    """Each operation then accounts for its own; together it would count for none."""
+async def test_a_read_too_large_to_be_combined_is_divided_by_operation() -> None:
+    """Each operation accounts for its own read; a combined read would be counted for none."""
 
     async def read(keys: Sequence[int]) -> list[Any]:
         if MOST_TOGETHER.get():

@@ -1,4 +1,4 @@
-"""Reads of history wait for what this process has written itself, and for nothing else."""
+"""Reads of history wait for the writes of this process, and for no others."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from revstream.streams.live.hub import Hub
 
 
 class Progress:
-    """Notes what is waited for; nothing is ever behind, unless it `fails`."""
+    """Records each wait; the archive is never late, unless it `fails`."""
 
     def __init__(self, *, fails: bool = False) -> None:
         self.waited: list[tuple[str, str]] = []
@@ -44,7 +44,7 @@ def own_writes(progress: Progress, **options: Any) -> OwnWrites:
     return OwnWrites(progress, VersionNumberCache(Hub([], position="")), **options)  # type: ignore[arg-type]
 
 
-async def test_who_has_written_nothing_waits_for_nothing(progress: Progress) -> None:
+async def test_a_process_without_writes_does_not_wait(progress: Progress) -> None:
     """Reads of other processes' writes are as fresh as the archive."""
     writes = own_writes(progress)
     await writes.recorded("things")
@@ -53,7 +53,7 @@ async def test_who_has_written_nothing_waits_for_nothing(progress: Progress) -> 
 
 
 async def test_a_read_waits_for_the_documents_that_it_names(progress: Progress) -> None:
-    """For the latest write to any of them; not for those of others."""
+    """The read waits for the latest write to any of them, and not for other documents."""
     writes = own_writes(progress)
     writes.note("things", "a", at(1))
     writes.note("things", "b", at(2))
@@ -67,7 +67,7 @@ async def test_a_read_waits_for_the_documents_that_it_names(progress: Progress) 
 
 
 async def test_a_read_of_all_documents_waits_for_the_last_write(progress: Progress) -> None:
-    """To its collection, whatever order the acknowledgements came in."""
+    """The order in which writes are acknowledged does not matter."""
     writes = own_writes(progress)
     writes.note("things", "a", at(5))
     writes.note("things", "b", at(4))
@@ -77,7 +77,7 @@ async def test_a_read_of_all_documents_waits_for_the_last_write(progress: Progre
 
 
 async def test_ids_that_mongodb_calls_equal_are_one_document(progress: Progress) -> None:
-    """1, 1.0 and Decimal128("1") are; true is another one."""
+    """1, 1.0 and Decimal128("1") are equal; true is a different id."""
     writes = own_writes(progress)
     writes.note("things", 1, at(1))
     writes.note("things", {"a": [1]}, at(2))
@@ -88,7 +88,7 @@ async def test_ids_that_mongodb_calls_equal_are_one_document(progress: Progress)
     assert progress.waited == [("things", token(n)) for n in (1, 1, 2)]
 
 
-async def test_of_forgotten_documents_the_latest_write_is_waited_for(progress: Progress) -> None:
+async def test_for_evicted_documents_a_read_waits_for_the_latest_write(progress: Progress) -> None:
     """A bounded memory may make a read wait for too much, never for too little."""
     writes = own_writes(progress, most=2)
     for second, key in enumerate("abca", 1):
@@ -98,8 +98,8 @@ async def test_of_forgotten_documents_the_latest_write_is_waited_for(progress: P
     assert progress.waited == [("things", token(2)), ("things", token(4))]
 
 
-async def test_a_read_whose_wait_is_over_says_so() -> None:
-    """It does not answer with history that lacks what its own process wrote."""
+async def test_a_read_that_waits_too_long_is_an_error() -> None:
+    """History without the writes of the same process is never returned."""
     writes = own_writes(Progress(fails=True))
     writes.note("things", "a", at(1))
     with pytest.raises(ArchiveBehind):

@@ -1,5 +1,8 @@
-"""resolvers.current.version_number_cache against a plain model: an archive that is behind, a
-stream that is behind, and writes of this process that neither has come to."""
+"""Version number cache against a plain model.
+
+The archive may be late, the stream may be late, and this process may have written what neither has
+reached yet.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ KEYS = st.sampled_from(["a", "b", "c"])
 
 
 def there(*keys: Any) -> list[dict[str, Any]]:
-    """Documents."""
+    """Return documents with these keys."""
     return [{"_id": each} for each in keys]
 
 
@@ -39,7 +42,7 @@ class Write:
 
 @dataclass
 class World:
-    """`archived`, `seen`: so far the archive has come, and this process's stream."""
+    """`archived` and `seen` are the positions of the archive and of this process's stream."""
 
     writes: list[Write] = field(default_factory=list)
     now: int = 100
@@ -48,7 +51,7 @@ class World:
 
 
 class KnownNumbers(RuleBasedStateMachine):
-    """Whoever knows a number knows the last one as of the stream's place, if he asks then."""
+    """A known number is the last one at the position of the stream at that time."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -88,7 +91,7 @@ class KnownNumbers(RuleBasedStateMachine):
 
     @rule(key=KEYS, stale=st.integers(0, 2))
     def ask(self, key: str, stale: int) -> None:
-        """The archive, as of the stream's place; what is known of its own may be old."""
+        """Look up a number in the archive at the stream's position; known ones may be `stale`."""
         upto = min(self.world.archived, self.world.seen)
         found = self.last(key, upto)
         if found is not None:
@@ -132,8 +135,8 @@ def hub() -> Hub:
     return Hub(["things", "others"], position=token(100))
 
 
-def test_who_has_read_before_a_version_is_not_told_its_number(hub: Hub) -> None:
-    """He would take it for that of what he has read, and overwrite what came between."""
+def test_a_number_is_not_known_for_reads_older_than_its_version(hub: Hub) -> None:
+    """A client would take the number for the state that it read, and overwrite newer changes."""
     numbers = VersionNumberCache(hub)
     numbers.learn("things", [("a", 7, token(99))], token(100))
     assert numbers.last_numbers("things", there("a", "b"), token(100)) == [7, None]
@@ -141,7 +144,8 @@ def test_who_has_read_before_a_version_is_not_told_its_number(hub: Hub) -> None:
     assert numbers.last_numbers("others", there("a"), token(100)) == [None]
 
 
-def test_an_archive_that_is_behind_teaches_nothing(hub: Hub) -> None:
+def test_no_number_is_learned_from_a_late_archive(hub: Hub) -> None:
+    """The archive may lack a later version of the document."""
     numbers = VersionNumberCache(hub)
     numbers.learn("things", [("a", 7, token(50))], token(99))
     assert numbers.last_numbers("things", there("a"), token(100)) == [None]

@@ -1,4 +1,4 @@
-"""How conditions are put together."""
+"""Composition of conditions."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ C = In("c", (1, 2))
         (negate(NOTHING), EVERYTHING),
     ],
 )
-def test_they_stay_as_flat_as_they_can(made: Condition, expected: Condition) -> None:
-    """What always or never holds is not carried along, and nothing is wrapped twice."""
+def test_conditions_stay_as_flat_as_possible(made: Condition, expected: Condition) -> None:
+    """Constant parts are dropped, and nothing is nested twice."""
     assert made == expected
 
 
-def test_the_paths_of_a_condition_are_those_that_a_projection_may_name() -> None:
-    """Each path that decides is there once, and none that lies inside another."""
+def test_the_paths_of_a_condition_can_be_a_projection() -> None:
+    """Each path occurs once, and none lies inside another one."""
     condition = AnyOf(
         (
             A,
@@ -69,6 +69,6 @@ def test_the_paths_of_a_condition_are_those_that_a_projection_may_name() -> None
     assert paths(EVERYTHING) == frozenset()
 
 
-def test_a_condition_can_be_a_key() -> None:
-    """Subscribers with equal filters are found by them."""
+def test_a_condition_is_hashable() -> None:
+    """Subscribers with equal filters are looked up by them."""
     assert len({A, Compare("a", Comparison.EQ, 1), B}) == 2

@@ -1,4 +1,4 @@
-"""The shapes of queries: plain where they can be, so that indexes serve them."""
+"""Forms of MongoDB queries: simple where possible, so that indexes serve them."""
 
 from __future__ import annotations
 
@@ -67,15 +67,15 @@ B = Compare("b", GT, 2)
         (Not(NOTHING), {"$nor": [{"_id": {"$in": []}}]}),
     ],
 )
-def test_a_condition_becomes_the_plainest_query(
+def test_a_condition_becomes_the_simplest_query(
     condition: Condition, query: dict[str, Any]
 ) -> None:
-    """Conditions on several fields share one document; only what collides needs `$and`."""
+    """Conditions on several fields share one document; only conflicting ones need `$and`."""
     assert to_query(condition) == query
 
 
-def test_a_prefix_leads_to_where_the_documents_lie() -> None:
-    """Paths inside a list's documents begin there, not at the prefix."""
+def test_a_prefix_is_put_before_the_paths_of_documents() -> None:
+    """Paths inside a list's documents begin there, without the prefix."""
     condition = all_of([A, Not(In("b", (1,))), AnyOf((Some("c", A), Not(B)))])
     assert to_query(condition, prefix="full.") == {
         "full.a": {"$eq": 1},
@@ -88,7 +88,7 @@ def test_a_prefix_leads_to_where_the_documents_lie() -> None:
 
 
 def test_text_never_becomes_an_expression() -> None:
-    """What a regular expression minds is escaped, and what MongoDB refuses is spelled."""
+    """Special characters are escaped, and characters that MongoDB rejects are spelled out."""
     assert regular_expression("^(a|b)*[c].{2}+?\\$", at_start=False) == (
         r"\^\(a\|b\)\*\[c\]\.\{2\}\+\?\\\$"
     )

@@ -1,4 +1,4 @@
-"""What a `where` says, and which one is refused."""
+"""Parsing of `where` arguments, and the ones that are refused."""
 
 from __future__ import annotations
 
@@ -116,8 +116,8 @@ def parse(where: dict[str, Any] | None) -> Condition:
         ),
     ],
 )
-def test_a_filter_says(where: dict[str, Any] | None, condition: Condition) -> None:
-    """Each operator has one meaning, over stored names and stored values."""
+def test_each_operator_has_one_meaning(where: dict[str, Any] | None, condition: Condition) -> None:
+    """Conditions are over stored names and stored values."""
     assert parse(where) == condition
 
 
@@ -175,9 +175,7 @@ def test_a_filter_says(where: dict[str, Any] | None, condition: Condition) -> No
         ),
     ],
 )
-def test_a_filter_that_says_nothing_sensible_is_refused(
-    where: dict[str, Any], message: str
-) -> None:
+def test_an_invalid_filter_is_refused(where: dict[str, Any], message: str) -> None:
     """The error names the field, the operator and the value."""
     with pytest.raises(BadUserInput) as caught:
         parse(where)
@@ -195,14 +193,14 @@ def test_nesting_is_bounded() -> None:
 
 
 def test_a_collection_without_version_field_has_no_version_to_filter_by() -> None:
-    """What documents do not carry cannot be compared."""
+    """Its documents have no such field."""
     bare = replace(THING, version=None)
     with pytest.raises(BadUserInput, match="Thing has no field 'version' to filter by"):
         parse_where(SHAPES, bare, {"version": {"eq": 1}})
 
 
 def test_a_number_as_stored_name_below_another_is_refused() -> None:
-    """MongoDB would take it for an index of a list; at the top there is no list to mistake."""
+    """MongoDB would take it for a list index; at the top level no list is possible."""
     number = Field(name="first", stored="0", type=Scalar.INT)
     size = replace(SHAPES.embedded("Size"), fields=(number,))
     thing = replace(THING, fields=(*THING.fields, number))
@@ -212,8 +210,8 @@ def test_a_number_as_stored_name_below_another_is_refused() -> None:
         parse_where(model, thing, {"size": {"first": {"eq": 1}}})
 
 
-def test_every_operator_that_is_offered_is_understood() -> None:
-    """The API's input types are made from the same table that the parser goes by."""
+def test_every_operator_of_the_schema_is_parsed() -> None:
+    """The API's input types are built from the same table that the parser uses."""
     for field in THING.fields:
         for operator in operators(field):
             if operator in ("and", "or", "not"):

@@ -1,7 +1,7 @@
-"""The predicate's own meaning, as MongoDB 6.0.5 was seen to have it (ADR 0003).
+"""Meaning of compiled predicates, as observed in MongoDB 6.0.5 (ADR 0003).
 
-That both always agree is for tests/integration/test_filters_agree.py; these need no server, and say
-what it is that they agree on.
+tests/integration/test_filters_agree.py compares both; these tests need no server and state the
+common meaning.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ NAN, INFINITY = float("nan"), float("inf")
 
 
 def matching(condition: Condition, values: list[Any]) -> list[Any]:
-    """Those of `values` that meet a condition on field `a`, when they are in it."""
+    """Return those of `values` that match a condition on field `a`."""
     predicate = compile_predicate(condition)
     return [value for value in values if predicate({"a": value})]
 
@@ -49,8 +49,8 @@ NANS = [NAN, Decimal128("NaN"), Decimal128("-NaN")]
 OTHERS = ["0", True, False, None, {}, [], datetime(1970, 1, 1, tzinfo=UTC)]
 
 
-def test_numbers_of_all_types_compare_by_what_they_are() -> None:
-    """Zero is zero in every type and with either sign; no other kind of value is a number."""
+def test_numbers_of_all_types_compare_by_value() -> None:
+    """Zero is equal in every type and with either sign; no other kind of value is a number."""
     every = NUMBERS + NANS + OTHERS
     assert matching(Compare("a", EQ, 0), every) == NUMBERS[2:6]
     assert matching(Compare("a", LT, Int64(0)), every) == NUMBERS[:2]
@@ -61,7 +61,7 @@ def test_numbers_of_all_types_compare_by_what_they_are() -> None:
 
 
 def test_nan_equals_nan_and_is_neither_below_nor_above() -> None:
-    """Whichever type it has, and on either side."""
+    """The type of each side does not matter."""
     every = NUMBERS + NANS + OTHERS
     for nan in (NAN, Decimal128("NaN")):
         for comparison in (EQ, LTE, GTE):
@@ -73,7 +73,7 @@ def test_nan_equals_nan_and_is_neither_below_nor_above() -> None:
 
 
 def test_numbers_compare_exactly_across_types() -> None:
-    """A double is the binary fraction that it is, and large integers do not lose their end."""
+    """A double is its exact binary fraction, and large integers keep their last digits."""
     double, below = 0.1, Decimal128("0.1000000000000000055511151231257827")
     assert matching(Compare("a", EQ, double), [double, below, Decimal128("0.1")]) == [double]
     assert matching(Compare("a", LT, double), [below, Decimal128("0.1"), double]) == [
@@ -86,7 +86,10 @@ def test_numbers_compare_exactly_across_types() -> None:
 
 
 def test_text_compares_by_code_point() -> None:
-    """The order of UTF-8 bytes, beyond the basic plane too; NUL is a character like others."""
+    """The order is that of UTF-8 bytes, beyond the basic plane too.
+
+    NUL is an ordinary character.
+    """
     texts = ["", "\0", "a", "a\0", "b", "é", "\ud7ff", "\ue000", "\U00010000"]
     for index, text in enumerate(texts):
         assert matching(Compare("a", LT, text), [*texts, 1, Code("a")]) == texts[:index]
@@ -94,8 +97,8 @@ def test_text_compares_by_code_point() -> None:
         assert matching(Compare("a", EQ, text), [*texts, 1, Code(text)]) == [text]
 
 
-def test_text_is_found_as_it_is_written() -> None:
-    """Neither case nor the letters that regular expressions mind are special."""
+def test_text_matches_literally() -> None:
+    """The match is case-sensitive, and characters of regular expressions are literal."""
     texts = ["a.b", "axb", "A.b", "xa.b", "\na.b", 5, None]
     assert matching(Text("a", "a.b", at_start=True), texts) == ["a.b"]
     assert matching(Text("a", "a.b", at_start=False), texts) == ["a.b", "xa.b", "\na.b"]
@@ -106,7 +109,7 @@ def test_text_is_found_as_it_is_written() -> None:
 
 
 def test_dates_compare_by_millisecond_beyond_python_s_years_too() -> None:
-    """A driver decodes near dates to one class and far ones to another; they are one kind."""
+    """The driver decodes near and far dates to different classes; they compare as one type."""
     near, far = datetime(2024, 5, 1, tzinfo=UTC), DatetimeMS(10**15)
     assert matching(Compare("a", LT, far), [near, far, 0, None]) == [near]
     assert matching(Compare("a", GT, near), [near, far, 10**16]) == [far]
@@ -116,8 +119,8 @@ def test_dates_compare_by_millisecond_beyond_python_s_years_too() -> None:
     ]
 
 
-def test_dates_are_in_utc_whether_they_say_so_or_not() -> None:
-    """Short reads bring them without their zone, and row rules are judged by those."""
+def test_dates_without_a_zone_are_utc() -> None:
+    """Fast reads return dates without a zone, and row rules are applied to those."""
     noon = datetime(2024, 5, 1, 12, tzinfo=UTC)
     for comparison, meets in ((EQ, True), (LT, False), (GTE, True)):
         matches = compile_predicate(Compare("at", comparison, noon))
@@ -139,8 +142,8 @@ def test_booleans_ids_and_uuids_equal_their_own_kind_only() -> None:
     ) == [uuid, binary]
 
 
-def test_missing_is_null_and_different_from_everything_else() -> None:
-    """Missing equals null; what is missing is also not equal to any value."""
+def test_a_missing_field_is_null_and_different_from_all_values() -> None:
+    """A missing field equals null, and is not equal to any value."""
     is_null = compile_predicate(Compare("a", EQ, None))
     assert is_null({})
     assert is_null({"a": None})
@@ -150,8 +153,8 @@ def test_missing_is_null_and_different_from_everything_else() -> None:
         assert compile_predicate(Not(condition))({})
 
 
-def test_a_list_meets_what_one_of_its_items_meets() -> None:
-    """Of a list of lists the inner ones are not entered."""
+def test_a_list_matches_if_one_of_its_items_does() -> None:
+    """Lists inside lists are not entered."""
     lists: list[Any] = [[], [1], [2, 1], [[1]], [None], 1]
     assert matching(Compare("a", EQ, 1), lists) == [[1], [2, 1], 1]
     assert matching(Compare("a", GT, 1), lists) == [[2, 1]]
@@ -161,7 +164,7 @@ def test_a_list_meets_what_one_of_its_items_meets() -> None:
 
 
 def test_a_path_leads_through_documents_and_lists_of_them() -> None:
-    """Through a list it leads to each document; a list without any leads nowhere."""
+    """A path enters each document of a list; a list without documents has no such path."""
     held: list[Any] = [
         None,
         5,
@@ -181,8 +184,8 @@ def test_a_path_leads_through_documents_and_lists_of_them() -> None:
     assert matching(IsList("a.b"), held) == [held[5]]
 
 
-def test_some_item_means_one_that_meets_everything() -> None:
-    """Unlike a path, which may meet one condition here and another there."""
+def test_some_means_one_item_that_matches_all_conditions() -> None:
+    """Conditions on a path may be met by different items."""
     items: list[Any] = [
         [{"x": 1, "y": 2}],
         [{"x": 1}, {"y": 2}],
@@ -200,7 +203,7 @@ def test_some_item_means_one_that_meets_everything() -> None:
 
 
 @pytest.mark.parametrize("condition", [EVERYTHING, Not(NOTHING)])
-def test_everything_is_met_by_any_document(condition: Condition) -> None:
-    """An absent filter leaves nothing out."""
+def test_the_empty_filter_matches_every_document(condition: Condition) -> None:
+    """An absent filter excludes nothing."""
     assert compile_predicate(condition)({})
     assert not compile_predicate(Not(condition))({})

@@ -1,4 +1,7 @@
-"""A VersionWhere as a query over records. What it finds: tests/integration/test_history.py."""
+"""VersionWhere filters as queries over records.
+
+tests/integration/test_history.py has their results.
+"""
 
 from __future__ import annotations
 
@@ -25,13 +28,13 @@ def query(where: dict[str, Any], entity: Entity = THING, model: Model = SHAPES) 
 
 
 @pytest.mark.parametrize("where", [None, {}])
-def test_nothing_said_is_no_filter(where: dict[str, Any] | None) -> None:
-    """So nothing is looked for."""
+def test_an_empty_filter_is_no_condition(where: dict[str, Any] | None) -> None:
+    """The result is None."""
     assert parse_version_where(SHAPES, THING, where, OPEN) is None
 
 
-def test_fields_are_those_of_the_record() -> None:
-    """Each under its name there."""
+def test_fields_have_the_names_of_the_record() -> None:
+    """Each field of the filter has its name in the archive's records."""
     assert query({"author": {"startsWith": "an"}}) == {"by": {"$regex": "^an"}}
     assert query({"operation": {"in": ["INSERT", "DELETE"]}}) == {
         "op": {"$in": ["INSERT", "DELETE"]}
@@ -39,8 +42,8 @@ def test_fields_are_those_of_the_record() -> None:
     assert query({"version": {"gt": 3, "lte": 5}}) == {"v": {"$gt": 3, "$lte": 5}}
 
 
-def test_an_id_is_stored_as_the_entitys_is() -> None:
-    """Text in the API, and whatever the model says inside."""
+def test_an_id_has_the_stored_type_of_its_entity() -> None:
+    """The API's ids are texts; the stored type is the model's."""
     assert query({"documentId": {"eq": "7"}}) == {"doc": {"$eq": 7}}
     owner = Entity(
         name="Owner",
@@ -69,37 +72,35 @@ def test_an_id_is_stored_as_the_entitys_is() -> None:
         ),
     ],
 )
-def test_a_time_bounds_the_part_of_the_stream_that_is_looked_through(
-    operator: str, bounds: list[Any]
-) -> None:
-    """With some seconds to spare: the clock and the cluster's time need not agree."""
+def test_a_time_bounds_the_range_of_tokens(operator: str, bounds: list[Any]) -> None:
+    """The range is some seconds wider: the wall clock and the cluster time may differ."""
     assert query({"at": {operator: "2024-05-01T12:00:00.000Z"}}) == {
         "$and": [{"wall": {f"${operator}": NOON}}, *bounds]
     }
 
 
 @pytest.mark.parametrize("time", ["1969-01-01T00:00:00Z", "+275760-09-13T00:00:00.000Z"])
-def test_times_beyond_all_tokens_are_times_all_the_same(time: str) -> None:
-    """Nothing is written then, and nothing fails."""
+def test_times_beyond_all_tokens_are_valid(time: str) -> None:
+    """Such a filter matches nothing, and does not fail."""
     bounds = query({"at": {"lt": time}})["$and"][1]
     assert bounds["_id"]["$lt"] in ("0" * 16, "F" * 8 + "0" * 8)
 
 
-def test_other_questions_about_time_bound_nothing() -> None:
-    """Not to be at a time, and to have none."""
+def test_other_conditions_on_time_do_not_bound_the_range() -> None:
+    """`ne` and comparison with null leave the range open."""
     assert query({"at": {"ne": NOON}}).keys() == {"wall"}
     assert query({"at": {"eq": None}}) == {"wall": {"$eq": None}}
 
 
-def test_a_changed_field_is_it_or_around_it_or_inside_of_it() -> None:
-    """An object that appears as a whole is listed by itself."""
+def test_a_changed_field_matches_its_parents_and_children() -> None:
+    """An object that was added as a whole is listed by its own path."""
     assert query({"changedField": "size.width"}) == {
         "$or": [{"changed": {"$in": ["size", "size.w"]}}, {"changed": {"$regex": "^size\\.w\\."}}]
     }
 
 
-def test_all_that_is_said_holds_together() -> None:
-    """As in every filter."""
+def test_conditions_are_combined_with_and() -> None:
+    """This is the rule of all filters."""
     parts = query({"author": {"eq": "ann"}, "changedField": "text"})["$and"]
     assert parts[0] == {"by": {"$eq": "ann"}}
     assert parts[1].keys() == {"$or"}
@@ -117,7 +118,7 @@ def test_all_that_is_said_holds_together() -> None:
         ({"author": None}, "VersionWhere.author: null"),
     ],
 )
-def test_what_cannot_be_asked_is_refused(where: dict[str, Any], message: str) -> None:
-    """The error names the field, the operator and what would do."""
+def test_an_invalid_filter_is_refused(where: dict[str, Any], message: str) -> None:
+    """The error names the field, the operator and the valid values."""
     with pytest.raises(BadUserInput, match=message):
         query(where)

@@ -1,4 +1,4 @@
-"""What mutations say of content, as BSON: what fits the model, and what does not, and where."""
+"""Document input of mutations as BSON, and the paths of values that do not fit the model."""
 
 from __future__ import annotations
 
@@ -99,14 +99,14 @@ def refused(given: dict[str, Any], *, patch: bool) -> InvalidDocument:
 def test_a_value_is_stored_under_its_stored_name_and_type(
     name: str, value: Any, stored: str, kept: Any
 ) -> None:
-    """Of a whole document; a JSON value is kept as it is, also what in it is null."""
+    """JSON values in a whole document stay unchanged, nulls inside them as well."""
     found = document(**{name: value})
     assert found == {"name": "Lamp", "details": {}, stored: kept}
     assert type(found[stored]) is type(kept)
 
 
-def test_what_is_null_is_not_there() -> None:
-    """In a whole document, at every depth; the id and what is copied are nobody's to give."""
+def test_null_fields_are_not_stored() -> None:
+    """This holds at every depth; the id and copies cannot be set by a client."""
     size = {"width": 1, "height": 2, "unit": None}
     found = document(stock=None, size=size, id="x", makerName="Ada", version=7)
     assert found == {"name": "Lamp", "details": {}, "dims": {"width": 1.0, "h": 2.0}}
@@ -136,17 +136,17 @@ def test_what_is_null_is_not_there() -> None:
         ({"details": {"a": float("inf")}}, "details"),
     ],
 )
-def test_what_does_not_fit_is_named_by_its_path(
+def test_an_invalid_value_is_named_by_its_path(
     given: dict[str, Any], path: str, patch: bool
 ) -> None:
-    """As the API names it, however deep it lies."""
+    """The path has API names, at any depth."""
     found = refused(given, patch=patch)
     assert found.path == path
     assert found.message
 
 
-def test_what_is_required_must_be_given() -> None:
-    """In a document and in each embedded one."""
+def test_required_fields_must_be_present() -> None:
+    """This holds in a document and in each embedded one."""
     with pytest.raises(InvalidDocument, match=r"Product\.name is required") as found:
         parse_document(MODEL, PRODUCT, {"details": {}})
     assert found.value.path == "name"
@@ -154,14 +154,14 @@ def test_what_is_required_must_be_given() -> None:
 
 
 @pytest.mark.parametrize("patch", [False, True], ids=["document", "patch"])
-def test_what_mongodb_cannot_hold_is_refused_before_it_is_sent(patch: bool) -> None:
-    """16 MB is the most; there is no one field to blame."""
+def test_a_document_too_large_for_mongodb_is_refused_before_it_is_sent(patch: bool) -> None:
+    """The maximum is 16 MB; the error names no field."""
     found = refused({"name": "x" * (16 * 1024 * 1024)}, patch=patch)
     assert (found.path, "MongoDB holds at most 16777216" in found.message) == ("", True)
 
 
-def test_a_replacement_removes_what_is_not_given_and_no_more() -> None:
-    """What the model does not name, what is copied, and the id stay."""
+def test_a_replacement_removes_absent_fields_of_the_model_only() -> None:
+    """Fields outside the model, copies and the id stay."""
     merge = replacement_merge(PRODUCT, document(stock=1))
     assert merge.entries["stock"] == 1
     assert merge.entries["p"] is REMOVED
@@ -191,8 +191,8 @@ def test_a_patch_sets_unsets_and_merges() -> None:
     )
 
 
-def test_a_patch_of_an_embedded_document_demands_the_rest() -> None:
-    """What is required and not given must be there already; MongoDB is asked in the write."""
+def test_a_patch_of_an_embedded_document_requires_its_other_fields() -> None:
+    """Required fields outside the patch must exist already; the write itself checks this."""
     found = change({"size": {"height": 2, "unit": {"factor": 1}}})
     assert [(each.path, each.stored, dict(each.query)) for each in found.demands] == [
         ("size.unit.name", ("dims", "unit", "name"), {"dims.unit.name": {"$ne": None}}),
@@ -203,8 +203,8 @@ def test_a_patch_of_an_embedded_document_demands_the_rest() -> None:
 
 
 @pytest.mark.parametrize("leaf", [1, None])
-def test_a_patch_of_json_may_be_so_deep_and_no_deeper(leaf: Any) -> None:
-    """A JSON value that replaces another, in a list or by itself, may."""
+def test_a_patch_of_json_has_a_maximum_depth(leaf: Any) -> None:
+    """A JSON value that replaces another, in a list or by itself, may be deeper."""
     deepest = leaf
     for _ in range(MOST_NESTED):
         deepest = {"a": deepest}
@@ -213,8 +213,8 @@ def test_a_patch_of_json_may_be_so_deep_and_no_deeper(leaf: Any) -> None:
     assert document(attributes={"a": deepest})["attributes"] == {"a": deepest}
 
 
-def test_what_is_added_is_an_expression_over_the_old_number() -> None:
-    """In the stored type, under the stored name; where there was nothing, to 0."""
+def test_an_increment_is_an_expression_over_the_old_number() -> None:
+    """It has the stored type and the stored name; a missing number counts as 0."""
     found = change(price="0.25", sold="-1", rating=None)
     assert found.increments == {"p": Decimal128("0.25"), "sold": Int64(-1)}
     assert found.merge == Merge()
@@ -235,7 +235,7 @@ def test_what_is_added_is_an_expression_over_the_old_number() -> None:
 def test_a_sum_must_stay_within_the_fields_type(
     name: str, value: int, lowest: int, highest: int
 ) -> None:
-    """The bounds are those of the number before it, so that asking them cannot overflow."""
+    """The check bounds the old number, so that the check itself cannot overflow."""
     [demand] = change(**{name: value}).demands
     stored = {"$ifNull": [f"${name}", 0]}
     assert demand.query == {
@@ -250,8 +250,8 @@ def test_a_sum_must_stay_within_the_fields_type(
     assert str(value) in demand.problem
 
 
-def test_a_field_is_patched_or_added_to() -> None:
-    """Which of the two comes first would be anybody's guess."""
+def test_a_field_is_patched_or_incremented_not_both() -> None:
+    """The order of the two would be undefined."""
     with pytest.raises(InvalidDocument, match="in the patch and in the increment") as found:
         change({"stock": 1}, stock=1)
     assert found.value.path == "stock"
@@ -259,8 +259,8 @@ def test_a_field_is_patched_or_added_to() -> None:
         change(stock=2**31)
 
 
-def test_some_fields_are_not_a_clients_to_write() -> None:
-    """The id and copies to nobody; a fencing token only grows by events."""
+def test_some_fields_cannot_be_written_by_a_client() -> None:
+    """The id and copies are never written; a fence value only grows with events."""
     assert {"id", "makerName"}.isdisjoint(each.name for each in writable_fields(PRODUCT))
     assert [each.name for each in incrementable_fields(PRODUCT)] == [
         "price",
@@ -287,8 +287,10 @@ def keyed(type_: str) -> Entity:
         ("Long", str(2**40), Int64(2**40)),
     ],
 )
-def test_an_id_that_is_given_is_of_the_entitys_kind(type_: str, text: str, id_: Any) -> None:
-    """As it is read back."""
+def test_an_id_in_the_input_has_the_stored_type_of_the_entity(
+    type_: str, text: str, id_: Any
+) -> None:
+    """The stored id is the one that the API returns."""
     found = new_id(keyed(type_), text)
     assert (found, type(found)) == (id_, type(id_))
 
@@ -296,8 +298,8 @@ def test_an_id_that_is_given_is_of_the_entitys_kind(type_: str, text: str, id_: 
 @pytest.mark.parametrize(
     ("type_", "kind"), [("ID", str), ("String", str), ("ObjectID", ObjectId), ("UUID", Binary)]
 )
-def test_an_id_is_made_up_where_none_is_given(type_: str, kind: type) -> None:
-    """Another one each time."""
+def test_an_absent_id_is_generated(type_: str, kind: type) -> None:
+    """Each generated id is new."""
     one, other = new_id(keyed(type_), None), new_id(keyed(type_), None)
     assert type(one) is kind
     assert one != other
@@ -313,8 +315,8 @@ def test_an_id_is_made_up_where_none_is_given(type_: str, kind: type) -> None:
         ("UUID", "x", "Thing.id is a UUID"),
     ],
 )
-def test_an_id_that_cannot_be_is_refused(type_: str, text: str | None, said: str) -> None:
-    """Numbers are not made up: whose turn it is, only the client knows."""
+def test_an_invalid_id_is_refused(type_: str, text: str | None, said: str) -> None:
+    """Numbers are not generated: only the client knows the next one."""
     with pytest.raises(InvalidDocument, match=said) as found:
         new_id(keyed(type_), text)
     assert found.value.path == "id"

@@ -1,4 +1,4 @@
-"""Merge patches as Python applies them, and what MongoDB is given to apply."""
+"""Merge patches as applied by Python, and as expressions for MongoDB."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from revstream.resolvers.mutations.merge_patch import (
     merge_from_paths,
 )
 
-# Of MongoDB's own, and what would end a path or a name in other places.
+# MongoDB's own names, and characters that would end a path or a name elsewhere.
 ODD = ("$a", "$literal", "a.b", "", "é", "0", "a b", "$$ROOT", "k", "__proto__")
 
 
@@ -34,18 +34,18 @@ ODD = ("$a", "$literal", "a.b", "", "é", "0", "a b", "$$ROOT", "k", "__proto__"
         (Merge({"a": {"b": 2}}), {"a": {"c": 1}}, {"a": {"b": 2}}),
     ],
 )
-def test_a_merge_changes_what_it_names_and_nothing_else(
+def test_a_merge_changes_only_the_fields_that_it_names(
     merge: Merge, target: dict[str, Any], expected: dict[str, Any]
 ) -> None:
-    """Names go, get a value, or are merged below; a plain object is a value like any other."""
+    """A field is removed, set, or merged below; a plain object is a value like any other."""
     before = copy.deepcopy(target)
     assert apply_merge(merge, target) == expected
     assert target == before
 
 
 @pytest.mark.parametrize("target", [None, 5, "text", [], [{"b": 1}], True])
-def test_what_is_no_object_is_merged_as_an_empty_one(target: Any) -> None:
-    """At the top and below: RFC 7396 says so."""
+def test_a_target_that_is_no_object_is_replaced_by_an_empty_one(target: Any) -> None:
+    """RFC 7396 requires it, at the top level and below."""
     merge = Merge({"b": 1, "c": REMOVED, "d": Merge({"e": REMOVED})})
     assert apply_merge(merge, target) == {"b": 1, "d": {}}
     assert apply_merge(Merge({"a": merge}), {"a": target}) == {"a": {"b": 1, "d": {}}}
@@ -53,12 +53,12 @@ def test_what_is_no_object_is_merged_as_an_empty_one(target: Any) -> None:
 
 @pytest.mark.parametrize("name", ODD)
 def test_no_name_or_value_of_a_patch_can_be_read_as_an_operator(name: str) -> None:
-    """In what MongoDB is given they stand as literals alone."""
+    """They are only literals in the expression."""
     assert set(_computed(_odd(name))) == set(_computed(_odd("plain")))
 
 
 def test_more_values_are_expressions_over_the_object_before() -> None:
-    """Beside what is merged, and above it."""
+    """They are added to the merged fields and take precedence."""
     merge = Merge({"a": 1})
     expression = merge.expression(more={"n": {"$add": [field_expression("$$old", "n"), 1]}})
     parts = expression["$let"]["in"]["$mergeObjects"]
@@ -72,8 +72,8 @@ def test_more_values_are_expressions_over_the_object_before() -> None:
     }
 
 
-def test_a_merge_of_paths_joins_those_that_begin_alike() -> None:
-    """Each value at its place, those of one object in one merge."""
+def test_a_merge_of_paths_joins_those_with_a_common_start() -> None:
+    """Values of one object are in one merge."""
     merge = merge_from_paths(
         [(("a",), 1), (("b", "c"), 2), (("b", "d", "e"), REMOVED), (("x.y", "$z"), {"q": 1})]
     )
@@ -94,7 +94,7 @@ def _odd(name: str) -> Any:
 
 
 def _computed(expression: Any) -> Iterator[str]:
-    """All text in an expression that MongoDB does not take as it stands."""
+    """Yield all texts of an expression that MongoDB evaluates."""
     if isinstance(expression, Mapping):
         for name, value in expression.items():
             yield name

@@ -1,4 +1,4 @@
-"""The update pipelines of writes: content, count and author in one change of one document."""
+"""Update pipelines of writes: content, version number and attribution in one update."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ MERGED = Merge({"name": "Lamp"})
 
 
 def computed(pipeline: Any) -> dict[str, Any]:
-    """What a pipeline's outermost merge computes, by name."""
+    """Return the computed fields of a pipeline's outermost merge, by name."""
     [stage] = pipeline
     parts = stage["$replaceWith"]["$let"]["in"]["$mergeObjects"]
     [pairs] = parts[-1]["$arrayToObject"]
     return {each["k"]["$literal"]: each["v"] for each in pairs}
 
 
-def test_an_attribution_has_an_id_of_its_own_and_what_is_known() -> None:
-    """Two writes by the same author for the same reason are told apart by it."""
+def test_an_attribution_has_an_id_of_its_own_and_the_known_facts() -> None:
+    """The id distinguishes two writes by the same author for the same reason."""
     one, other = (
         attribution(Author(by="ann"), PRODUCT, "p", draft=3, restoredFrom=None) for _ in range(2)
     )
@@ -67,10 +67,10 @@ def test_an_attribution_has_an_id_of_its_own_and_what_is_known() -> None:
         (DocumentUpdate.replacement(PRODUCT, {"name": "x"}), "REPLACE", None, None),
     ],
 )
-def test_an_alteration_says_what_it_is(
+def test_an_update_has_its_operation(
     alteration: DocumentUpdate, operation: str, restored_from: int | None, draft: int | None
 ) -> None:
-    """Whatever the server makes of it in its log."""
+    """The operation does not depend on the kind of entry in the server's oplog."""
     found = (alteration.operation, alteration.restored_from, alteration.draft)
     assert found == (operation, restored_from, draft)
 
@@ -84,8 +84,7 @@ def test_an_alteration_says_what_it_is(
     ],
 )
 def test_each_write_counts_and_is_attributed(alteration: DocumentUpdate) -> None:
-    """A version field that holds no number, or one that leaves no room, counts from 0; a number
-    that is known is written."""
+    """An invalid version number, or the maximum, counts as 0; a known number is written."""
     own = computed(alteration.pipeline(PRODUCT, CHANGE, None))
     assert own["_change"] == {"$literal": CHANGE}
     held = {"$getField": {"field": {"$literal": "version"}, "input": "$$old"}}
@@ -96,13 +95,13 @@ def test_each_write_counts_and_is_attributed(alteration: DocumentUpdate) -> None
 
 
 def test_documents_without_a_version_field_are_not_counted() -> None:
-    """The archive counts them; a number that is known changes nothing about that."""
+    """The archive counts them; a known number changes nothing."""
     alteration = DocumentUpdate.publication(MERGED, 4)
     assert set(computed(alteration.pipeline(CITY, CHANGE, 7))) == {"_change"}
 
 
-def test_an_update_adds_in_the_same_write() -> None:
-    """With the patch, the count and the attribution; it demands what both ask."""
+def test_an_update_increments_in_the_same_write() -> None:
+    """The pipeline has patch, number and attribution, and the demands of both inputs."""
     change = parse_change(MODEL, PRODUCT, {"size": {"width": 2}}, {"stock": -1})
     alteration = DocumentUpdate.update(change)
     own = computed(alteration.pipeline(PRODUCT, CHANGE, None))
@@ -110,17 +109,16 @@ def test_an_update_adds_in_the_same_write() -> None:
     assert [each.path for each in alteration.demands] == ["size.height", "stock"]
 
 
-def test_a_replacement_removes_what_is_not_given() -> None:
-    """Of the fields that the model names."""
+def test_a_replacement_removes_absent_fields() -> None:
+    """Only fields of the model are removed."""
     [stage] = DocumentUpdate.replacement(PRODUCT, {"name": "x"}).pipeline(PRODUCT, CHANGE, None)
     kept = stage["$replaceWith"]["$let"]["in"]["$mergeObjects"][0]
     [gone] = _literals(kept, list)
     assert gone == ["stock", "size"]
 
 
-def test_a_restoration_takes_the_content_whole() -> None:
-    """What the old version did not have goes, also what the model does not name; the count goes on
-    from what is there now."""
+def test_a_restoration_replaces_the_whole_content() -> None:
+    """Other fields are removed, also those outside the model; the version number continues."""
     content = raw({"_id": 1, "version": 2, "name": "old", "extra": 1})
     assert content is not None
     alteration = DocumentUpdate.restoration(content, 2)
@@ -132,8 +130,8 @@ def test_a_restoration_takes_the_content_whole() -> None:
     assert [each["k"]["$literal"] for each in pairs] == ["_change", "version"]
 
 
-def test_an_event_is_compared_with_the_fencing_token_that_is_there() -> None:
-    """At or below it nothing changes; where there is none, or no number, the event is the state."""
+def test_an_event_is_compared_with_the_stored_fence_value() -> None:
+    """An older or equal event changes nothing; without a stored number, the event is applied."""
     document = parse_document(MODEL, READING, {"sequence": 5, "value": 1})
     [stage] = fenced_pipeline(READING, document, CHANGE)
     stale, as_it_is, newer = stage["$replaceWith"]["$cond"]
@@ -143,15 +141,15 @@ def test_an_event_is_compared_with_the_fencing_token_that_is_there() -> None:
     assert {"s": Int64(5), "value": 1.0} in _literals(newer, Mapping)
 
 
-def test_the_merge_of_an_event_removes_what_it_does_not_say() -> None:
-    """It is a state, not a patch."""
+def test_an_event_removes_fields_that_it_does_not_have() -> None:
+    """An event is a state, not a patch."""
     [stage] = fenced_pipeline(READING, {"s": Int64(5)}, CHANGE)
     newer = stage["$replaceWith"]["$cond"][2]
     assert ["value"] in _literals(newer, list)
 
 
 def _literals(expression: Any, kind: Any) -> list[Any]:
-    """All that an expression takes as it stands, of one kind, from the outside in."""
+    """Return the literals of one kind in an expression, the outermost first."""
     if isinstance(expression, list):
         return [found for each in expression for found in _literals(each, kind)]
     if not isinstance(expression, Mapping):

@@ -1,4 +1,4 @@
-"""Cursors: what they hold and what they refuse. Pages: tests/integration/test_pages.py."""
+"""Cursors: content and validation; tests/integration/test_pages.py has the pages."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BY_PRICE = Keyset("products", (("price", 1), ("_id", 1)))
 
 
 def query_values(query: Any) -> list[Any]:
-    """Every operand in a query."""
+    """Return every operand in a query."""
     if isinstance(query, dict):
         return [each for value in query.values() for each in query_values(value)]
     if isinstance(query, list):
@@ -30,22 +30,22 @@ def query_values(query: Any) -> list[Any]:
     "value",
     [Decimal128("12.50"), 12, 12.5, "twelve", ObjectId(), datetime(2024, 5, 1, tzinfo=UTC), b"12"],
 )
-def test_a_cursor_keeps_the_type_of_what_it_holds(value: Any) -> None:
-    """What is compared with is the very value that the document has."""
+def test_a_cursor_keeps_the_type_of_its_values(value: Any) -> None:
+    """The query compares with exactly the value of the document."""
     cursor = BY_PRICE.cursor({"_id": "p1", "price": value})
     found = [each for each in query_values(BY_PRICE.query_after(cursor, "after")) if each == value]
     assert found
     assert all(type(each) is type(value) for each in found)
 
 
-def test_a_cursor_can_stand_in_an_url() -> None:
-    """base64url without padding: nothing that has to be quoted."""
+def test_a_cursor_is_safe_in_a_url() -> None:
+    """The text is base64url without padding, which needs no quoting."""
     cursor = BY_PRICE.cursor({"_id": "p1" * 7, "price": 0.1})
     assert cursor.replace("-", "").replace("_", "").isalnum()
 
 
-def test_what_is_missing_is_as_null() -> None:
-    """Both sort as equals, so one cursor stands for both."""
+def test_a_missing_field_is_null_in_a_cursor() -> None:
+    """Both are equal in the sort order, so they have the same cursor."""
     assert BY_PRICE.cursor({"_id": 1}) == BY_PRICE.cursor({"_id": 1, "price": None})
 
 
@@ -60,7 +60,7 @@ def test_what_is_missing_is_as_null() -> None:
     ids=["of another list", "the other way", "by another field", "by id"],
 )
 def test_a_cursor_of_another_order_is_refused(other: Keyset) -> None:
-    """It would name a place that this list does not have."""
+    """Its position does not exist in this list."""
     cursor = other.cursor({"_id": 1, "price": 2, "stock": 3})
     with pytest.raises(BadUserInput, match=f"after: '{cursor}' is no cursor of this list"):
         BY_PRICE.query_after(cursor, "after")
@@ -84,7 +84,7 @@ def digest() -> bytes:
     ],
 )
 def test_a_broken_cursor_is_refused(broken: bytes) -> None:
-    """Cut short, lengthened, or made of something else."""
+    """The cursor is cut, extended, or made of other values."""
     cursor = base64.urlsafe_b64encode(broken).decode().rstrip("=")
     with pytest.raises(BadUserInput, match="is no cursor"):
         BY_PRICE.query_after(cursor, "before")
@@ -92,7 +92,7 @@ def test_a_broken_cursor_is_refused(broken: bytes) -> None:
 
 @pytest.mark.parametrize("text", ["", "!", "a b", "ä", "A", "x" * 500, "\x00", "😀"])
 def test_text_that_is_no_cursor_is_refused(text: str) -> None:
-    """Whatever it is, it is named, and cut where it is long."""
+    """The message quotes the text, shortened if it is long."""
     with pytest.raises(BadUserInput) as caught:
         BY_PRICE.query_after(text, "after")
     assert caught.value.extensions == {"code": "BAD_USER_INPUT", "argument": "after"}
@@ -100,21 +100,21 @@ def test_text_that_is_no_cursor_is_refused(text: str) -> None:
 
 
 def test_operators_in_a_cursor_are_values() -> None:
-    """Whoever forges a cursor gets a place, not a query of his own."""
+    """A forged cursor gives a position, not a query."""
     forged = BY_PRICE.cursor({"_id": {"$ne": 1}, "price": {"$where": "true"}})
     query = BY_PRICE.query_after(forged, "after")
     assert {"price": {"$gt": {"$where": "true"}}} in query["$and"][0]["$or"]
 
 
-def test_nothing_comes_behind_the_largest_value() -> None:
-    """The query then finds nothing, instead of being empty and finding everything."""
+def test_after_the_largest_value_nothing_matches() -> None:
+    """An empty query would match everything."""
     keyset = Keyset("products", (("_id", 1),))
     largest = keyset.cursor({"_id": bson.MaxKey()})
     assert keyset.query_after(largest, "after") == {"_id": {"$in": []}}
 
 
 def test_values_of_one_type_need_one_comparison() -> None:
-    """Version numbers and tokens: no other types have to be looked for."""
+    """Version numbers and tokens have one type, so no other types are compared."""
     keyset = Keyset("versions", (("v", -1),), uniform=True)
     cursor = keyset.cursor({"v": 7})
     assert keyset.query_after(cursor, "after") == {"v": {"$lt": 7}}
@@ -122,5 +122,5 @@ def test_values_of_one_type_need_one_comparison() -> None:
 
 
 def test_an_order_is_reversed_key_by_key() -> None:
-    """Each direction is turned around."""
+    """Each direction is inverted."""
     assert reversed_keys((("a", 1), ("b", -1))) == (("a", -1), ("b", 1))

@@ -1,4 +1,4 @@
-"""What `orderBy` says."""
+"""Parsing of `orderBy`."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from tests.support.shapes import THING
 
 
 @pytest.mark.parametrize("order", [None, []])
-def test_without_an_order_it_is_that_of_the_ids(order: list[tuple[str, str]] | None) -> None:
-    """Which every collection has an index for."""
+def test_the_default_order_is_by_id(order: list[tuple[str, str]] | None) -> None:
+    """Every collection has an index for it."""
     assert order_keys(THING, order) == (("_id", 1),)
 
 
 def test_names_are_stored_names_and_the_id_comes_last() -> None:
-    """It goes the way of the key before it, since an index can only be walked as a whole."""
+    """The id has the direction of the key before it, since an index is read in one direction."""
     assert order_keys(THING, [("text", "ASC")]) == (("t", 1), ("_id", 1))
     assert order_keys(THING, [("text", "ASC"), ("whole", "DESC")]) == (
         ("t", 1),
@@ -27,14 +27,14 @@ def test_names_are_stored_names_and_the_id_comes_last() -> None:
     )
 
 
-def test_nothing_behind_the_id_decides_anything() -> None:
-    """Ids differ, so what comes after would only cost."""
+def test_keys_after_the_id_are_dropped() -> None:
+    """Ids are unique, so further keys would only cost time."""
     order = [("text", "ASC"), ("id", "DESC"), ("whole", "ASC")]
     assert order_keys(THING, order) == (("t", 1), ("_id", -1))
 
 
-def test_the_version_is_the_field_that_counts_writes() -> None:
-    """Where documents carry one; a record has one always."""
+def test_the_version_is_the_version_field() -> None:
+    """The field exists if documents are counted; records always have a number."""
     assert order_keys(THING, [("version", "ASC")]) == (("version", 1), ("_id", 1))
     uncounted = replace(THING, version=None)
     with pytest.raises(BadUserInput, match="Thing has no field 'version'"):
@@ -42,8 +42,8 @@ def test_the_version_is_the_field_that_counts_writes() -> None:
     assert order_keys(uncounted, [("version", "ASC")], version_path="v") == (("v", 1), ("_id", 1))
 
 
-def test_paths_may_lie_elsewhere() -> None:
-    """As in the archive, where the state is a part of the record."""
+def test_paths_may_have_a_prefix() -> None:
+    """The state is a part of the record in the archive."""
     assert order_keys(THING, [("text", "DESC")], id_path="doc", prefix="full.") == (
         ("full.t", -1),
         ("doc", -1),
@@ -61,7 +61,7 @@ def test_paths_may_lie_elsewhere() -> None:
         ([("text", "UP")], "orderBy text: ASC or DESC expected, got 'UP'"),
     ],
 )
-def test_an_order_that_cannot_be_is_refused(order: list[tuple[str, str]], message: str) -> None:
+def test_an_invalid_order_is_refused(order: list[tuple[str, str]], message: str) -> None:
     """The error names the field."""
     with pytest.raises(BadUserInput, match=message) as caught:
         order_keys(THING, order)

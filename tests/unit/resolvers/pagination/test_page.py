@@ -1,4 +1,4 @@
-"""What a connection's four arguments ask for, and the page that is made of what was read."""
+"""Arguments of a connection, and pages built from the rows read."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ def rows(*ids: int) -> list[dict[str, Any]]:
     return [{"_id": each} for each in ids]
 
 
-def test_nothing_asked_for_is_the_first_page_of_the_default_size() -> None:
-    """As long as no argument says otherwise."""
+def test_without_arguments_the_first_page_has_the_default_size() -> None:
+    """`after` alone has the default size as well."""
     assert page_request() == PageRequest(first=20)
     assert page_request(default=5, after="x") == PageRequest(first=5, after="x")
 
 
-def test_before_alone_asks_for_the_items_in_front_of_it() -> None:
-    """The ones next to the cursor, not the list's first ones."""
+def test_before_alone_returns_the_items_next_to_the_cursor() -> None:
+    """It does not return the first items of the list."""
     assert page_request(before="x") == PageRequest(last=20, before="x")
     assert page_request(before="x", after="w") == PageRequest(first=20, before="x", after="w")
 
@@ -40,20 +40,20 @@ def test_before_alone_asks_for_the_items_in_front_of_it() -> None:
         ({"first": 1, "last": 2}, "give first or last, not both: got first 1 and last 2"),
     ],
 )
-def test_a_size_that_cannot_be_is_refused(arguments: dict[str, int], message: str) -> None:
+def test_an_invalid_size_is_refused(arguments: dict[str, int], message: str) -> None:
     """The error names the value and the bound."""
     with pytest.raises(BadUserInput, match=message):
         page_request(**arguments)
 
 
 def test_the_bounds_themselves_are_allowed() -> None:
-    """None, and the most."""
+    """Zero and the maximum are valid."""
     assert page_request(first=0).first == 0
     assert page_request(last=7, most=7).last == 7
 
 
-def test_one_more_is_read_than_shown() -> None:
-    """It says that there is another page, and is not on this one."""
+def test_one_more_row_is_read_than_returned() -> None:
+    """The additional row proves that there is another page, and is not on this one."""
     window = Window(BY_ID, page_request(first=2))
     assert window.limit == 3
     page = window.page(rows(1, 2, 3), lambda row: row["_id"])
@@ -61,8 +61,8 @@ def test_one_more_is_read_than_shown() -> None:
     assert not window.page(rows(1, 2), lambda row: row["_id"]).has_next
 
 
-def test_the_last_page_is_read_backwards_and_shown_forwards() -> None:
-    """The order of items does not depend on the way they are walked."""
+def test_the_last_page_is_read_backwards_and_returned_forwards() -> None:
+    """The order of items does not depend on the direction of the read."""
     window = Window(BY_ID, page_request(last=2))
     assert window.sort == {"_id": -1}
     page = window.page(rows(9, 8, 7), lambda row: row["_id"])
@@ -70,8 +70,8 @@ def test_the_last_page_is_read_backwards_and_shown_forwards() -> None:
     assert page.cursors == [BY_ID.cursor({"_id": 8}), BY_ID.cursor({"_id": 9})]
 
 
-def test_a_cursor_says_that_there_is_something_on_its_other_side() -> None:
-    """Looking back costs no further read."""
+def test_a_cursor_proves_a_page_on_its_other_side() -> None:
+    """`hasPreviousPage` after a cursor costs no further read."""
     cursor = BY_ID.cursor({"_id": 5})
     ahead = Window(BY_ID, page_request(first=2, after=cursor))
     assert ahead.page(rows(6), lambda row: row).has_previous
@@ -79,14 +79,14 @@ def test_a_cursor_says_that_there_is_something_on_its_other_side() -> None:
     assert back.page(rows(4), lambda row: row).has_next
 
 
-def test_a_page_of_none_still_says_whether_there_are_any() -> None:
-    """`first: 0` is how some clients ask that."""
+def test_an_empty_page_still_has_has_next() -> None:
+    """Some clients use `first: 0` to test whether there are items."""
     page = Window(BY_ID, page_request(first=0)).page(rows(1), lambda row: row)
     assert (page.items, page.cursors, page.has_next) == ([], [], True)
 
 
-def test_what_cursors_are_made_of_is_read_with_the_fields_asked_for() -> None:
-    """And none of it twice: MongoDB refuses paths that lie inside of one another."""
+def test_the_projection_includes_the_sort_keys() -> None:
+    """No path occurs twice: MongoDB refuses paths that lie inside of one another."""
     window = Window(Keyset("things", (("in.ner", 1), ("_id", 1))), page_request())
     assert window.projected({"_id": 1, "in": 1}) == {"_id": 1, "in": 1}
     assert window.projected({"_id": 1, "in.ner.most": 1, "a": 1}) == {
@@ -98,8 +98,8 @@ def test_what_cursors_are_made_of_is_read_with_the_fields_asked_for() -> None:
     assert Window(BY_ID, page_request()).placing == {}
 
 
-def test_the_place_of_a_list_is_the_servers() -> None:
-    """A document whose name is a list stands where the server put it."""
+def test_the_sort_key_of_a_list_is_the_servers() -> None:
+    """A document whose sort field is a list is placed by the server's sort key."""
     window = Window(BY_NAME, page_request(first=1))
     row = {"_id": 1, "name": ["a", "z"], SORT_KEY: ["z", 1]}
     page = window.page([row])
@@ -107,8 +107,8 @@ def test_the_place_of_a_list_is_the_servers() -> None:
     assert page.cursors == [BY_NAME.cursor({"_id": 1, "name": "z"})]
 
 
-def test_the_total_and_the_token_are_handed_on() -> None:
-    """Where they were asked for; else they are None."""
+def test_the_total_and_the_token_are_on_the_page() -> None:
+    """They are None if they were not read."""
     window = Window(BY_ID, page_request())
     page = window.page([], lambda row: row, total=0, token="t")
     assert (page.total, page.token) == (0, "t")

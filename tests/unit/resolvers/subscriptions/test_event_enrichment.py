@@ -1,5 +1,4 @@
-"""resolvers.subscriptions.event_enrichment: what one subscriber has had completed is there for
-others who want the same, and for no others."""
+"""Event enrichment: results are shared by subscribers with the same needs, and by no others."""
 
 from __future__ import annotations
 
@@ -14,7 +13,7 @@ from tests.support.streams import event
 
 
 class Counted:
-    """Numbers that are known, and how often they were asked for."""
+    """Knows the numbers and counts the lookups."""
 
     def __init__(self) -> None:
         self.asked = 0
@@ -24,7 +23,8 @@ class Counted:
         return {each.token: NumberedEvent(7, 6) for each in events}
 
 
-async def test_the_same_events_are_completed_once_for_those_who_want_the_same() -> None:
+async def test_equal_events_are_enriched_once_for_equal_needs() -> None:
+    """Other needs are other lookups."""
     numbers: Any = Counted()
     nothing: Any = None
     completion = EventEnrichment(nothing, nothing, nothing, nothing, numbers)
@@ -43,9 +43,11 @@ async def test_the_same_events_are_completed_once_for_those_who_want_the_same() 
     assert await told(version=True, replayed=False, first=1) == [(7, False)]
 
 
-async def test_who_has_written_is_what_the_recorder_says() -> None:
-    """Not what a document says, which may be a clone's: a live event and its replay tell the
-    same."""
+async def test_the_author_of_a_version_is_the_recorders() -> None:
+    """A document may hold the attribution of a clone.
+
+    A live event and its replay have the same author.
+    """
     numbers: Any = Counted()
     nothing: Any = None
     completion = EventEnrichment(nothing, nothing, nothing, nothing, numbers)
@@ -57,14 +59,14 @@ async def test_who_has_written_is_what_the_recorder_says() -> None:
     )
     assert (change.by, change.why) == (None, None)
     assert numbers.asked == 1
-    # Where a document says nothing, there is nothing to be asked.
+    # Without an attribution in the document, no lookup is needed.
     plain = event(2, key="c", operation="insert", after={"x": 1})
     [change] = await completion.of_events([plain], EventNeeds(author=True), replayed=False)
     assert (change.by, numbers.asked) == (None, 1)
 
 
-async def test_a_read_of_records_that_fails_leaves_nobody_waiting() -> None:
-    """Also where the failure is none that was foreseen; the next one reads again."""
+async def test_a_failed_read_of_records_ends_all_lookups() -> None:
+    """Unexpected failures do so as well; the next lookup reads again."""
 
     class Broken:
         asked = 0

@@ -1,5 +1,4 @@
-"""resolvers.subscriptions.event_filter: when a subscription that passes over what happens is sent
-a fresher token."""
+"""Event filter: the time at which a subscription without matching events gets a fresher token."""
 
 from __future__ import annotations
 
@@ -49,8 +48,10 @@ def passed_over(second: int) -> LiveEvents:
 
 
 async def due_after_s(watching: EventFilter, clock: Clock) -> int:
-    """After how many seconds of events that it passes over it has one; that one is the last
-    event's."""
+    """Return the seconds of skipped events after which a fresher token is due.
+
+    It is the last event's.
+    """
     for passed_s in range(int(QUIET_S) + 2):
         assert await watching.take(passed_over(passed_s)) == []
         token = watching.fresher_token()
@@ -61,10 +62,10 @@ async def due_after_s(watching: EventFilter, clock: Clock) -> int:
     raise AssertionError(f"there is none after {passed_s} s")
 
 
-async def test_those_who_pass_over_the_same_events_are_not_due_in_the_same_moment(
+async def test_tokens_of_equal_subscriptions_are_not_due_at_the_same_time(
     clock: Clock,
 ) -> None:
-    """Each after half of the time to all of it, and again after the next."""
+    """Each is due after between half of the interval and all of it, each time."""
     found = []
     for _ in range(50):
         watching = watching_deletions()
@@ -73,7 +74,8 @@ async def test_those_who_pass_over_the_same_events_are_not_due_in_the_same_momen
     assert max(map(found.count, found)) < len(found) / 3
 
 
-async def test_who_has_been_told_something_waits_anew(clock: Clock) -> None:
+async def test_a_sent_event_restarts_the_interval(clock: Clock) -> None:
+    """The token of the event is fresh."""
     watching = watching_deletions()
     await watching.take(passed_over(1))
     clock.now += QUIET_S - 1
@@ -85,14 +87,16 @@ async def test_who_has_been_told_something_waits_anew(clock: Clock) -> None:
     assert watching.fresher_token() is None
     clock.now += QUIET_S / 2 + 1
     assert watching.fresher_token() == token_at(3)
-    # There is nothing fresher than that.
+    # No token is fresher than this one.
     clock.now += QUIET_S
     assert watching.fresher_token() is None
 
 
-async def test_those_whose_filters_differ_are_told_the_same_change() -> None:
-    """What is made of it, as what has changed in it, is made once; where one filter lets the
-    document in that another one knew, there are two."""
+async def test_subscriptions_with_different_filters_share_a_change() -> None:
+    """Its enrichment and diff are computed once.
+
+    A change that enters only one filter is computed twice.
+    """
     nothing: Any = None
     completion = EventEnrichment(THING, nothing, nothing, nothing)
     told = LiveEvents([event(1, before={"name": "a"}, after={"name": "c"})])

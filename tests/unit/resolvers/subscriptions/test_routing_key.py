@@ -1,5 +1,4 @@
-"""resolvers.subscriptions.routing_key: who is found by hash is who would have been found by his
-filter."""
+"""Routing keys: routing by hash finds the same subscribers as their filters do."""
 
 from __future__ import annotations
 
@@ -38,11 +37,10 @@ OPERATIONS = st.sampled_from(["insert", "update", "delete"])
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=examples(60))
 @given(batches(), OPERATIONS, st.data())
-def test_no_event_that_a_filter_lets_through_is_missed(
+def test_no_event_that_matches_a_filter_is_missed(
     batch: tuple[list[dict[str, Any]], list[dict[str, Any]]], operation: str, data: st.DataObject
 ) -> None:
-    """Whatever documents hold; and none is found that it does not let through, by hash alone where
-    it is nothing but an equality."""
+    """Pure equalities are routed by hash alone, and no other subscriber is found."""
     documents, filters = batch
     drawn = st.sampled_from(documents or [{}])
     before = None if operation == "insert" else data.draw(drawn)
@@ -52,7 +50,7 @@ def test_no_event_that_a_filter_lets_through_is_missed(
     for where in filters:
         condition = parse_where(SHAPES, THING, where)
         matches = any(map(compile_predicate(condition), states))
-        # Which number an event makes, it does not say.
+        # The routing does not depend on the event's number.
         expected = matches or asks_for_number(THING, condition)
         request = ChangeRequest(where=condition)
         assert routing_key(THING, request, ALL_ROWS).matches(made) == expected, where
@@ -82,18 +80,20 @@ def test_no_event_that_a_filter_lets_through_is_missed(
         (EVERYTHING, False),
     ],
 )
-def test_equalities_are_found_by_hash(condition: Any, by_hash: bool) -> None:
+def test_equalities_are_routed_by_hash(condition: Any, by_hash: bool) -> None:
+    """Other conditions are tested for every event."""
     assert (interest_in(condition).index is not None) == by_hash
 
 
-def test_the_values_of_a_field_are_looked_up_once() -> None:
-    """Of however many filters; those of another kind are others: true is not 1."""
+def test_equal_fields_share_one_lookup() -> None:
+    """The type of the value matters: true is not 1."""
     one, two, true = (interest_in(Compare("a", EQ, each)) for each in (1, 2.5, True))
     assert one.index == two.index != true.index
     assert interest_in(Compare("a", EQ, 1.0)) == one
 
 
-def test_rows_count_and_a_moment_is_looked_for_in_every_event() -> None:
+def test_row_rules_are_routed_and_conditions_on_time_are_not() -> None:
+    """A filter on time is tested for every event."""
     rows, where = RowFilter(Compare("owner", EQ, "ann")), Compare("a", EQ, 1)
     assert routing_key(THING, ChangeRequest(), ALL_ROWS) == EVERY_EVENT
     assert routing_key(THING, ChangeRequest(), rows) == interest_in(rows.condition)

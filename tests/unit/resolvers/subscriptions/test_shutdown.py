@@ -1,4 +1,4 @@
-"""The farewell: who is told, and when."""
+"""Shutdown of subscriptions: its receivers and its time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.timeout(10)
 
 
 class Items:
-    """1, 2, … up to a number; then a wait without an end."""
+    """Yields 1, 2, … up to a number; then waits without end."""
 
     def __init__(self, count: int) -> None:
         self.ended = False
@@ -42,8 +42,8 @@ async def taken(
             into += [await farewell.next(parts, other)]
 
 
-async def test_who_waits_is_told_at_once() -> None:
-    """Whatever it waits for is given up, and closed."""
+async def test_a_waiting_subscription_ends_at_once() -> None:
+    """The awaited iterator is cancelled and closed."""
     farewell, items = SubscriptionShutdown(), Items(2)
     received: list[int] = []
     task = asyncio.create_task(taken(farewell, items, received))
@@ -56,8 +56,8 @@ async def test_who_waits_is_told_at_once() -> None:
     assert items.ended
 
 
-async def test_who_is_being_served_is_told_before_the_next() -> None:
-    """Nothing is taken that would be lost."""
+async def test_a_busy_subscription_ends_before_its_next_item() -> None:
+    """No item is taken and lost."""
     farewell, items = SubscriptionShutdown(), Items(5)
     async with aclosing(items.given()) as parts:
         assert await farewell.next(parts) == 1
@@ -68,8 +68,8 @@ async def test_who_is_being_served_is_told_before_the_next() -> None:
 
 
 @pytest.mark.parametrize("waits", [True, False], ids=["while it waits", "while it is served"])
-async def test_either_of_two_ends_it(waits: bool) -> None:
-    """The end of all of a process, and of one connection; with the error that it was said with."""
+async def test_either_of_two_shutdowns_ends_a_subscription(waits: bool) -> None:
+    """One is the process's, one the connection's; the error is that of the shutdown."""
     farewell, other = SubscriptionShutdown(), SubscriptionShutdown()
     received: list[int] = []
     task = asyncio.create_task(taken(farewell, Items(0 if waits else 5), received, other))
@@ -84,8 +84,8 @@ async def test_either_of_two_ends_it(waits: bool) -> None:
     assert not farewell.said
 
 
-async def test_who_comes_later_is_told_too() -> None:
-    """A gateway that ends begins nothing any more."""
+async def test_a_later_subscription_ends_as_well() -> None:
+    """A gateway that shuts down starts no new work."""
     farewell, items = SubscriptionShutdown(), Items(5)
     farewell.say("come again")
     farewell.say("said already")
@@ -95,8 +95,8 @@ async def test_who_comes_later_is_told_too() -> None:
     assert received == []
 
 
-async def test_each_is_told_with_an_error_of_its_own() -> None:
-    """Who raises it adds where that subscriber stands."""
+async def test_each_subscription_has_an_error_of_its_own() -> None:
+    """The raiser adds the position of that subscriber."""
     farewell = SubscriptionShutdown()
     tasks = [asyncio.create_task(taken(farewell, Items(0), [])) for _ in range(2)]
     await turn()
@@ -108,8 +108,8 @@ async def test_each_is_told_with_an_error_of_its_own() -> None:
     assert one is not other
 
 
-async def test_a_time_limit_of_what_is_waited_for_is_its_own() -> None:
-    """It is not taken for the farewell."""
+async def test_a_timeout_of_the_awaited_read_is_not_the_shutdown() -> None:
+    """It is raised unchanged."""
 
     async def late() -> AsyncGenerator[int]:
         raise TimeoutError("of a read")
@@ -120,8 +120,8 @@ async def test_a_time_limit_of_what_is_waited_for_is_its_own() -> None:
         await farewell.next(late())
 
 
-async def test_who_leaves_is_not_told() -> None:
-    """Cancelled while it waits; the farewell has nobody left to interrupt."""
+async def test_a_cancelled_subscription_leaves_the_shutdown() -> None:
+    """It is cancelled while it waits; the shutdown has nothing left to interrupt."""
     farewell, items = SubscriptionShutdown(), Items(0)
     task = asyncio.create_task(taken(farewell, items, []))
     await turn()

@@ -1,5 +1,4 @@
-"""resolvers.subscriptions.single_flight: what many ask for at once is made once, whoever of them
-leaves or fails."""
+"""Single flight: concurrent calls share one execution, whichever of them is cancelled or fails."""
 
 from __future__ import annotations
 
@@ -13,7 +12,7 @@ from revstream.streams.core.errors import GatewayError, Unavailable
 
 
 class Making:
-    """Counts how often something is made, and waits until it is told to end."""
+    """Counts executions; each waits for its signal to end."""
 
     def __init__(self) -> None:
         self.begun = 0
@@ -37,15 +36,16 @@ def flight() -> SingleFlight[str, str]:
 async def asked(
     flight: SingleFlight[str, str], make: Callable[[], Awaitable[str]], count: int
 ) -> list[asyncio.Task[str]]:
-    """So many who ask for the same, and wait."""
+    """Start `count` concurrent calls with the same key."""
     tasks = [asyncio.ensure_future(flight.run("a", make)) for _ in range(count)]
     await asyncio.sleep(0)
     return tasks
 
 
-async def test_those_who_ask_at_once_and_a_little_later_share_what_one_has_made(
+async def test_concurrent_and_later_calls_share_one_result(
     flight: SingleFlight[str, str],
 ) -> None:
+    """Another key has another result."""
     making = Making()
     tasks = await asked(flight, making.make, 3)
     making.go.set()
@@ -62,9 +62,10 @@ async def test_only_a_few_are_kept(flight: SingleFlight[str, str]) -> None:
     assert [await flight.run(key, making.make) for key in "cba"] == ["made 3", "made 2", "made 4"]
 
 
-async def test_what_is_being_made_is_not_forgotten_for_what_is_done(
+async def test_a_running_execution_is_not_evicted_for_finished_ones(
     flight: SingleFlight[str, str],
 ) -> None:
+    """A later call joins it."""
     slow, quick = Making(), Making()
     quick.go.set()
     tasks = await asked(flight, slow.make, 1)
@@ -76,10 +77,10 @@ async def test_what_is_being_made_is_not_forgotten_for_what_is_done(
 
 
 @pytest.mark.parametrize(("who", "made"), [(0, "made 2"), (1, "made 1")])
-async def test_whoever_is_cancelled_takes_it_from_nobody(
+async def test_a_cancelled_call_does_not_affect_the_others(
     flight: SingleFlight[str, str], who: int, made: str
 ) -> None:
-    """The one who makes it, after whom another does, or one who waits."""
+    """If it was executing, another call executes instead."""
     making = Making()
     tasks = await asked(flight, making.make, 3)
     left = tasks.pop(who)
@@ -90,10 +91,10 @@ async def test_whoever_is_cancelled_takes_it_from_nobody(
     assert await asyncio.gather(*tasks) == [made] * 2
 
 
-async def test_each_is_told_an_error_of_his_own_and_the_next_one_tries_again(
+async def test_each_call_has_an_error_of_its_own_and_the_next_one_retries(
     flight: SingleFlight[str, str],
 ) -> None:
-    """What one adds to it, as where to resume, only concerns that one."""
+    """Facts added for one caller, such as where to resume, do not reach another."""
     making = Making()
     making.errors.append(Unavailable("gone", oldestResumeToken="t"))
     tasks = await asked(flight, making.make, 3)
@@ -108,7 +109,8 @@ async def test_each_is_told_an_error_of_his_own_and_the_next_one_tries_again(
     assert await flight.run("a", making.make) == "made 2"
 
 
-async def test_a_fault_is_nobody_else_s(flight: SingleFlight[str, str]) -> None:
+async def test_a_bug_reaches_only_the_executing_call(flight: SingleFlight[str, str]) -> None:
+    """The other calls execute themselves."""
     making = Making()
     making.errors.append(ZeroDivisionError())
     first, *others = await asked(flight, making.make, 3)

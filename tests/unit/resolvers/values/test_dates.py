@@ -1,4 +1,4 @@
-"""Dates between BSON and RFC 3339 text."""
+"""Conversion of dates between BSON and RFC 3339 text."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from revstream.resolvers.values.dates import (
 
 @given(st.integers(-(2**63), 2**63 - 1))
 def test_every_date_of_bson_survives_its_text(count: int) -> None:
-    """Whatever 64 bits of milliseconds say is written, and read again as the same."""
+    """Any 64-bit number of milliseconds is written, and parsed to the same number."""
     date = from_milliseconds(count)
     assert milliseconds(date) == count
     again = date_from_text(date_text(date))
@@ -30,8 +30,8 @@ def test_every_date_of_bson_survives_its_text(count: int) -> None:
 
 
 @given(st.datetimes(timezones=st.just(UTC)))
-def test_what_python_has_is_what_python_says(date: datetime) -> None:
-    """The calendar is Python's, where Python has that year."""
+def test_dates_in_pythons_range_are_written_as_by_python(date: datetime) -> None:
+    """The calendar is Python's for the years that Python supports."""
     whole = date.replace(microsecond=date.microsecond // 1000 * 1000)
     assert date_from_text(whole.isoformat()) == whole
     assert date_text(whole) == whole.isoformat(timespec="milliseconds")[:-6] + "Z"
@@ -48,7 +48,7 @@ DATES = st.one_of(
 @example([datetime(9999, 12, 31, 19, tzinfo=timezone(timedelta(hours=-5)))])
 @given(st.lists(st.one_of(DATES, st.sampled_from([None, "2024-05-01T12:00:00.000Z", 5]))))
 def test_the_texts_of_many_are_those_of_each(values: list[Any]) -> None:
-    """Of what is no datetime there is none."""
+    """A value that is no datetime has no text."""
     expected = [date_text(each) if isinstance(each, datetime) else None for each in values]
     assert list(date_texts(values)) == expected
 
@@ -65,7 +65,7 @@ WHOLE = st.datetimes(timezones=st.sampled_from([None, UTC, timezone(timedelta(ho
     )
 )
 def test_the_texts_of_dates_alone_are_those_of_each(dates: list[datetime]) -> None:
-    """Whole seconds, alone and among others, tenths, microseconds, with a zone and without one."""
+    """Dates have whole seconds, tenths or microseconds, with and without a zone."""
     assert list(date_texts(dates)) == [date_text(each) for each in dates]
 
 
@@ -81,7 +81,7 @@ def test_the_texts_of_dates_alone_are_those_of_each(dates: list[datetime]) -> No
         ("+123456-01-01T00:00:00Z", "+123456-01-01T00:00:00.000Z"),
     ],
 )
-def test_offsets_fractions_and_far_years_are_read(text: str, shown: str) -> None:
+def test_offsets_fractions_and_far_years_are_parsed(text: str, shown: str) -> None:
     """Any offset becomes UTC, digits beyond milliseconds are cut off, years may be far."""
     date = date_from_text(text)
     assert date is not None
@@ -109,13 +109,13 @@ def test_offsets_fractions_and_far_years_are_read(text: str, shown: str) -> None
         "٢٠٢٤-01-01T00:00:00Z",
     ],
 )
-def test_what_is_no_moment_is_refused(text: str) -> None:
-    """No offset, no such day, or more than 64 bits: not a date and time."""
+def test_an_invalid_time_is_refused(text: str) -> None:
+    """It has no offset, no such day, or more than 64 bits."""
     assert date_from_text(text) is None
 
 
 def test_zones_do_not_matter_and_none_is_utc() -> None:
-    """The same moment is the same text, whatever zone Python carries with it."""
+    """The same time has the same text in any zone."""
     moment = datetime(2024, 5, 1, 12, tzinfo=UTC)
     for date in (
         moment,

@@ -1,4 +1,4 @@
-"""Differences between states, and the paths that the archive lists, in the API's names."""
+"""Differences between states, and the changed paths of the archive, in API names."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def told(before: dict[str, Any] | None, after: dict[str, Any] | None) -> list[tu
 
 
 def test_fields_have_their_api_names() -> None:
-    """Also where they are stored under others, at the top and inside."""
+    """Stored names differ from API names at the top level and inside embedded documents."""
     before = {"t": "a", "size": {"w": 1.0, "label": "x"}}
     after = {"t": "b", "size": {"w": 2.0, "label": "x"}}
     assert told(before, after) == [
@@ -49,7 +49,7 @@ def test_fields_have_their_api_names() -> None:
 
 
 def test_changes_come_in_the_order_of_the_model() -> None:
-    """Not in that of the documents, which depends on who wrote them."""
+    """The order of a document depends on its writer."""
     after = {"lines": [], "whole": 1, "t": "a"}
     assert [path for path, *_ in told({}, after)] == ["text", "whole", "lines"]
 
@@ -77,7 +77,7 @@ STATES = st.none() | st.dictionaries(
 def test_changes_are_the_differences_of_whole_states(
     before: dict[str, Any] | None, after: dict[str, Any] | None, raw: bool
 ) -> None:
-    """In the order of the model's fields: what is passed over quickly is the same."""
+    """The fast comparison gives the same changes, in the order of the model's fields."""
     found: dict[str, list[FieldChange]] = {}
     for each in find_differences(before, after):
         change = _in_api_names(THING, SHAPES, each)
@@ -88,21 +88,21 @@ def test_changes_are_the_differences_of_whole_states(
         RawBSONDocument(bson.encode(each, codec_options=DECODED), RAW) if raw and each else each
         for each in (before, after)
     ]
-    # NaN is itself.
+    # NaN is equal to itself here.
     assert repr(FieldDiff(THING, SHAPES).changes(*states)) == repr(expected)
 
 
 @given(before=STATES, after=STATES)
-def test_changes_are_among_those_that_a_version_says(
+def test_changes_are_among_the_paths_of_the_version(
     before: dict[str, Any] | None, after: dict[str, Any] | None
 ) -> None:
-    """What it says was made of whole states; a deletion says nothing."""
+    """The paths were computed from whole states; a deletion has none."""
     comparison = FieldDiff(THING, SHAPES)
     one, other = (
         None if each is None else RawBSONDocument(bson.encode(each, codec_options=DECODED), RAW)
         for each in (before, after)
     )
-    # As pages of them are read.
+    # Pages of versions are read in this form.
     read = [None if each is None else each.raw for each in (one, other)]
     states = [None if each is None else bson.decode(each, DECODED) for each in read]
     said = tuple(changed_paths(one, other, "version"))
@@ -110,30 +110,30 @@ def test_changes_are_among_those_that_a_version_says(
     assert repr(comparison.changes(*states, said)) == repr(comparison.changes(*states))
 
 
-def test_a_comparison_names_paths_as_they_are_named_one_by_one() -> None:
-    """Those at the top, those inside, those that are not shown, each once."""
+def test_paths_are_mapped_together_as_one_by_one() -> None:
+    """Each path occurs once: top-level paths, inner paths, and hidden ones."""
     paths = ["t", "size.w", "secret", "t", "size.secret", "_id", "whole", "size"]
     for count in range(len(paths) + 1):
         expected = changed_fields(THING, SHAPES, paths[:count])
         assert FieldDiff(THING, SHAPES).paths(tuple(paths[:count])) == expected
 
 
-def test_what_is_not_modelled_is_not_shown() -> None:
-    """Unknown fields at any depth, the id, the version field and who made the change."""
+def test_fields_outside_the_model_are_hidden() -> None:
+    """These are unknown fields at any depth, the id, the version field and the attribution."""
     before = {"_id": 1, "version": 1, "secret": 1, "size": {"w": 1.0, "secret": 1}}
     after = {"_id": 2, "version": 2, "secret": 2, "size": {"w": 1.0, "secret": 2}, "_change": {}}
     assert told(before, after) == []
 
 
-def test_a_field_that_appears_or_goes_is_added_or_removed() -> None:
-    """A document that is not there has no fields."""
+def test_a_field_is_added_or_removed() -> None:
+    """A missing document has no fields."""
     assert told(None, {"_id": 1, "version": 1, "t": "a"}) == [("text", "ADDED", None, "a")]
     assert told({"_id": 1, "t": "a"}, None) == [("text", "REMOVED", "a", None)]
     assert told(None, None) == []
 
 
-def test_an_embedded_document_that_appears_is_one_change() -> None:
-    """With its modelled fields only, by their API names."""
+def test_an_added_embedded_document_is_one_change() -> None:
+    """It has only fields of the model, by their API names."""
     inside = {"w": 1.5, "secret": 1, "corner": {"x": 1}, "corners": [{"x": 2, "secret": 1}]}
     assert told({}, {"size": inside}) == [
         (
@@ -146,7 +146,7 @@ def test_an_embedded_document_that_appears_is_one_change() -> None:
 
 
 def test_a_list_is_one_value() -> None:
-    """Of embedded documents too; their fields have API names there."""
+    """Embedded documents in it have API names too."""
     before = {"lines": [{"sku": "a", "n": 1}]}
     after = {"lines": [{"sku": "a", "n": 2}, None]}
     assert told(before, after) == [
@@ -155,7 +155,7 @@ def test_a_list_is_one_value() -> None:
 
 
 def test_a_json_field_keeps_its_own_keys() -> None:
-    """Whatever they are called, dots and the names of stored fields included."""
+    """Keys may contain dots or equal stored names of fields."""
     before = {"attributes": {"t": {"w": 1}, "5.5": "y"}}
     after = {"attributes": {"t": {"w": 1.0}, "5.5": "n"}}
     assert told(before, after) == [
@@ -171,7 +171,7 @@ def test_types_that_differ_are_changes() -> None:
 
 
 def test_values_are_json() -> None:
-    """Decimals and ids as text, an id that is stored as a number too."""
+    """Decimals and ids are texts, also an id that is stored as a number."""
     owner = ObjectId("5" * 24)
     assert told({}, {"price": Decimal128("1.50"), "owner": owner}) == [
         ("price", "ADDED", None, "1.50"),
@@ -182,8 +182,8 @@ def test_values_are_json() -> None:
     assert api_value(replace(number, is_list=True), SHAPES, [7, 8]) == ["7", "8"]
 
 
-def test_values_that_do_not_fit_are_shown_as_they_are() -> None:
-    """An object where text should be, text where an object should be: they changed all the same."""
+def test_values_that_do_not_fit_the_model_are_rendered_unchanged() -> None:
+    """An object in place of a text, or the reverse, is a change as well."""
     assert told({"t": {"a": 1}}, {"t": {"a": 2}}) == [("text.a", "CHANGED", 1, 2)]
     assert told({"size": "big"}, {"size": {"w": 1.0}}) == [
         ("size", "CHANGED", "big", {"width": 1.0})
@@ -203,12 +203,12 @@ def test_values_that_do_not_fit_are_shown_as_they_are() -> None:
     ],
 )
 def test_listed_paths_become_api_paths(stored: str, path: str) -> None:
-    """What lies inside of a value that should have no fields is that value's."""
+    """A path inside a value that should have no fields is that value's path."""
     assert changed_fields(THING, SHAPES, [stored]) == [path]
 
 
-def test_listed_paths_come_once_and_modelled() -> None:
-    """In the order in which they are listed."""
+def test_listed_paths_are_unique_and_of_the_model() -> None:
+    """They keep the order in which they are listed."""
     listed = ["size.w", "t.a", "secret", "size.secret", "t.b", "_id", "version", "_change.by"]
     assert changed_fields(THING, SHAPES, listed) == ["size.width", "text"]
 
@@ -224,7 +224,7 @@ def test_listed_paths_come_once_and_modelled() -> None:
     ],
 )
 def test_api_paths_become_stored_paths(path: str, stored: str) -> None:
-    """The way back of `changed_fields`."""
+    """This is the inverse of `changed_fields`."""
     assert stored_path(THING, SHAPES, path, "changedField") == stored
 
 
@@ -239,22 +239,22 @@ def test_api_paths_become_stored_paths(path: str, stored: str) -> None:
         ("lines.sku", "lists are recorded as a whole; say 'lines'"),
     ],
 )
-def test_paths_that_lead_nowhere_are_refused(path: str, message: str) -> None:
-    """Each with what could be said instead."""
+def test_paths_that_do_not_exist_are_refused(path: str, message: str) -> None:
+    """Each error has a suggestion."""
     with pytest.raises(BadUserInput, match=message):
         stored_path(THING, SHAPES, path, "changedField")
 
 
-def test_the_id_is_no_field_that_changes() -> None:
-    """All others of the model are, but for the one that counts versions."""
+def test_all_fields_but_id_and_version_can_change() -> None:
+    """The version field only counts writes."""
     names = [each.name for each in visible_fields(THING)]
     assert names == [each.name for each in THING.fields[1:]]
     counted = replace(THING, version="whole")
     assert "whole" not in [each.name for each in visible_fields(counted)]
 
 
-def test_code_where_an_enum_is_expected_is_shown_as_it_is() -> None:
-    """It is a str to Python, and cannot be looked up."""
+def test_code_in_place_of_an_enum_is_rendered_unchanged() -> None:
+    """BSON code is a str in Python, and cannot be looked up."""
     enum = next(each for each in THING.fields if isinstance(each.type, EnumType))
     assert api_value(enum, SHAPES, Code("x", {"a": 1})) == {"$code": "x", "$scope": {"a": 1}}
     assert api_value(enum, SHAPES, [Code("x", {})])

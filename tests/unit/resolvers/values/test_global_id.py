@@ -13,8 +13,8 @@ from revstream.resolvers.values.global_id import node_id, parse_node_id
 
 
 @given(id_text=st.text().filter(lambda text: text.isprintable()))
-def test_what_is_made_can_be_read(id_text: str) -> None:
-    """Colons, slashes and any script in an id do no harm."""
+def test_a_node_id_is_parsed_to_its_parts(id_text: str) -> None:
+    """An id may contain colons, slashes and any script."""
     assert parse_node_id(node_id("Product", id_text)) == ("Product", id_text)
 
 
@@ -36,8 +36,8 @@ def test_the_type_is_a_part_of_the_id() -> None:
         "x" * 1000,
     ],
 )
-def test_anything_else_is_refused(text: str) -> None:
-    """With its beginning in the message, and never a traceback."""
+def test_any_other_text_is_refused(text: str) -> None:
+    """The message quotes the start of the text."""
     with pytest.raises(BadUserInput, match="is no node id") as caught:
         parse_node_id(text)
     assert len(caught.value.message) < 150

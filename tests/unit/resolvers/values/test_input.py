@@ -1,4 +1,4 @@
-"""Values that a request gives, as BSON has them."""
+"""Input values of a request, as BSON."""
 
 from __future__ import annotations
 
@@ -59,10 +59,10 @@ AS_BINARY = Binary(SOME_UUID.bytes, 4)
         ),
     ],
 )
-def test_a_value_becomes_what_is_stored_and_stays_it(
+def test_a_value_is_converted_once_to_its_stored_type(
     scalar: Scalar, given: object, stored: object
 ) -> None:
-    """The type is the scalar's, and a value that was converted before is taken as it is."""
+    """The type is the scalar's, and a converted value is accepted unchanged."""
     once = from_api(scalar, given, "x")
     assert once == stored
     assert type(once) is type(stored)
@@ -92,7 +92,7 @@ def test_a_value_becomes_what_is_stored_and_stays_it(
 def test_a_value_of_another_type_is_refused_with_both_named(
     scalar: Scalar, given: object, message: str
 ) -> None:
-    """The message says whose value it is, what was expected and what came."""
+    """The message names the field, the expected type and the actual value."""
     with pytest.raises(BadUserInput) as caught:
         from_api(scalar, given, "x")
     assert caught.value.message == message
@@ -128,20 +128,20 @@ def test_a_value_of_another_type_is_refused_with_both_named(
         (Scalar.JSON, object()),
     ],
 )
-def test_nothing_is_rounded_or_guessed(scalar: Scalar, given: object) -> None:
-    """What BSON cannot hold exactly, or another writer would mean otherwise, is refused."""
+def test_no_value_is_rounded_or_guessed(scalar: Scalar, given: object) -> None:
+    """Values that BSON cannot hold exactly, or that are ambiguous, are refused."""
     with pytest.raises(BadUserInput):
         from_api(scalar, given, "x")
 
 
-def test_a_number_that_python_does_not_even_write_is_refused() -> None:
-    """A message that cannot quote the number is still a message."""
+def test_a_number_too_long_for_python_to_print_is_refused() -> None:
+    """The message does not quote the number."""
     with pytest.raises(BadUserInput, match="got a number of thousands of digits"):
         from_api(Scalar.DECIMAL, 10**5000, "x")
 
 
 def test_json_may_be_deep_but_not_deeper_than_mongodb_stores() -> None:
-    """A bound of our own comes before the server's error."""
+    """The gateway's limit applies before the server's error."""
     deep: Any = 1
     for _ in range(80):
         deep = [deep]
@@ -163,10 +163,8 @@ def test_json_may_be_deep_but_not_deeper_than_mongodb_stores() -> None:
         (Scalar.UUID, str(SOME_UUID), AS_BINARY),
     ],
 )
-def test_an_id_becomes_what_the_model_says_is_stored(
-    scalar: Scalar, text: str, stored: object
-) -> None:
-    """The API's IDs are text, and `_id` is what the collection has."""
+def test_an_id_is_converted_to_its_stored_type(scalar: Scalar, text: str, stored: object) -> None:
+    """The API's ids are texts; the stored type is the model's."""
     converted = id_from_api(scalar, text, "Supplier.id")
     assert converted == stored
     assert type(converted) is type(stored)
@@ -192,14 +190,14 @@ def test_an_id_becomes_what_the_model_says_is_stored(
 def test_an_id_that_no_document_can_have_is_refused(
     scalar: Scalar, text: str, message: str
 ) -> None:
-    """Only the one text that the API shows for an id is that id."""
+    """Only the exact text that the API returns for an id is valid."""
     with pytest.raises(BadUserInput) as caught:
         id_from_api(scalar, text, "Supplier.id")
     assert caught.value.message == f"Supplier.id is {message}"
 
 
-def test_a_field_takes_what_its_type_says() -> None:
-    """Enum values are themselves, ids go by how they are stored, scalars by their type."""
+def test_a_field_is_converted_by_its_type() -> None:
+    """Enum values stay, ids have their stored type, scalars have their own."""
     colour = EnumType(name="Colour", values=("RED", "GREEN"))
     field = Field(name="colour", stored="colour", type=colour)
     assert field_from_api(field, "RED", "Product.colour eq") == "RED"

@@ -1,4 +1,4 @@
-"""Stored values as the API shows them, and those that do not fit the model."""
+"""Stored values as API values, and those that do not fit the model."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def field(kind: Scalar | EnumType | str, **facts: Any) -> Field:
 
 
 def same(left: object, right: object) -> bool:
-    """Equal and of the same type: 1, 1.0 and True differ."""
+    """Compare value and type: 1, 1.0 and True differ."""
     return left == right and type(left) is type(right)
 
 
@@ -75,8 +75,8 @@ def same(left: object, right: object) -> bool:
         (Scalar.JSON, {"a": [1, 1.0, True]}, {"a": [1, 1.0, True]}),
     ],
 )
-def test_a_value_that_fits_is_shown(scalar: Scalar, stored: object, shown: object) -> None:
-    """Nothing of it is lost, and its type in JSON is that of the scalar."""
+def test_a_value_that_fits_is_converted(scalar: Scalar, stored: object, shown: object) -> None:
+    """No digit is lost, and the JSON type is that of the scalar."""
     assert same(converter(field(scalar))(stored, PLACE), shown)
 
 
@@ -110,10 +110,10 @@ def test_a_value_that_fits_is_shown(scalar: Scalar, stored: object, shown: objec
         (Scalar.UUID, str(SOME_UUID), f"the string '{SOME_UUID}'"),
     ],
 )
-def test_a_value_that_does_not_fit_is_named_with_its_place(
+def test_a_value_that_does_not_fit_is_named_with_its_location(
     scalar: Scalar, stored: object, found: str
 ) -> None:
-    """The error says which document, which field, what it holds and what it should."""
+    """The error names the document, the field, the actual value and the expected type."""
     with pytest.raises(DocumentMisfit) as caught:
         converter(field(scalar))(stored, PLACE.inside("sizes"))
     assert caught.value.message == (
@@ -138,8 +138,8 @@ def test_a_value_that_does_not_fit_is_named_with_its_place(
         (Timestamp(1, 2), "store Int there, or change the field's type in the model"),
     ],
 )
-def test_a_misfit_says_how_it_is_mended(stored: object, mend: str) -> None:
-    """In the document or in the model, which then has the type that lies there."""
+def test_a_misfit_has_a_fix(stored: object, mend: str) -> None:
+    """The fix is in the document, or in the model as the actual type."""
     with pytest.raises(DocumentMisfit) as caught:
         converter(field(Scalar.INT, required=True))(stored, PLACE)
     assert caught.value.extensions["mend"] == mend
@@ -161,13 +161,13 @@ def test_a_misfit_says_how_it_is_mended(stored: object, mend: str) -> None:
     ],
 )
 def test_an_id_of_any_type_is_text(stored: object, shown: str) -> None:
-    """What the model declares as ID takes any id that lies there, in lists of ids, too."""
+    """A field declared as ID accepts any stored id, in lists of ids too."""
     assert converter(field(Scalar.ID))(stored, PLACE) == shown
     assert converter(field(Scalar.ID, is_list=True))([stored, "x"], PLACE) == [shown, "x"]
 
 
-def test_a_value_of_an_enum_may_be_stored_otherwise() -> None:
-    """The stored text is shown as the value's name; the name itself is not what is stored."""
+def test_an_enum_value_may_be_stored_as_another_text() -> None:
+    """The stored text is returned as the value's name; the name itself is not the stored text."""
     status = EnumType(
         name="Status", values=("IN_PROGRESS", "DONE"), stored_as={"IN_PROGRESS": "in-progress"}
     )
@@ -178,14 +178,14 @@ def test_a_value_of_an_enum_may_be_stored_otherwise() -> None:
 
 
 def test_a_long_value_is_cut_in_the_message() -> None:
-    """An error does not carry the whole text that is in the wrong place."""
+    """The error does not contain the whole text."""
     with pytest.raises(DocumentMisfit) as caught:
         converter(field(Scalar.INT))("x" * 10_000, PLACE)
     assert len(caught.value.message) < 200
 
 
-def test_nothing_is_null_unless_the_model_requires_a_value() -> None:
-    """Missing and null are the same; where a value is required, they are a misfit."""
+def test_missing_and_null_values_are_null_unless_required() -> None:
+    """A missing value and null are equal; a required value must exist."""
     assert converter(field(Scalar.STRING))(None, PLACE) is None
     assert converter(field(Scalar.STRING, is_list=True))(None, PLACE) is None
     with pytest.raises(DocumentMisfit, match="price holds null or nothing, String expected"):
@@ -194,8 +194,8 @@ def test_nothing_is_null_unless_the_model_requires_a_value() -> None:
         converter(field(Scalar.STRING, required=True, is_list=True))(None, PLACE)
 
 
-def test_snapshots_may_lack_what_the_model_requires_today() -> None:
-    """History outlives the model: a missing value is null there, a misfit is still one."""
+def test_snapshots_may_lack_required_fields() -> None:
+    """History is older than the model: a missing value is null, a wrong type is still a misfit."""
     convert = converter(field(Scalar.STRING, required=True), nullable=True)
     assert convert(None, PLACE) is None
     with pytest.raises(DocumentMisfit):
@@ -217,8 +217,8 @@ def test_lists_are_converted_item_by_item() -> None:
         converter(field(Scalar.LONG, is_list=True, item_required=True))([1, None], PLACE)
 
 
-def test_an_enum_shows_its_values_only() -> None:
-    """What is none of them is a misfit that lists them."""
+def test_an_enum_has_its_values_only() -> None:
+    """Any other value is a misfit that lists them."""
     colour = field(EnumType(name="Colour", values=("RED", "GREEN")))
     assert converter(colour)("RED", PLACE) == "RED"
     with pytest.raises(DocumentMisfit, match="holds the string 'red', one of RED, GREEN expected"):
@@ -227,8 +227,8 @@ def test_an_enum_shows_its_values_only() -> None:
         converter(colour)(1, PLACE)
 
 
-def test_embedded_documents_come_out_as_they_are() -> None:
-    """They are converted field by field; what is no document is a misfit."""
+def test_embedded_documents_are_returned_unconverted() -> None:
+    """They are converted field by field; any other value is a misfit."""
     size = field("Size")
     raw = RawBSONDocument(bson.encode({"w": 1.0}), RAW)
     assert converter(size)({"w": 1.0}, PLACE) == {"w": 1.0}
@@ -251,13 +251,13 @@ def test_embedded_documents_come_out_as_they_are() -> None:
     ],
 )
 def test_an_id_is_text_however_it_is_stored(scalar: Scalar, stored: object, shown: str) -> None:
-    """`_id`, and a field that leads to one, show the same ID."""
+    """`_id` and a reference to it have the same ID."""
     assert id_to_api(scalar, stored, PLACE) == shown
     assert converter(field(Scalar.ID, stored_scalar=scalar))(stored, PLACE) == shown
 
 
 def test_an_id_of_another_type_is_a_misfit() -> None:
-    """A document whose `_id` is not what the model says is told apart."""
+    """The error names the document whose `_id` has the wrong type."""
     place = ValueLocation("suppliers", "abc")
     with pytest.raises(
         DocumentMisfit, match="suppliers/abc: id holds the string 'abc', ObjectID expected"
@@ -299,14 +299,14 @@ def test_an_id_of_another_type_is_a_misfit() -> None:
     ],
 )
 def test_any_stored_value_has_a_json_rendering(stored: object, shown: object) -> None:
-    """Types that JSON has stay what they are, the others become text or extended JSON."""
+    """JSON's types stay; the others become text or extended JSON."""
     assert same(json_value(stored), shown)
     nested = json_value({"a": [stored]})
     assert same(nested["a"][0], shown)
 
 
 def test_raw_documents_render_as_decoded_ones() -> None:
-    """What the archive keeps undecoded looks the same."""
+    """Undecoded records of the archive give the same JSON."""
     document = {"a": {"b": [{"c": Int64(1)}, Decimal128("1.0")]}}
     raw = RawBSONDocument(bson.encode(document), RAW)
     assert json_value(raw) == {"a": {"b": [{"c": 1}, "1.0"]}}
