@@ -1,4 +1,4 @@
-"""The errors of the resolvers, as clients see them."""
+"""Errors of the resolvers, as clients see them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from revstream.streams.core.errors import DatabaseError, DuplicateKey, GatewayEr
 
 
 def test_each_has_a_code_of_its_own_and_may_carry_facts() -> None:
-    """The code stands in the extensions, beside what is safe to show."""
+    """The code is in the extensions, beside facts that are safe to return."""
     for kind, code in ((BadUserInput, "BAD_USER_INPUT"), (Forbidden, "FORBIDDEN")):
         error = kind("no", argument="first")
         assert isinstance(error, GatewayError)
@@ -33,8 +33,8 @@ def test_each_has_a_code_of_its_own_and_may_carry_facts() -> None:
         ),
     ],
 )
-def test_another_one_is_told_the_same_and_what_is_added_is_his_own(error: GatewayError) -> None:
-    """Whatever it is made of."""
+def test_a_copy_is_equal_and_independent(error: GatewayError) -> None:
+    """This holds for any constructor; facts added to the copy do not reach the original."""
     again = error.copy()
     assert type(again) is type(error)
     assert (str(again), vars(again)) == (str(error), vars(error))
@@ -43,7 +43,7 @@ def test_another_one_is_told_the_same_and_what_is_added_is_his_own(error: Gatewa
 
 
 def test_a_misfit_names_the_document_the_field_and_both_values() -> None:
-    """Whoever reads it can mend the document or the model."""
+    """The reader can correct the document or the model."""
     error = DocumentMisfit(
         collection="products",
         document_id="a",

@@ -1,4 +1,4 @@
-"""Decoded change events, and when two `_id`s are one."""
+"""Decoded change events, and equality of their `_id`s."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ DATE = datetime(2024, 5, 1, tzinfo=UTC)
     ],
 )
 def test_two_ids_that_mongodb_calls_equal_are_one(one: Any, other: Any) -> None:
-    """A unique index holds one of them, whatever the types of the numbers."""
+    """A unique index holds only one of them, whatever the types of the numbers."""
     assert identity(one) == identity(other)
     assert key_hash(one) == key_hash(other)
     assert {identity(one): True}[identity(other)]
@@ -65,13 +65,13 @@ def test_two_ids_that_mongodb_calls_equal_are_one(one: Any, other: Any) -> None:
         (None, ""),
     ],
 )
-def test_two_ids_that_mongodb_keeps_apart_are_two(one: Any, other: Any) -> None:
-    """What may stand side by side in a unique index has two identities."""
+def test_two_ids_that_mongodb_distinguishes_are_two(one: Any, other: Any) -> None:
+    """Values that a unique index can hold together have two identities."""
     assert identity(one) != identity(other)
 
 
 def test_every_id_that_mongodb_stores_has_an_identity() -> None:
-    """Identities are hashable, also where the values are not."""
+    """Identities are hashable, even if the values are not."""
     values = [Decimal128("1.5"), Code("f", {"x": 1}), {"r": bson.Regex("a")}, {"a": {"b": [1]}}]
     assert len({identity(each) for each in values}) == len(values)
 
@@ -80,8 +80,8 @@ def decoded(change: dict[str, Any]) -> Any:
     return decode_event(RawBSONDocument(bson.encode(change), RAW))
 
 
-def test_an_event_is_decoded_from_what_the_server_sends() -> None:
-    """An update carries its key, images and description; documents stay raw until asked for."""
+def test_an_event_is_decoded_from_the_servers_reply() -> None:
+    """An update has its key, images and description; documents stay raw until they are read."""
     change = {
         "_id": {"_data": "82674C1B3E000000022B04"},
         "operationType": "update",
@@ -108,8 +108,8 @@ def test_an_event_is_decoded_from_what_the_server_sends() -> None:
 
 
 @pytest.mark.parametrize("operation", ["insert", "update", "replace", "delete"])
-def test_of_a_sharded_collection_s_key_only_the_id_counts(operation: str) -> None:
-    """`documentKey` begins with the shard key there, which is no part of who the document is."""
+def test_the_key_of_a_sharded_collection_is_only_its_id(operation: str) -> None:
+    """`documentKey` begins with the shard key there, which is not part of the identity."""
     change = {
         "_id": {"_data": "82674C1B3E000000022B04"},
         "operationType": operation,
@@ -122,8 +122,10 @@ def test_of_a_sharded_collection_s_key_only_the_id_counts(operation: str) -> Non
 
 
 def test_an_event_of_no_document_has_no_key() -> None:
-    """A rename names both collections; an invalidate none; the clock falls back on the cluster
-    time."""
+    """A rename names both collections, an invalidate none.
+
+    A missing wall time is the cluster time.
+    """
     renamed = decoded(
         {
             "_id": {"_data": "82674C1B3E000000022B04"},
@@ -146,8 +148,8 @@ def test_an_event_of_no_document_has_no_key() -> None:
     assert (ended.collection, ended.key, ended.document) == ("", None, None)
 
 
-def test_an_event_that_cannot_be_decoded_keeps_its_place_and_its_bytes() -> None:
-    """It ends no stream: whoever makes something of it sees why it cannot."""
+def test_an_event_that_cannot_be_decoded_keeps_its_token_and_its_bytes() -> None:
+    """It does not end the stream: it carries the reason why it cannot be decoded."""
     at = Timestamp(5, 1)
     sent = {
         "_id": {"_data": "82" + "00" * 20},
@@ -159,7 +161,7 @@ def test_an_event_that_cannot_be_decoded_keeps_its_place_and_its_bytes() -> None
         "updateDescription": {"updatedFields": {"a": 1}},
     }
     document = bson.encode(sent)
-    # A string that says to be longer than all of it.
+    # A string whose length exceeds the document.
     damaged = document.replace(b"\x0b\0\0\0not a date", b"\xff\xff\0\0not a date")
     event = decode_event(RawBSONDocument(bson.encode(sent), RAW))
     assert event.fault is None
@@ -171,7 +173,7 @@ def test_an_event_that_cannot_be_decoded_keeps_its_place_and_its_bytes() -> None
 
 
 class _Damaged:
-    """What the driver would hand over where it did not look itself."""
+    """A document as the driver would return it if it did not validate BSON."""
 
     def __init__(self, raw: bytes) -> None:
         self.raw = raw

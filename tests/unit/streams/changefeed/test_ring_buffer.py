@@ -1,4 +1,4 @@
-"""The ring against a plain list."""
+"""Ring buffer against a plain list."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.streams import event, token_at
 
 
 class RingAgainstList(RuleBasedStateMachine):
-    """Every step on the ring and on a list that forgets from its head."""
+    """Runs every step on the ring and on a list that drops its first items."""
 
     @initialize(events=st.integers(1, 6), size_bytes=st.integers(400, 4000))
     def begin(self, events: int, size_bytes: int) -> None:
@@ -63,8 +63,7 @@ TestRing.settings = settings(max_examples=60, stateful_step_count=20, deadline=N
 
 
 def test_an_event_larger_than_the_ring_is_not_held() -> None:
-    """The bytes are a bound, not an aim: what is too large leaves at once, and the floor says
-    so."""
+    """The limit in bytes is strict: a larger event is dropped at once, and the floor moves."""
     ring = Ring(token_at(0), capacity_events=10, capacity_bytes=1000)
     ring.append(event(1, after={"_id": 1, "text": "x" * 2000}))
     assert (len(ring), ring.size_bytes, ring.floor) == (0, 0, token_at(1))
@@ -72,8 +71,8 @@ def test_an_event_larger_than_the_ring_is_not_held() -> None:
     assert ring.items_after(token_at(1)) == []
 
 
-def test_an_event_that_left_is_freed_at_once() -> None:
-    """The bytes of what was forgotten are not held on to until some later tidying."""
+def test_an_evicted_event_is_freed_at_once() -> None:
+    """The memory of evicted events is not kept until a later cleanup."""
     ring = Ring(token_at(0), capacity_events=1, capacity_bytes=10**6)
     first = event(1)
     gone = weakref.ref(first)

@@ -1,4 +1,4 @@
-"""streams.changefeed.routing: an event reaches those whom it concerns, each once."""
+"""Routing: an event reaches each interested subscriber once."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.streams import event
 
 @dataclass(frozen=True)
 class Field:
-    """The value of one field, or its items."""
+    """The value of one field, or the items of its list."""
 
     name: str
 
@@ -55,7 +55,7 @@ def told(made: ChangeEvent) -> set[str]:
     ("before", "after", "concerned"),
     [
         ({"kind": "lamp"}, {"kind": "lamp"}, {"lamps"}),
-        # What leaves is told, and what comes.
+        # Documents that leave a filter are events for it, as are those that enter.
         ({"kind": "lamp"}, {"kind": "chair"}, {"lamps", "chairs"}),
         ({"kind": "lamp"}, {"kind": "light"}, {"lamps"}),
         ({"kind": ["lamp", "chair"]}, {}, {"lamps", "chairs"}),
@@ -65,7 +65,7 @@ def told(made: ChangeEvent) -> set[str]:
         ({"price": 9}, {"price": 10}, {"dear"}),
         ({"price": 9, "colour": "red"}, {"price": 9}, {"red"}),
         ({"price": 10, "colour": "red"}, {"price": 9}, {"red", "red and dear", "dear"}),
-        # Where a state is not known, it may be anything.
+        # An unknown state may have any value.
         (None, {"kind": "lamp"}, {"lamps", "chairs", "red", "dear", "red and dear"}),
         ({"kind": "lamp"}, None, {"lamps", "chairs", "red", "dear", "red and dear"}),
     ],
@@ -78,13 +78,14 @@ def test_values_before_and_after_decide(
     assert told(event(key=1, before=before, after=after)) == {"whole", "one", *concerned}
 
 
-def test_what_was_not_there_before_or_is_not_after_has_no_values() -> None:
+def test_a_missing_state_has_no_values() -> None:
+    """An insert has no state before, and a delete none after."""
     assert told(event(key=2, operation="insert", after={"kind": "chair"})) == {"whole", "chairs"}
     assert told(event(key=2, operation="delete", before={"colour": "red"})) == {"whole", "red"}
 
 
-def test_who_has_a_filter_that_fails_finds_out_himself() -> None:
-    """And nobody else is kept from what he is told."""
+def test_a_filter_that_fails_routes_the_event_to_its_subscriber() -> None:
+    """The subscriber gets the error itself, and the others get their events."""
 
     def fails(state: Mapping[str, Any]) -> bool:
         raise RecursionError
@@ -97,20 +98,21 @@ def test_who_has_a_filter_that_fails_finds_out_himself() -> None:
     assert set(routing.route(made)) == {failing, DEAR, WHOLE}
 
 
-def test_what_befalls_the_collection_concerns_all() -> None:
+def test_collection_events_reach_all() -> None:
+    """A drop concerns every subscriber."""
     assert told(event(key=None, operation="drop")) == {each.name for each in ALL}
 
 
 @pytest.mark.parametrize("operation", ["insert", "update", "delete"])
-def test_what_becomes_no_version_concerns_nobody(operation: str) -> None:
-    """An event of a document whose id no driver keeps, whatever is known of it."""
+def test_an_event_that_becomes_no_version_reaches_none(operation: str) -> None:
+    """The driver cannot represent the document's id, whatever else is known of the event."""
     made = event(key=1, operation=operation, after={"kind": "lamp"}, before={"price": 10})
     assert told(made)
     assert told(replace(made, fault=InexactKey("no driver keeps it"))) == set()
 
 
-def test_who_is_gone_leaves_nothing_behind() -> None:
-    """And is gone for good, however often that is said."""
+def test_a_removed_subscriber_leaves_no_trace() -> None:
+    """Removal may be repeated."""
     routing: Routing[Somebody] = Routing()
     for each in ALL:
         routing.add(each)

@@ -1,4 +1,4 @@
-"""The source against a server that answers by script: positions, reconnects, what ends it."""
+"""The source against a scripted server: positions, reconnects, and its end."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ QUICK = SourceOptions(retry_first_s=0.0001, retry_most_s=0.001)
 
 
 def data(seconds: int, count: int = 1) -> str:
-    """An event's `_data`."""
+    """Return an event's `_data`."""
     return f"82{seconds:08X}000000012B042C0100{count:04X}"
 
 
 def mark(seconds: int) -> str:
-    """A high-water mark's `_data`: before all events of its time."""
+    """Return the `_data` of a high-water mark: before all events of its time."""
     return f"82{seconds:08X}000000012B0229296E04"
 
 
@@ -63,7 +63,7 @@ def moment(seconds: int) -> str:
 
 
 class Script:
-    """Each opening of the stream takes the next list: replies, and perhaps an error at its end."""
+    """Answers each opening of the stream with the next list: replies, then perhaps an error."""
 
     def __init__(self, *openings: Sequence[Any]) -> None:
         self.started_at: list[Timestamp | str] = []
@@ -97,7 +97,7 @@ class Script:
 
 
 async def read(script: Script, after: str, **options: Any) -> list[EventBatch]:
-    """All batches until the script's end."""
+    """Return all batches until the script's end."""
     source = Source(script, ["things"], before_images=False, options=QUICK, **options)  # type: ignore[arg-type]
     found = []
     async with aclosing(source.batches(after)) as batches:
@@ -112,7 +112,7 @@ def keys(batches: Sequence[EventBatch]) -> list[Any]:
 
 
 async def test_a_batch_moves_the_position_to_its_last_event() -> None:
-    """Where more may stand behind it, the postBatchResumeToken is that event's."""
+    """If more events may follow, the postBatchResumeToken is that event's token."""
     script = Script([reply(change(5, 1), change(5, 2), token=data(5, 2))])
     found = await read(script, moment(4))
     assert keys(found) == [1, 2]
@@ -120,14 +120,14 @@ async def test_a_batch_moves_the_position_to_its_last_event() -> None:
     assert script.started_at[0] == Timestamp(4, 1)
 
 
-async def test_a_high_water_mark_moves_the_position_behind_its_time() -> None:
-    """An empty batch says that nothing stands up to there, which a moment's token includes."""
+async def test_a_high_water_mark_moves_the_position_after_its_time() -> None:
+    """An empty batch proves that there are no further events up to the mark."""
     found = await read(Script([reply(token=mark(4)), reply(token=mark(9))]), moment(4))
     assert [each.position for each in found] == [moment(4), moment(9)]
 
 
-async def test_the_mark_that_a_stream_opens_with_tells_nothing() -> None:
-    """It repeats where the stream was asked to start; events of that very time may follow."""
+async def test_the_mark_of_an_opened_stream_does_not_move_the_position() -> None:
+    """It repeats the start of the stream; events of that very time may follow."""
     script = Script([reply(token=mark(4)), reply(change(4, 1), token=data(4, 1))])
     found = await read(script, resume_tokens.time_prefix(Timestamp(4, 1)))
     assert found[0].position < resume_tokens.token_from_stream(data(4, 1))
@@ -135,14 +135,13 @@ async def test_the_mark_that_a_stream_opens_with_tells_nothing() -> None:
 
 
 async def test_a_mark_of_a_sharded_cluster_stays_before_the_events_of_its_time() -> None:
-    """Another shard may still bring one."""
+    """Another shard may still send one."""
     found = await read(Script([reply(token=mark(9))]), moment(4), sharded=True)
     assert found[0].position == resume_tokens.token_from_stream(mark(9)) < moment(9)
 
 
-async def test_an_empty_batch_says_that_the_time_of_the_last_event_is_over() -> None:
-    """The server repeats that event's token while nothing else happens: no more of its time
-    follow."""
+async def test_an_empty_batch_proves_that_the_time_of_the_last_event_is_over() -> None:
+    """The server repeats that event's token while idle: no more events of its time follow."""
     script = Script([reply(change(5), token=data(5)), reply(token=data(5))])
     found = await read(script, moment(4))
     assert [each.position for each in found] == [
@@ -155,7 +154,7 @@ async def test_an_empty_batch_says_that_the_time_of_the_last_event_is_over() -> 
 
 
 async def test_a_stream_resumed_at_the_last_event_knows_that_its_time_is_over() -> None:
-    """On a quiet server too: the event comes again, is passed over, and nothing follows it."""
+    """This holds on an idle server too: the event is sent again, skipped, and no other follows."""
     script = Script([reply(change(5), token=data(5)), reply(token=data(5))])
     found = await read(script, resume_tokens.token_from_stream(data(5)))
     assert keys(found) == []
@@ -166,7 +165,7 @@ async def test_a_stream_resumed_at_the_last_event_knows_that_its_time_is_over() 
 
 
 async def test_the_position_never_goes_back() -> None:
-    """Neither by a mark before it nor by events that are passed over."""
+    """Neither an older mark nor skipped events move it back."""
     script = Script([reply(change(4), token=data(4)), reply(token=mark(3)), reply(change(6))])
     found = await read(script, moment(5))
     assert [each.position for each in found] == [
@@ -177,8 +176,8 @@ async def test_the_position_never_goes_back() -> None:
     assert keys(found) == [1]
 
 
-async def test_events_of_the_position_s_own_time_are_passed_over_up_to_it() -> None:
-    """Resumed by time: of a transaction, what was handed over is not handed over again."""
+async def test_events_of_the_position_s_own_time_are_skipped_up_to_it() -> None:
+    """After resuming by time, delivered events of a transaction are not delivered again."""
     script = Script([reply(change(5, 1), change(5, 2), change(5, 3), token=data(5, 3))])
     found = await read(script, resume_tokens.token_from_stream(data(5, 2)))
     assert keys(found) == [3]
@@ -192,7 +191,7 @@ async def test_events_of_the_position_s_own_time_are_passed_over_up_to_it() -> N
     ],
 )
 async def test_an_interruption_is_resumed_where_it_was(error: Exception) -> None:
-    """Nothing is lost and nothing comes twice, in the middle of a transaction too."""
+    """No event is lost or repeated, in the middle of a transaction too."""
     script = Script(
         [reply(change(5, 1), change(5, 2), token=data(5, 2)), error],
         [error],
@@ -203,8 +202,8 @@ async def test_an_interruption_is_resumed_where_it_was(error: Exception) -> None
     assert script.started_at[:3] == [Timestamp(4, 1), Timestamp(5, 1), Timestamp(5, 1)]
 
 
-async def test_reconnects_are_counted_and_the_connection_is_shown() -> None:
-    """What `/readyz` and the metrics tell."""
+async def test_reconnects_are_counted_and_the_connection_is_reported() -> None:
+    """`/readyz` and the metrics show both."""
     script = Script([Unavailable("x")], [reply(token=mark(5)), Unavailable("x")])
     source = Source(script, ["things"], before_images=False, options=QUICK)  # type: ignore[arg-type]
     async with aclosing(source.batches(moment(4))) as batches:
@@ -216,10 +215,10 @@ async def test_reconnects_are_counted_and_the_connection_is_shown() -> None:
         assert (source.reconnects, source.connected) == (2, False)
 
 
-async def test_an_interruption_that_lasts_is_said_once_and_so_is_its_end(
+async def test_a_long_interruption_is_logged_once_and_so_is_its_end(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Which stream, why, and that it goes on; not a line for each attempt."""
+    """The log has stream and reason, and not a line for each attempt."""
     gone = [Unavailable("no primary")]
     script = Script(*[gone] * 20, [reply(token=mark(5))])
     source = Source(
@@ -240,10 +239,13 @@ async def test_an_interruption_that_lasts_is_said_once_and_so_is_its_end(
     ]
 
 
-async def test_a_stream_that_opens_and_breaks_at_once_is_opened_ever_less_often(
+async def test_a_stream_that_breaks_at_once_is_reopened_with_growing_delay(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """An overloaded server is not asked ten times a second; one that has gone on is, at first."""
+    """An overloaded server gets few attempts.
+
+    A stream that has made progress is reopened at once.
+    """
     attempts: list[int] = []
     monkeypatch.setattr(
         Source, "_log_interruption", lambda self, why, attempt, s: attempts.append(attempt)
@@ -256,7 +258,7 @@ async def test_a_stream_that_opens_and_breaks_at_once_is_opened_ever_less_often(
 
 @pytest.mark.parametrize("number", [286, 136])
 async def test_an_oplog_that_rolled_over_is_history_lost(number: int) -> None:
-    """Never "from now": whoever follows decides what to do, and the message says since when."""
+    """The source never continues from now on; the message has the time of the last event."""
     script = Script([DatabaseError("gone", number=number)])
     source = Source(script, ["things"], before_images=False, options=QUICK)  # type: ignore[arg-type]
     with pytest.raises(HistoryLost, match="1970-01-01 00:00:04Z"):
@@ -269,20 +271,20 @@ async def test_an_oplog_that_rolled_over_is_history_lost(number: int) -> None:
     [
         Unsuitable("a standalone"),
         DatabaseError("fatal", number=280),
-        # Network errors and elections of before 4.4: today the server's label says it.
+        # Network errors and elections of servers before 4.4; newer servers send a label.
         DatabaseError("no label", number=91),
         ZeroDivisionError(),
     ],
 )
-async def test_what_cannot_be_mended_by_trying_again_is_raised(error: Exception) -> None:
+async def test_a_permanent_error_is_raised(error: Exception) -> None:
     """A bug is never retried, nor a server that cannot serve."""
     source = Source(Script([error]), ["things"], before_images=False, options=QUICK)  # type: ignore[arg-type]
     with pytest.raises(type(error)):
         await anext(source.batches(moment(4)))
 
 
-async def test_a_stream_that_the_server_closed_goes_on_one_tick_later() -> None:
-    """After an invalidate; at its own time the server would only close it again."""
+async def test_a_stream_that_the_server_closed_continues_one_tick_later() -> None:
+    """After an invalidate, the server would close the stream again at the same time."""
     script = Script(
         [reply(change(5, 1, "dropDatabase"), change(5, 2, "invalidate"), token=data(5, 2))],
         [reply(change(7), token=data(7))],
@@ -296,8 +298,8 @@ async def test_a_stream_that_the_server_closed_goes_on_one_tick_later() -> None:
     assert script.started_at[1] == Timestamp(5, 2)
 
 
-async def test_the_position_behind_a_drop_is_behind_all_records_that_are_made_of_it() -> None:
-    """Of one event the archive makes many records, whose tokens begin with the event's."""
+async def test_the_position_after_a_drop_is_after_all_of_its_records() -> None:
+    """The archive makes many records of one drop, whose tokens begin with the event's."""
     script = Script([reply(change(5, operation="drop"), token=data(5))])
     found = await read(script, moment(4))
     drop = resume_tokens.token_from_stream(data(5))
@@ -310,8 +312,8 @@ async def test_the_position_behind_a_drop_is_behind_all_records_that_are_made_of
     assert keys(await read(script, found[-1].position)) == [2]
 
 
-async def test_before_images_are_asked_for_only_where_they_are_wanted() -> None:
-    """The recorder does without: they cost the server a read each."""
+async def test_before_images_are_requested_only_where_needed() -> None:
+    """The recorder needs none: each costs the server a read."""
     asked = []
 
     class Asked(Script):
@@ -326,8 +328,8 @@ async def test_before_images_are_asked_for_only_where_they_are_wanted() -> None:
     assert asked == [None, "whenAvailable"]
 
 
-async def test_others_have_their_turn_while_a_large_batch_is_decoded() -> None:
-    """A thousand events take a while; requests need not wait for all of them."""
+async def test_other_tasks_run_while_a_large_batch_is_decoded() -> None:
+    """Requests do not wait until a thousand events are decoded."""
     script = Script([reply(*(change(5, n) for n in range(1, 1001)))])
     turns = 0
 
@@ -350,7 +352,7 @@ CLOSED = ConnectionLost("the connection to MongoDB was lost: connection closed")
 
 
 def asked(pipeline: Sequence[Mapping[str, Any]], size: int) -> str:
-    """The level of detail that an opening asks for, in short."""
+    """Return the level of detail that an opening requests, as a short text."""
     stages = {name for each in pipeline[2:] for name in each}
     return " ".join(
         [
@@ -362,15 +364,15 @@ def asked(pipeline: Sequence[Mapping[str, Any]], size: int) -> str:
     )
 
 
-async def test_an_event_that_is_too_large_is_asked_for_with_ever_less_detail() -> None:
-    """Only where nothing is left to leave out the refusal is raised."""
+async def test_an_event_that_is_too_large_is_requested_with_less_detail() -> None:
+    """The error is raised once no detail is left to omit."""
     script = Script(*[[TOO_LARGE]] * 4, [DatabaseError("the script ends", number=10334)])
     await read(script, moment(1))
     assert script.asked == ["images", "", "single", "single bare", "single bare short keys"]
 
 
-async def test_an_event_without_content_is_bare_and_those_after_it_are_not() -> None:
-    """Full detail is asked for again behind the one that was too large, and not before."""
+async def test_only_the_large_event_is_read_without_content() -> None:
+    """Full detail is requested again right after the event that was too large."""
     script = Script(
         *[[TOO_LARGE]] * 3,
         [reply(token=mark(4)), reply(change(5, 1), token=data(5, 1)), ZeroDivisionError()],
@@ -382,12 +384,12 @@ async def test_an_event_without_content_is_bare_and_those_after_it_are_not() -> 
         (2, False),
     ]
     assert script.asked == ["images", "", "single", "single bare", "images", "images"]
-    # At its own time it would come again.
+    # Reopened at its own time, the stream would send it again.
     assert script.started_at == [*[Timestamp(4, 1)] * 4, data(5, 1), Timestamp(6, 2)]
 
 
-async def test_a_place_whose_event_cannot_be_read_at_all_is_passed_and_said() -> None:
-    """The batch that comes behind it says that something is missing; the next one does not."""
+async def test_an_unreadable_event_is_skipped_and_reported() -> None:
+    """The next batch is marked as following a loss; the one after it is not."""
     script = Script(
         *[[TOO_LARGE]] * 4,
         [reply(token=mark(4)), reply(change(6, 1), token=data(6, 1)), ZeroDivisionError()],
@@ -403,8 +405,8 @@ async def test_a_place_whose_event_cannot_be_read_at_all_is_passed_and_said() ->
     assert not any(event.bare for batch in found for event in batch.events)
 
 
-async def test_a_server_that_closes_twice_at_one_place_means_that_an_event_is_too_large() -> None:
-    """Some bytes below the limit it closes the connection instead of saying so."""
+async def test_a_server_that_closes_twice_at_one_position_has_a_large_event() -> None:
+    """Some bytes below the limit, the server closes the connection in place of an error."""
     script = Script(
         [reply(change(4, 1), token=data(4, 1)), CLOSED],
         [CLOSED],
@@ -415,20 +417,20 @@ async def test_a_server_that_closes_twice_at_one_place_means_that_an_event_is_to
     )
     found = await read(script, moment(3))
     assert keys(found) == [1, 2]
-    # An empty reply has shown that nothing stood there.
+    # An empty reply proves that there was no event at this position.
     assert script.asked == ["images", "images", "", *["images"] * 4]
 
 
-async def test_a_server_that_is_away_is_not_taken_for_one_that_closes_at_a_large_event() -> None:
-    """However often the connection is lost: it does not answer anything else, either."""
+async def test_an_unreachable_server_is_not_a_large_event() -> None:
+    """It answers no other command either, however often the connection is lost."""
     script = Script(*[[CLOSED]] * 9, [reply(change(5, 1), token=data(5, 1))])
     script.away = True
     assert keys(await read(script, moment(4))) == [1]
     assert script.asked == ["images"] * 11
 
 
-async def test_what_is_not_read_any_more_is_in_no_trouble() -> None:
-    """A recorder that another process has replaced while MongoDB was away is ready all the same."""
+async def test_a_source_that_is_closed_reports_no_trouble() -> None:
+    """A recorder that lost its lease during an outage is ready all the same."""
     script = Script(*[[Unavailable("no primary")]] * 20, [reply(token=mark(5))])
     slow = SourceOptions(retry_first_s=600, retry_most_s=600)
     source = Source(script, ["things"], before_images=False, options=slow)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Who should hold which partition."""
+"""Assignment of partitions to processes."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ def shares(divided: dict[Partition, str]) -> Counter[str]:
 
 
 def test_one_process_holds_all() -> None:
-    """Who else should."""
+    """There is no other process."""
     assert shares(assign_partitions([member("a", things=4, others=1)], {})) == {"a": 5}
 
 
-def test_who_comes_later_gets_its_share_and_no_more_moves_than_needed() -> None:
-    """Two of four; the others stay where they are."""
+def test_a_new_process_gets_its_share_with_the_fewest_moves() -> None:
+    """Two of four partitions move; the others stay."""
     held = dict.fromkeys(collection_partitions("things", 4), "a")
     divided = assign_partitions([member("a", 0, things=4), member("b", 1, things=4)], held)
     assert shares(divided) == {"a": 2, "b": 2}
@@ -38,7 +38,7 @@ def test_who_comes_later_gets_its_share_and_no_more_moves_than_needed() -> None:
 
 
 def test_undivided_collections_are_shared_too() -> None:
-    """As wholes."""
+    """Each is one partition."""
     offers = {name: 1 for name in "pqrs"}
     held = {Partition(name): "a" for name in "pqrs"}
     divided = assign_partitions([member("a", 0, **offers), member("b", 1, **offers)], held)
@@ -46,7 +46,7 @@ def test_undivided_collections_are_shared_too() -> None:
 
 
 def test_the_partitions_of_each_collection_are_shared() -> None:
-    """Not all of the busy one here, and all of the quiet ones there."""
+    """No process gets all of a busy collection while another gets all of the quiet ones."""
     offers = {"busy": 4, "p": 1, "q": 1, "r": 1, "s": 1}
     held = dict.fromkeys(collection_partitions("busy", 4), "a") | {
         Partition(n): "b" for n in "pqrs"
@@ -56,16 +56,16 @@ def test_the_partitions_of_each_collection_are_shared() -> None:
     assert shares(divided) == {"a": 4, "b": 4}
 
 
-def test_what_the_dead_hold_waits_until_it_is_free() -> None:
-    """Their leases have not run out; then those that live take it."""
+def test_partitions_of_a_dead_process_wait_until_they_are_free() -> None:
+    """Their leases must expire; then the living processes take them."""
     first, *rest = collection_partitions("things", 4)
     held = {first: "dead", rest[0]: "a", rest[1]: "a", rest[2]: "a"}
     assert first not in assign_partitions([member("a", things=4)], held)
     assert assign_partitions([member("a", things=4)], dict.fromkeys(rest, "a"))[first] == "a"
 
 
-def test_where_models_differ_the_process_started_last_counts() -> None:
-    """But the collection is not handed out anew before nobody holds it by the old number."""
+def test_with_different_models_the_newest_process_decides() -> None:
+    """A partition count takes effect once no process holds the collection by the old one."""
     old, new = member("old", 0, things=1, others=1), member("new", 1, things=4, others=1)
     whole = Partition("things")
     assert not any(
@@ -77,15 +77,15 @@ def test_where_models_differ_the_process_started_last_counts() -> None:
         collection_partitions("things", 4), "new"
     )
     assert divided[Partition("others")] == "old"
-    # Rolled back: once the newer one is gone, what the older one offers counts again.
+    # After a rollback, the newer process is gone and the older one decides again.
     assert whole not in assign_partitions(
         [old], dict.fromkeys(collection_partitions("things", 4), "new")
     )
     assert assign_partitions([old], {})[whole] == "old"
 
 
-def test_who_lives_but_is_no_member_keeps_what_it_holds() -> None:
-    """A release that knew of no members; it is stopped some day."""
+def test_a_living_process_that_is_no_member_keeps_its_partitions() -> None:
+    """It runs a version without membership, and will be stopped some day."""
     things, others = Partition("things"), Partition("others")
     divided = assign_partitions([member("a", things=1, others=1)], {things: "before"})
     assert divided == {others: "a"}
@@ -98,11 +98,10 @@ NAMES = st.sampled_from("pqrst")
     st.lists(st.dictionaries(NAMES, st.sampled_from([1, 2, 5])), min_size=1, max_size=4),
     st.dictionaries(st.tuples(NAMES, st.integers(0, 4)), st.sampled_from(["0", "1", "2", "x"])),
 )
-def test_every_free_partition_is_somebody_s_and_shares_are_equal(
+def test_every_free_partition_is_assigned_and_shares_are_equal(
     offers: list[dict[str, int]], held_numbers: dict[tuple[str, int], str]
 ) -> None:
-    """Whoever offers what: none is left lying, given to who does not offer it, or moved for
-    nothing."""
+    """No partition goes to a process that does not offer it, or moves without need."""
     members = [member(str(n), n, **each) for n, each in enumerate(offers)]
     counts = {name: count for each in offers for name, count in each.items()}
     held = {

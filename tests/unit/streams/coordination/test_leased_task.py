@@ -1,4 +1,4 @@
-"""The listener and its work, with leases that do as the test says."""
+"""Leased tasks with scripted leases."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NAME = "recorder:things"
 
 
 class Given:
-    """Leases that answer what they are told to, in turn; the last answer for ever."""
+    """Leases with scripted answers; the last answer is repeated forever."""
 
     def __init__(self, *answers: int | Exception | None, lasts_s: float = 60.0) -> None:
         self.options = LeaseOptions(duration_s=0.5, renew_every_s=0.005)
@@ -40,7 +40,7 @@ class Given:
 
 
 class Work:
-    """Runs until it is cancelled; notes with which fencing tokens it began and ended."""
+    """Runs until it is cancelled; records the fencing tokens with which it began and ended."""
 
     def __init__(self, *failures: Exception | None) -> None:
         self.begun: list[int] = []
@@ -69,7 +69,7 @@ def listening(leases: Given, work: Work) -> tuple[LeasedTask, asyncio.Task[None]
 
 
 async def test_work_runs_while_the_lease_is_renewed() -> None:
-    """With the fencing token of the lease, once."""
+    """It runs once, with the fencing token of the lease."""
     leases, work = Given(7), Work()
     listener, task = listening(leases, work)
     await eventually(lambda: leases.asked > 3)
@@ -79,8 +79,8 @@ async def test_work_runs_while_the_lease_is_renewed() -> None:
     assert (work.ended, leases.released, listener.lease) == ([7], [7], None)
 
 
-async def test_who_does_not_get_the_lease_asks_again() -> None:
-    """Following meanwhile; also where MongoDB cannot be asked."""
+async def test_a_lease_that_is_not_granted_is_requested_again() -> None:
+    """The task follows meanwhile, also while MongoDB is unavailable."""
     leases, work = Given(None, Unavailable("gone"), TimeLimit("slow"), None, 3), Work()
     listener, task = listening(leases, work)
     await eventually(lambda: work.begun == [3])
@@ -89,7 +89,7 @@ async def test_who_does_not_get_the_lease_asks_again() -> None:
 
 
 async def test_a_follower_does_not_work() -> None:
-    """Nor does it release what it does not hold."""
+    """It does not release a lease that it does not hold."""
     leases, work = Given(None), Work()
     listener, task = listening(leases, work)
     await eventually(lambda: leases.asked > 3)
@@ -100,7 +100,7 @@ async def test_a_follower_does_not_work() -> None:
 
 @pytest.mark.parametrize("answer", [None, 8], ids=["another holds it", "another held it"])
 async def test_work_is_cancelled_when_the_lease_is_lost(answer: int | None) -> None:
-    """Also where it is ours again, with a new fencing token: in between it was another's."""
+    """A lease regained with a new fencing token was held by another process in between."""
     leases, work = Given(7, 7, answer, 9), Work()
     _, task = listening(leases, work)
     await eventually(lambda: work.begun == [7, 9])
@@ -108,8 +108,8 @@ async def test_work_is_cancelled_when_the_lease_is_lost(answer: int | None) -> N
     await finished(task)
 
 
-async def test_work_is_cancelled_before_a_lease_that_cannot_be_renewed_runs_out() -> None:
-    """Not at the next turn only: it wakes for the end of the lease."""
+async def test_work_is_cancelled_before_a_lease_that_cannot_be_renewed_expires() -> None:
+    """The task wakes for the expiry, not only for the next renewal."""
     leases, work = Given(7, Unavailable("gone"), lasts_s=1.0), Work()
     leases.options = LeaseOptions(duration_s=1000, renew_every_s=0.9)
     begun_at = time.monotonic()
@@ -119,8 +119,8 @@ async def test_work_is_cancelled_before_a_lease_that_cannot_be_renewed_runs_out(
     await finished(task)
 
 
-async def test_work_goes_on_through_a_short_outage() -> None:
-    """As long as the lease has not run out."""
+async def test_work_continues_through_a_short_outage() -> None:
+    """It runs as long as the lease has not expired."""
     leases, work = Given(7, Unavailable("gone"), Unavailable("gone"), 7), Work()
     _, task = listening(leases, work)
     await eventually(lambda: leases.asked > 5)
@@ -129,8 +129,8 @@ async def test_work_goes_on_through_a_short_outage() -> None:
 
 
 @pytest.mark.parametrize("failure", [LeaseLost("refused"), Unavailable("the primary has changed")])
-async def test_work_that_was_refused_or_cut_off_is_begun_again(failure: Exception) -> None:
-    """The lease is given back first: another may be better placed; and not in a busy loop."""
+async def test_work_that_was_refused_or_interrupted_is_started_again(failure: Exception) -> None:
+    """The lease is released first, for a better placed process; there is no busy loop."""
     leases, work = Given(7, 8), Work(failure)
     leases.options = LeaseOptions(duration_s=100, renew_every_s=0.05)
     begun_at = time.monotonic()
@@ -141,8 +141,8 @@ async def test_work_that_was_refused_or_cut_off_is_begun_again(failure: Exceptio
     await finished(task)
 
 
-async def test_any_other_failure_of_the_work_ends_the_listener() -> None:
-    """It is raised, not retried; the lease is given back."""
+async def test_any_other_failure_of_the_work_ends_the_task() -> None:
+    """The failure is raised, not retried; the lease is released."""
     leases, work = Given(7), Work(ZeroDivisionError("a bug"))
     listener, task = listening(leases, work)
     with pytest.raises(ZeroDivisionError, match="a bug"):
@@ -151,8 +151,8 @@ async def test_any_other_failure_of_the_work_ends_the_listener() -> None:
     assert listener.state == "waiting"
 
 
-async def test_a_cancelled_listener_waits_for_its_work_to_end() -> None:
-    """The lease is not given back while the work still writes."""
+async def test_a_cancelled_task_waits_for_its_work_to_end() -> None:
+    """The lease is not released while the work still writes."""
     leases, ends = Given(7), asyncio.Event()
     released_while_working = []
 
@@ -174,8 +174,8 @@ async def test_a_cancelled_listener_waits_for_its_work_to_end() -> None:
     assert (released_while_working, leases.released) == ([], [7])
 
 
-async def test_a_release_that_does_not_come_back_holds_nobody_up() -> None:
-    """Majority acknowledgement may never come; the lease then runs out by itself."""
+async def test_a_release_that_hangs_does_not_block() -> None:
+    """Majority acknowledgement may never arrive; the lease then expires by itself."""
 
     class Stuck(Given):
         async def release(self, lease: Lease) -> None:
@@ -188,7 +188,7 @@ async def test_a_release_that_does_not_come_back_holds_nobody_up() -> None:
 
 
 async def test_a_release_that_fails_does_not_hide_how_the_work_ended() -> None:
-    """The work's own failure is what is raised."""
+    """The work's own failure is raised."""
 
     class Failing(Given):
         async def release(self, lease: Lease) -> None:
@@ -203,10 +203,10 @@ def lines(caplog: pytest.LogCaptureFixture, event: str) -> int:
     return [each.getMessage() for each in caplog.records].count(event)
 
 
-async def test_an_outage_is_said_once_and_shown_until_it_is_over(
+async def test_an_outage_is_logged_once_and_reported_until_it_is_over(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Not at each turn; and who waits while another works is well."""
+    """There is no line for each renewal, and a waiting follower is healthy."""
     leases, work = Given(*[Unavailable("gone")] * 5, None), Work()
     listener, task = listening(leases, work)
     await eventually(lambda: listener.trouble is not None)
@@ -217,10 +217,10 @@ async def test_an_outage_is_said_once_and_shown_until_it_is_over(
     await finished(task)
 
 
-async def test_work_that_is_interrupted_again_and_again_is_in_trouble_until_it_lives(
+async def test_work_that_is_interrupted_repeatedly_is_in_trouble_until_it_survives(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Getting the lease again is not enough; living until it is renewed is."""
+    """Getting the lease again is not enough; the work must run until a renewal."""
     failures = [Unavailable("no primary"), TimeLimit("no primary"), Unavailable("no primary")]
     leases, work = Given(7), Work(*failures)
     listener, task = listening(leases, work)
@@ -232,8 +232,8 @@ async def test_work_that_is_interrupted_again_and_again_is_in_trouble_until_it_l
     await finished(task)
 
 
-async def test_who_is_cancelled_while_the_work_ends_is_cancelled() -> None:
-    """The work takes its time to end: it has something to finish."""
+async def test_a_task_cancelled_while_its_work_ends_is_cancelled() -> None:
+    """The work takes some time to end."""
     ending, end = asyncio.Event(), asyncio.Event()
 
     async def slow(fencing_token: int) -> None:
@@ -254,7 +254,7 @@ async def test_who_is_cancelled_while_the_work_ends_is_cancelled() -> None:
 
 
 class Share:
-    """Says whether the lease is this process's share."""
+    """Decides whether this process should hold the lease."""
 
     def __init__(self) -> None:
         self.is_mine = True
@@ -266,8 +266,8 @@ class Share:
         await eventually(lambda: self.is_mine is assigned, within_s=60)
 
 
-async def test_what_is_another_one_s_share_is_no_trouble() -> None:
-    """As after an outage in which others were counted in."""
+async def test_a_lease_assigned_to_another_process_is_no_trouble() -> None:
+    """An outage in which other members joined ends this way."""
     leases, share = Given(Unavailable("gone")), Share()
     listener = LeasedTask(NAME, leases, Work(), members=share)  # type: ignore[arg-type]
     task = asyncio.create_task(listener.run())
@@ -278,8 +278,8 @@ async def test_what_is_another_one_s_share_is_no_trouble() -> None:
     await finished(task)
 
 
-async def test_work_that_fails_later_each_time_is_not_taken_for_well_in_between() -> None:
-    """It lives through renewals, and yet does nothing: it must live for longer than before."""
+async def test_work_that_fails_later_each_time_stays_in_trouble() -> None:
+    """It survives renewals without progress: it must run for longer than before."""
     begun = 0
     seen: list[str | None] = []
 
@@ -300,8 +300,8 @@ async def test_work_that_fails_later_each_time_is_not_taken_for_well_in_between(
     await finished(task)
 
 
-async def test_a_lease_that_cannot_be_renewed_is_trouble_before_it_is_lost() -> None:
-    """It may still be well again."""
+async def test_a_failed_renewal_is_trouble_before_the_lease_is_lost() -> None:
+    """The trouble ends with the next renewal."""
     leases, work = Given(7, Unavailable("gone"), Unavailable("gone"), 7), Work()
     listener, task = listening(leases, work)
     await eventually(lambda: listener.trouble == "lease renewal failed: gone")
@@ -311,7 +311,7 @@ async def test_a_lease_that_cannot_be_renewed_is_trouble_before_it_is_lost() -> 
 
 
 async def test_refused_writes_are_counted_and_the_fencing_token_is_kept() -> None:
-    """For the metrics, also once the lease is given back."""
+    """The metrics show both after the lease is released, too."""
     leases, work = Given(7, None), Work(LeaseLost("refused"))
     listener, task = listening(leases, work)
     await eventually(lambda: listener.state == "following")

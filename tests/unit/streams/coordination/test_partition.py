@@ -1,4 +1,4 @@
-"""Which document falls into which partition, and the names of their leases."""
+"""Assignment of documents to partitions, and the names of the partitions' leases."""
 
 from __future__ import annotations
 
@@ -41,17 +41,17 @@ KEYS = st.recursive(LEAVES, lambda each: st.dictionaries(st.text("abc"), each), 
 
 
 def stored(key: Any) -> Any:
-    """As it comes out of MongoDB."""
+    """Return the key as read from MongoDB."""
     return bson.decode(bson.encode({"": key}, codec_options=DECODED), DECODED)[""]
 
 
 def as_raw(key: Any) -> Any:
-    """As the first reading of a collection brings it."""
+    """Return the key as the initial snapshot reads it."""
     return RawBSONDocument(bson.encode({"": key}, codec_options=DECODED), RAW)[""]
 
 
 def also_written(key: Any) -> list[Any]:
-    """The same number as other programs write it."""
+    """Return the same number in the types in which programs may store it."""
     if isinstance(key, bool) or not isinstance(key, int | float):
         return [key]
     same = [key, Decimal128(str(key))] if isinstance(key, int) else [key]
@@ -62,7 +62,7 @@ def also_written(key: Any) -> list[Any]:
 
 @given(KEYS, KEYS)
 def test_ids_that_are_the_same_key_have_the_same_hash(one: Any, other: Any) -> None:
-    """Whatever types they have, and wherever in an embedded document."""
+    """Their types may differ, also inside an embedded document."""
     one, other = stored(one), stored(other)
     if identity(one) == identity(other):
         assert key_hash(one) == key_hash(other)
@@ -71,20 +71,20 @@ def test_ids_that_are_the_same_key_have_the_same_hash(one: Any, other: Any) -> N
 
 @given(st.integers(-(2**52), 2**52) | st.floats(-1e15, 1e15).map(round))
 def test_a_number_has_one_hash_whatever_its_type(number: int) -> None:
-    """Alone, and within a document."""
+    """This holds for the number alone and within a document."""
     hashes = {key_hash(each) for each in also_written(number)}
     assert len(hashes) == 1
     assert len({key_hash({"a": {"b": each}}) for each in also_written(number)}) == 1
 
 
 def test_true_is_not_one_and_order_counts() -> None:
-    """As in MongoDB's unique index; and the hash tells them apart."""
+    """MongoDB's unique index distinguishes them, and so does the hash."""
     assert key_hash(True) != key_hash(1)
     assert key_hash({"a": 1, "b": 2}) != key_hash({"b": 2, "a": 1})
 
 
 def test_the_hash_is_the_same_in_every_process() -> None:
-    """Whatever the seed of its own hashes; and from version to version: it decides who records."""
+    """It decides which process records, so it depends on neither hash seed nor version."""
     keys = "['abc', 7, -1, {'a': 'é'}, True, None, 2.5]"
     code = "from revstream.streams.changefeed.event import key_hash; "
     code += f"print([key_hash(each) for each in {keys}])"
@@ -102,13 +102,13 @@ def test_the_hash_is_the_same_in_every_process() -> None:
     assert key_hash("abc") == KNOWN
 
 
-# Written down: a change would move documents between the partitions of living archives.
+# These values are fixed: a change would move documents between partitions of existing archives.
 KNOWN = 4181146811
 
 
 @pytest.mark.parametrize("make", [lambda n: n, str, lambda n: ObjectId(f"{n:024x}")])
 def test_documents_are_spread(make: Any) -> None:
-    """Also ids that count up."""
+    """This holds for consecutive ids, too."""
     counts = Counter(key_hash(make(n)) % 4 for n in range(4000))
     assert all(800 < each < 1200 for each in counts.values())
     assert len(counts) == 4
@@ -116,7 +116,7 @@ def test_documents_are_spread(make: Any) -> None:
 
 @given(KEYS, st.integers(1, 64))
 def test_each_document_is_in_one_partition(key: Any, count: int) -> None:
-    """In one of them, and not in two; what befalls the collection is in all."""
+    """Each document is in exactly one; collection events are in all of them."""
     key = stored(key)
     partitions = collection_partitions("things", count)
     [one] = [each for each in partitions if each.contains(key)]
@@ -133,25 +133,25 @@ def test_each_document_is_in_one_partition(key: Any, count: int) -> None:
         (Partition("1/4"), "recorder:1/4"),
     ],
 )
-def test_a_partition_is_known_by_its_name(partition: Partition, name: str) -> None:
-    """The undivided collection's is what it was before there were partitions."""
+def test_a_partition_is_parsed_from_its_name(partition: Partition, name: str) -> None:
+    """An undivided collection has the same name as before partitions existed."""
     assert partition.name == name
     assert Partition.from_name(name) == partition
 
 
 def test_other_names_are_of_no_partition() -> None:
-    """Other listeners have leases too."""
+    """Listeners have leases as well."""
     assert Partition.from_name("copier:things") is None
 
 
-def test_numbers_of_partitions_do_not_meet() -> None:
-    """Where several have records at one place in the stream."""
+def test_numbers_of_partitions_are_disjoint() -> None:
+    """Several partitions may have records at one position of the stream."""
     numbers = [each.own_number(n) for each in collection_partitions("a", 3) for n in range(5)]
     assert sorted(numbers) == list(range(15))
 
 
 def test_the_partitions_of_a_model() -> None:
-    """All, in its order."""
+    """All partitions are listed in the order of the model."""
     model = read_model(
         """
         type B @collection(name: "bs", partitions: 2) { id: ID! n: Int }

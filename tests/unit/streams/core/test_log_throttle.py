@@ -1,4 +1,4 @@
-"""Storms of log lines: the first, then a count."""
+"""Throttled log lines: the first, then a count."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ log = logging.getLogger("tests.storms")
 
 
 def said(caplog: pytest.LogCaptureFixture) -> list[tuple[str, int | None, int]]:
-    """What happened, how many more times, and to which one last."""
+    """Return event, count of further ones, and last key of each log line."""
     return [
         (each.getMessage(), getattr(each, "more", None), each.key)  # type: ignore[attr-defined]
         for each in caplog.records
@@ -21,10 +21,10 @@ def said(caplog: pytest.LogCaptureFixture) -> list[tuple[str, int | None, int]]:
     ]
 
 
-async def test_the_first_is_told_at_once_and_the_others_as_their_number(
+async def test_the_first_is_logged_at_once_and_the_others_as_a_count(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """A thousand are two lines, and none of them is left uncounted."""
+    """A thousand events are two lines, and each event is counted."""
     storm = LogThrottle(log, "torn", every_s=0.05)
     for key in range(1000):
         storm.note(key=key)
@@ -32,10 +32,10 @@ async def test_the_first_is_told_at_once_and_the_others_as_their_number(
     await eventually(lambda: said(caplog) == [("torn", None, 0), ("torn", 999, 999)])
 
 
-async def test_what_happens_again_after_a_pause_is_told_at_once(
+async def test_an_event_after_a_pause_is_logged_at_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Once there was nothing for a while, the next is a first one."""
+    """After an interval without events, the next one is a first one."""
     storm = LogThrottle(log, "torn", every_s=0.01)
     storm.note(key=1)
     await eventually(lambda: storm._timer is None)

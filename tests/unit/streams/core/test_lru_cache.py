@@ -1,4 +1,4 @@
-"""The LRU cache against a plain model."""
+"""LRU cache against a plain model."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ STEPS = st.one_of(
 def test_the_least_recent_entry_is_evicted_first(
     steps: list[tuple[str, str, int]], most: int, most_size: int | None
 ) -> None:
-    """The cache holds what a list of entries in order of use holds, within both bounds."""
+    """The cache equals a list of entries in order of use, within both bounds."""
     cache = LruCache[str, int](most=most, most_size=most_size)
     model: list[tuple[str, int, int]] = []
     for number, (step, key, size) in enumerate(steps):

@@ -1,4 +1,4 @@
-"""streams.core.read_limiter: of which class a read is, and that no class waits behind another."""
+"""Read limiter: classes of reads, and their separate slots."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def limiter() -> ReadLimiter:
 def test_the_class_of_a_read(
     query: dict[str, Any], sort: list[tuple[str, int]], limit: int, expected: ReadClass
 ) -> None:
-    """By its query and order, and the indexes that there are; of a pipeline, too."""
+    """The class depends on query, order and the existing indexes; pipelines are classified too."""
     assert limiter().class_of_find("things", query, sort, limit) is expected
     stages: list[dict[str, Any]] = [{"$match": query}]
     stages += [{"$sort": dict(sort)}] if sort else []
@@ -58,8 +58,8 @@ def test_the_class_of_a_read(
     assert limiter().class_of_pipeline("things", stages) is expected
 
 
-async def test_lookups_and_indexed_pages_do_not_wait_behind_scans() -> None:
-    """However many scans there are, of whatever caller."""
+async def test_lookups_and_indexed_pages_do_not_wait_for_scans() -> None:
+    """The number of scans and their callers do not matter."""
     reads, operations = limiter(), ConcurrencyLimiter(executing=0)
     stuck, running = asyncio.Event(), []
 
@@ -84,8 +84,8 @@ async def test_lookups_and_indexed_pages_do_not_wait_behind_scans() -> None:
     await asyncio.gather(*scans)
 
 
-async def test_an_indexed_read_that_takes_long_is_a_scan() -> None:
-    """It is repeated with the time that it may take, in the slots of scans."""
+async def test_an_indexed_read_that_is_slow_becomes_a_scan() -> None:
+    """It is repeated in a scan slot with the full time limit."""
     reads, operations, given = limiter(), ConcurrencyLimiter(), []
 
     async def attempt(limit_ms: int, read_class: ReadClass) -> str:
@@ -100,8 +100,7 @@ async def test_an_indexed_read_that_takes_long_is_a_scan() -> None:
 
 
 async def test_a_scan_of_few_documents_begins_as_an_indexed_read() -> None:
-    """It waits behind no long one; where it takes long itself, it is repeated as one. It counts
-    once."""
+    """It does not wait for long scans; if it is slow, it is repeated as a scan, and counts once."""
     reads, operations, given = limiter(), ConcurrencyLimiter(limits=OperationLimits(cost=15)), []
     reads.sizes["things"] = 10_000
 
@@ -115,7 +114,7 @@ async def test_a_scan_of_few_documents_begins_as_an_indexed_read() -> None:
         assert await reads.run(SCAN, attempt, 30_000, "things") == "done"
     assert given == [(500, INDEXED), (30_000, SCAN)]
     given.clear()
-    # They are large, and the next one is a scan at once.
+    # The documents are large, and the next read is a scan at once.
     async with operations.slot("ann"):
         assert await reads.run(SCAN, attempt, 30_000, "things") == "done"
     assert given == [(30_000, SCAN)]
@@ -126,8 +125,8 @@ async def test_a_scan_of_few_documents_begins_as_an_indexed_read() -> None:
     assert given == [(30_000, SCAN)]
 
 
-async def test_scans_cost_what_they_look_through() -> None:
-    """By the size of the collection; an indexed read only once it has turned out to be one."""
+async def test_scans_cost_by_the_size_of_the_collection() -> None:
+    """An indexed read costs as much only if it becomes a scan."""
     reads, operations = limiter(), ConcurrencyLimiter(limits=OperationLimits(cost=100))
     reads.sizes["things"] = 40_000
 
@@ -167,8 +166,8 @@ async def test_reads_of_the_process_itself_are_not_limited() -> None:
     await asyncio.gather(*scans)
 
 
-async def test_what_an_operation_still_reads_is_cancelled_with_its_end() -> None:
-    """A read in a task of its own, as of a loader, that nobody waits for any more."""
+async def test_reads_of_an_operation_are_cancelled_with_its_end() -> None:
+    """Such a read runs in a task of its own, such as a loader's, without an awaiting caller."""
     reads, operations = limiter(), ConcurrencyLimiter()
     begun = asyncio.Event()
 

@@ -1,4 +1,4 @@
-"""Resume tokens as text: their order, and what is refused."""
+"""Resume tokens as text: order and validation."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from revstream.streams.core import resume_tokens
 from revstream.streams.core.errors import ResumeTokenInvalid
 from tests.support.streams import token_at
 
-# As MongoDB 6.0.5 sends them: an event, and the high-water mark of the same time.
+# Tokens as MongoDB 6.0.5 sends them: an event, and the high-water mark of the same time.
 EVENT_DATA = (
     "82674C1B3E000000022B042C0100296E5A1004A1B2C3D4E5F60718293A4B5C6D7E8F90"
     "46645F69640064674C1B3E0000000000000001000004"
@@ -22,14 +22,14 @@ MARK_DATA = "82674C1B3E000000022B0229296E04"
 TIME = Timestamp(0x674C1B3E, 2)
 
 times = st.builds(Timestamp, st.integers(0, 2**32 - 1), st.integers(0, 2**32 - 1))
-# The rest of an event's token is a KeyString: hexadecimal digits, never a beginning of another's.
+# The rest of an event's token is a KeyString in hexadecimal; none is a prefix of another.
 rests = st.integers(0, 0xFFFF).map(lambda n: f"2B04{n:04X}")
 numbers = st.integers(1, 99_999_999)
 
 
 @st.composite
 def places(draw: st.DrawFn) -> tuple[tuple[int, int, int, str, int], str]:
-    """What orders a token in the stream, and the token."""
+    """Draw a token and the key that orders it in the stream."""
     time = draw(times)
     kind = draw(st.sampled_from(["before", "event", "drop", "moment", "snapshot", "baseline"]))
     key = (time.time, time.inc)
@@ -56,23 +56,23 @@ def places(draw: st.DrawFn) -> tuple[tuple[int, int, int, str, int], str]:
 def test_text_order_is_stream_order(
     drawn: list[tuple[tuple[int, int, int, str, int], str]],
 ) -> None:
-    """Tokens of all kinds sort as text by time, then kind, then place."""
+    """Tokens of all kinds sort as text by time, then kind, then position."""
     by_text = [token for _, token in sorted(drawn, key=lambda each: each[1])]
     by_place = [token for _, token in sorted(drawn)]
     assert by_text == by_place
 
 
 @given(places())
-def test_every_token_survives_the_wire_and_tells_its_time(
+def test_every_token_survives_encoding_and_has_its_time(
     drawn: tuple[tuple[int, int, int, str, int], str],
 ) -> None:
-    """Encoding and decoding gives the token back; its cluster time can be read from it."""
+    """Decoding returns the same token, and the cluster time is part of it."""
     (seconds, count, *_), token = drawn
     assert resume_tokens.decode(resume_tokens.encode(token, "abc234"), "abc234") == token
     assert resume_tokens.cluster_time(token) == Timestamp(seconds, count)
 
 
-def test_a_high_water_mark_stands_before_the_events_of_its_time() -> None:
+def test_a_high_water_mark_is_before_the_events_of_its_time() -> None:
     """The server's own tokens keep the order that it gives them."""
     mark, seen = (
         resume_tokens.token_from_stream(MARK_DATA),
@@ -82,8 +82,8 @@ def test_a_high_water_mark_stands_before_the_events_of_its_time() -> None:
     assert resume_tokens.cluster_time(seen) == TIME
 
 
-def test_a_stream_token_is_read_whatever_the_case_of_its_digits() -> None:
-    """Hexadecimal digits are digits in either case; inside there is one form."""
+def test_a_stream_token_may_have_digits_of_either_case() -> None:
+    """Internally there is one form of hexadecimal digits."""
     assert resume_tokens.token_from_stream(EVENT_DATA.lower()) == resume_tokens.token_from_stream(
         EVENT_DATA
     )
@@ -93,7 +93,7 @@ def test_a_stream_token_is_read_whatever_the_case_of_its_digits() -> None:
     "data", ["", "82", "7F674C1B3E00000002", "82674C1B3E", "82674C1B3E0000000G"]
 )
 def test_a_stream_token_of_unknown_form_is_an_error(data: str) -> None:
-    """A token that does not begin with a cluster time is not taken for one."""
+    """A token must begin with a cluster time."""
     with pytest.raises(ValueError, match="does not begin with a cluster time"):
         resume_tokens.token_from_stream(data)
 
@@ -118,8 +118,8 @@ def test_a_stream_token_of_unknown_form_is_an_error(data: str) -> None:
         EVENT_DATA,
     ],
 )
-def test_what_is_no_token_is_refused(text: str) -> None:
-    """Malformed text is RESUME_TOKEN_INVALID, never "from now"; it is shown, but not at length."""
+def test_an_invalid_token_is_refused(text: str) -> None:
+    """The error is RESUME_TOKEN_INVALID, never "from now"; it quotes the text, shortened."""
     with pytest.raises(ResumeTokenInvalid, match="is not a resume token") as caught:
         resume_tokens.decode(text, "abc234")
     assert caught.value.extensions["code"] == "RESUME_TOKEN_INVALID"
@@ -127,15 +127,15 @@ def test_what_is_no_token_is_refused(text: str) -> None:
 
 
 def test_a_token_of_another_deployment_is_refused_with_both_names() -> None:
-    """A token means something in one deployment only."""
+    """A token is valid in one deployment only."""
     with pytest.raises(ResumeTokenInvalid, match=r"'zzz999'.*'abc234'"):
         resume_tokens.decode(
             resume_tokens.encode(resume_tokens.token_from_time(TIME), "zzz999"), "abc234"
         )
 
 
-def test_a_record_of_a_drop_knows_that_others_may_follow() -> None:
-    """All of them stand at one event, before whatever comes next; the last place is behind them."""
+def test_a_record_of_a_drop_may_be_followed_by_others() -> None:
+    """All records of one drop are before later events; the last position is after them."""
     drop = resume_tokens.token_from_stream(EVENT_DATA)
     third, last = resume_tokens.numbered_token(drop, 3), resume_tokens.token_after_event(drop)
     assert drop < third < last < resume_tokens.token_from_time(TIME)
@@ -149,8 +149,8 @@ def test_a_record_of_a_drop_knows_that_others_may_follow() -> None:
         assert resume_tokens.divided_event(whole) is None
 
 
-def test_a_token_within_a_snapshot_is_refused_as_a_place_to_resume_from() -> None:
-    """The rest of the snapshot would be missing, silently."""
+def test_a_token_within_a_snapshot_cannot_be_resumed_from() -> None:
+    """The rest of the snapshot would be missing without notice."""
     assert resume_tokens.require_resumable(
         resume_tokens.token_from_time(TIME)
     ) == resume_tokens.token_from_time(TIME)
@@ -158,8 +158,8 @@ def test_a_token_within_a_snapshot_is_refused_as_a_place_to_resume_from() -> Non
         resume_tokens.require_resumable(resume_tokens.snapshot_token(TIME))
 
 
-def test_just_before_an_event_stands_behind_all_that_come_before_it() -> None:
-    """Also within a transaction, whose events have one cluster time; and it can be resumed from."""
+def test_the_token_before_an_event_is_after_all_earlier_ones() -> None:
+    """Events of a transaction share one cluster time; the token can be resumed from."""
     time, kind, end = "65A1B2C300000005", "2B022C0100", "6E5A1004"
     events = [f"{time}{kind}{index}{end}{key}" for index in ("29", "2B02", "2B04") for key in "0F"]
     for one, other in pairwise(events[::2]):

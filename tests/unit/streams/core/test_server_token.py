@@ -1,4 +1,4 @@
-"""MongoDB's resume tokens of both formats: one text for one event, in stream order."""
+"""MongoDB's resume tokens in both formats: one text for one event, in stream order."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TAG = "abc234"
 
 
 def integer(value: int) -> str:
-    """A KeyString of it: its size in the first byte, one bit for the sign of what follows."""
+    """Return the KeyString of an integer: its size and sign are in the first byte."""
     if value == 0:
         return "29"
     digits = (value << 1).to_bytes(((value << 1).bit_length() + 7) // 8, "big")
@@ -28,7 +28,7 @@ def text(name: str) -> str:
 
 @dataclass(frozen=True)
 class Event:
-    """An event as the server sees it; `key` is a document key as a KeyString, or None."""
+    """An event as the server encodes it; `key` is a document key as a KeyString, or None."""
 
     time: tuple[int, int]
     index: int
@@ -70,7 +70,7 @@ events = st.builds(
 
 @given(events)
 def test_both_formats_of_one_event_are_one_token(event: Event) -> None:
-    """An upgrade of the server, or back, is not seen."""
+    """An upgrade or downgrade of the server does not change tokens."""
     first, second = (resume_tokens.token_from_stream(event.data(version)) for version in (1, 2))
     assert first == second == event.data(1)[2:]
     assert resume_tokens.cluster_time(second) == bson.Timestamp(*event.time)
@@ -80,7 +80,7 @@ def test_both_formats_of_one_event_are_one_token(event: Event) -> None:
 def test_tokens_sort_by_cluster_time_and_index_in_the_transaction(
     drawn: list[Event], data: st.DataObject
 ) -> None:
-    """Whichever formats the server used meanwhile: nothing else orders a replica set's events."""
+    """The server's formats do not matter: nothing else orders a replica set's events."""
     made = [
         (resume_tokens.token_from_stream(each.data(data.draw(st.sampled_from([1, 2])))), each)
         for each in drawn
@@ -93,17 +93,17 @@ def test_tokens_sort_by_cluster_time_and_index_in_the_transaction(
 def test_a_token_of_a_client_is_canonical_whichever_server_made_it(
     event: Event, version: int
 ) -> None:
-    """Clients and stored places have tokens that an earlier version gave them as they were."""
+    """Clients and stored positions may hold tokens in the format of an earlier version."""
     given_out = event.data(version)[2:]
     assert resume_tokens.decode(f"{given_out}.{TAG}", TAG) == event.data(1)[2:]
     assert resume_tokens.canonical_token(f"{given_out}-00000007") == f"{event.data(1)[2:]}-00000007"
 
 
 @given(events, st.integers(2000, 3_000_000), st.sampled_from([1, 2]))
-def test_a_token_is_never_longer_than_what_is_taken_back(
+def test_a_token_is_never_longer_than_the_accepted_maximum(
     event: Event, length: int, version: int
 ) -> None:
-    """However long the document's id is."""
+    """The length of the document's id does not matter."""
     long = Event(**{**vars(event), "key": f"46{'61' * length}00"})
     token = resume_tokens.token_from_stream(long.data(version))
     wire = resume_tokens.encode(resume_tokens.numbered_token(token, 99_999_999), TAG)
@@ -113,10 +113,8 @@ def test_a_token_is_never_longer_than_what_is_taken_back(
 
 
 @given(events, st.integers(2000, 5000))
-def test_a_long_token_that_an_earlier_version_stored_is_taken_back_too(
-    event: Event, length: int
-) -> None:
-    """Shortened, it stands behind the record that bears it and before whatever follows."""
+def test_a_long_token_stored_by_an_earlier_version_is_accepted(event: Event, length: int) -> None:
+    """Shortened, it is after its own record and before the next event."""
     stored = Event(**{**vars(event), "key": f"46{'FF' * length}00"}).data(1)[2:]
     place = resume_tokens.decode(resume_tokens.encode(stored, TAG), TAG)
     assert stored < place
@@ -129,7 +127,7 @@ def test_a_long_token_that_an_earlier_version_stored_is_taken_back_too(
 
 
 def test_a_high_water_mark_is_the_same_in_both_formats() -> None:
-    """It stands before the events of its time."""
+    """It is before the events of its time."""
     first, second = "82674C1B3E000000022B0229296E04", "82674C1B3E000000022B0429296E1404"
     assert (
         resume_tokens.token_from_stream(first)
@@ -139,6 +137,6 @@ def test_a_high_water_mark_is_the_same_in_both_formats() -> None:
 
 
 @pytest.mark.parametrize("rest", ["2B06", "2B04", "2B042C01", "2B0446", "2B042C0100296E5A10"])
-def test_a_form_that_is_not_known_keeps_its_text(rest: str) -> None:
-    """A newer server's tokens still say their time."""
+def test_an_unknown_format_keeps_its_text(rest: str) -> None:
+    """Tokens of a newer server still contain their time."""
     assert server_token.canonical_data(f"674C1B3E00000002{rest}") == f"674C1B3E00000002{rest}"

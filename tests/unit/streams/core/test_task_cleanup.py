@@ -1,4 +1,4 @@
-"""Tasks that take their time to end, or fail while they do."""
+"""Tasks that end slowly, or fail while ending."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from revstream.streams.core.task_cleanup import cancel_and_wait
 from tests.support.streams import turn
 
 
-async def test_all_have_ended_whatever_they_raise() -> None:
-    """Also one that had failed before; and none is no task."""
+async def test_all_tasks_end_whatever_they_raise() -> None:
+    """Tasks that have failed before are included; None is ignored."""
 
     async def fails() -> None:
         try:
@@ -27,8 +27,8 @@ async def test_all_have_ended_whatever_they_raise() -> None:
     await cancel_and_wait(None)
 
 
-async def test_who_is_cancelled_meanwhile_is_cancelled_once_they_have_ended() -> None:
-    """A recorder that went on would never be waited for to the end."""
+async def test_a_caller_cancelled_meanwhile_is_cancelled_once_they_have_ended() -> None:
+    """A recorder that continued would be awaited forever."""
     ending, end, after = asyncio.Event(), asyncio.Event(), []
 
     async def slow() -> None:
@@ -64,10 +64,10 @@ async def test_who_is_cancelled_meanwhile_is_cancelled_once_they_have_ended() ->
         (ConnectionError("expected"), False),
     ],
 )
-async def test_a_fault_of_a_cancelled_task_is_logged(
+async def test_a_bug_in_a_cancelled_task_is_logged(
     raised: Exception, logged: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """No caller awaits the task, and an operation that is refused is no fault."""
+    """No caller awaits the task; an operation that was refused is not logged."""
 
     async def fails() -> None:
         try:

@@ -1,5 +1,4 @@
-"""Waiting for the archive: the recorder here, the recorder elsewhere, and the one that is not
-there."""
+"""Waiting for the archive: with the recorder in this process, in another one, or in none."""
 
 from __future__ import annotations
 
@@ -49,8 +48,8 @@ def progress_of(stored: Stored, hub: Hub | None = None, limit_s: float = 10) -> 
     )
 
 
-async def test_a_recorder_in_this_process_says_itself_how_far_it_is() -> None:
-    """The database is not asked, and who waits is woken."""
+async def test_a_recorder_in_this_process_reports_its_position() -> None:
+    """The database is not read, and waiting readers are woken."""
     stored = Stored()
     progress = progress_of(stored)
     progress.advance(WHOLE, token_at(5))
@@ -65,16 +64,16 @@ async def test_a_recorder_in_this_process_says_itself_how_far_it_is() -> None:
     assert stored.asked == 0
 
 
-async def test_what_was_reached_stays_reached() -> None:
-    """A recorder that begins again behind has not lost what is archived."""
+async def test_a_position_never_moves_back() -> None:
+    """A recorder that restarts from an older position has not lost archived events."""
     progress = progress_of(Stored())
     progress.advance(WHOLE, token_at(5))
     progress.advance(WHOLE, token_at(3))
     assert await progress.position(NAME) == token_at(5)
 
 
-async def test_a_recorder_elsewhere_is_followed_by_its_checkpoint() -> None:
-    """Until it has come far enough."""
+async def test_a_recorder_in_another_process_is_followed_by_its_checkpoint() -> None:
+    """The wait ends once the checkpoint is far enough."""
     stored = Stored(token_at(5))
     progress = progress_of(stored)
     assert await progress.position(NAME) == token_at(5)
@@ -85,8 +84,8 @@ async def test_a_recorder_elsewhere_is_followed_by_its_checkpoint() -> None:
     assert await progress.position(NAME) == token_at(8)
 
 
-async def test_a_quiet_recorder_elsewhere_is_known_to_be_done_by_this_process_s_stream() -> None:
-    """Its checkpoint is seldom saved; but nothing happened between it and the moment."""
+async def test_an_idle_recorder_elsewhere_is_known_to_be_done_by_the_live_stream() -> None:
+    """Its checkpoint is seldom saved, but no event happened between it and the time point."""
     hub = Hub([NAME], position=token_at(0))
     stored = Stored(token_at(5))
     progress = progress_of(stored, hub)
@@ -97,21 +96,19 @@ async def test_a_quiet_recorder_elsewhere_is_known_to_be_done_by_this_process_s_
     hub.publish(batch(event(10)))
     with pytest.raises(ArchiveBehind):
         await progress.wait(NAME, token_at(10), limit_s=0.01)
-    # Nor may anything be concluded where the ring does not reach back to the checkpoint.
+    # Nothing follows if the ring does not reach back to the checkpoint.
     late = progress_of(Stored(token_at(5)), Hub([NAME], position=token_at(8)))
     late._hub.publish(EventBatch((), token_at(9)))
     with pytest.raises(ArchiveBehind):
         await late.wait(NAME, token_at(9), limit_s=0.01)
-    # Or where this process has not come to the moment itself.
+    # The same holds if this process has not reached the time point itself.
     behind = progress_of(Stored(token_at(5)), Hub([NAME], position=token_at(5)))
     with pytest.raises(ArchiveBehind):
         await behind.wait(NAME, token_at(9), limit_s=0.01)
 
 
-async def test_who_waits_for_a_recorder_that_leaves_goes_on_with_the_next_one_s_checkpoint() -> (
-    None
-):
-    """The lease has gone to another process meanwhile."""
+async def test_a_wait_continues_with_the_next_recorders_checkpoint() -> None:
+    """The lease has moved to another process meanwhile."""
     stored = Stored()
     progress = progress_of(stored)
     progress.advance(WHOLE, token_at(5))
@@ -122,8 +119,8 @@ async def test_who_waits_for_a_recorder_that_leaves_goes_on_with_the_next_one_s_
     await waiting
 
 
-async def test_an_archive_that_does_not_come_is_behind_with_its_lag() -> None:
-    """Both times are named."""
+async def test_an_archive_that_is_late_is_an_error_with_its_lag() -> None:
+    """The error names both times."""
     progress = progress_of(Stored(token_at(5)), limit_s=0.01)
     with pytest.raises(ArchiveBehind, match="has reached 1970-01-01 00:00:05Z") as caught:
         await progress.wait(NAME, token_at(65))
@@ -138,14 +135,14 @@ async def test_an_archive_that_does_not_come_is_behind_with_its_lag() -> None:
         await local.wait(NAME, token_at(65))
 
 
-async def test_an_archive_that_nobody_ever_wrote_says_how_to_begin_one() -> None:
-    """Rather than how far behind it is."""
+async def test_an_archive_without_any_recorder_is_an_error_with_a_fix() -> None:
+    """The error says how to start recording, and has no lag."""
     with pytest.raises(ArchiveBehind, match="no recorder has ever run for things"):
         await progress_of(Stored(), limit_s=0.01).wait(NAME, token_at(5))
 
 
-async def test_many_that_ask_at_once_share_one_answer() -> None:
-    """Also where the first of them goes away; and later ones ask anew."""
+async def test_concurrent_requests_share_one_read() -> None:
+    """The first caller may be cancelled; later calls read again."""
     stored = Stored(token_at(5))
     stored.answers.clear()
     progress = progress_of(stored)
@@ -159,8 +156,8 @@ async def test_many_that_ask_at_once_share_one_answer() -> None:
     assert stored.asked == 2
 
 
-async def test_an_answer_that_fails_fails_for_all_that_share_it_and_only_for_them() -> None:
-    """The next one asks again."""
+async def test_a_read_that_fails_fails_only_for_the_calls_that_share_it() -> None:
+    """The next call reads again."""
 
     class Failing(Stored):
         async def load_collection(self, collection: str) -> dict[Partition, Checkpoint]:
@@ -177,9 +174,11 @@ async def test_an_answer_that_fails_fails_for_all_that_share_it_and_only_for_the
     assert await progress.position(NAME) == token_at(5)
 
 
-async def test_the_lag_is_the_age_of_the_oldest_change_that_waits() -> None:
-    """By the wall clock; none waits, no lag; and where the ring is too short, the age of the place
-    counts, which is more."""
+async def test_the_lag_is_the_age_of_the_oldest_waiting_change() -> None:
+    """Without waiting changes it is 0.
+
+    If the ring is too short, it is the age of the position, which is larger.
+    """
     hub = Hub([NAME], position=token_at(0), options=HubOptions(ring_events=2))
     progress = progress_of(Stored(), hub)
     assert progress.lag_s(WHOLE) == 0.0
@@ -194,12 +193,12 @@ async def test_the_lag_is_the_age_of_the_oldest_change_that_waits() -> None:
     assert progress.lag_s(WHOLE) == pytest.approx(age_s, abs=5)
 
 
-async def test_the_lag_while_it_catches_up_is_the_age_of_the_place() -> None:
-    """What came before this process began, it has not seen; from where it did on, it has."""
+async def test_the_lag_of_an_older_position_is_its_age() -> None:
+    """Events before the start of this process are unknown; those after it are known."""
     now = int(datetime.now(UTC).timestamp())
     hub = Hub([NAME], position=token_at(now - 10))
     progress = progress_of(Stored(), hub)
-    # Nobody has said how far it is.
+    # No position is known yet.
     assert progress.lag_s(WHOLE) == 0.0
     progress.advance(WHOLE, token_at(now - 600))
     assert progress.lag_s(WHOLE) == pytest.approx(600, abs=5)
@@ -210,31 +209,31 @@ async def test_the_lag_while_it_catches_up_is_the_age_of_the_place() -> None:
     assert progress.lag_after_s(NAME, token_at(now - 9)) == 0.0
 
 
-async def test_the_lag_while_the_live_stream_is_silent_is_what_may_have_happened_since() -> None:
-    """What waits then is not seen; 0 would say that nothing does."""
+async def test_the_lag_while_the_live_stream_is_silent_is_the_silence() -> None:
+    """Events of that time are not seen, and a lag of 0 would deny them."""
     now = int(datetime.now(UTC).timestamp())
     hub = Hub([NAME], position=token_at(now - 60))
     progress = progress_of(Stored(), hub)
     progress.advance(WHOLE, token_at(now - 60))
     hub.moved_at -= 50
-    # Nobody follows it: its silence says nothing.
+    # Without a recorder, the silence proves nothing.
     assert progress.lag_s(WHOLE) == 0.0
     hub.start_following()
     assert progress.lag_s(WHOLE) == 0.0
     hub.moved_at -= 50
     assert progress.lag_s(WHOLE) == pytest.approx(50, abs=5)
-    # A recorder with a stream of its own has come further.
+    # A recorder with a stream of its own is further.
     progress.advance(WHOLE, token_at(now - 20))
     assert progress.lag_s(WHOLE) == pytest.approx(20, abs=5)
 
 
 PARTS = collection_partitions(NAME, 3)
-# Of each partition, the `_id` of a document in it.
+# For each partition, the `_id` of a document in it.
 KEYS = {part: next(n for n in range(99) if part.contains(n)) for part in PARTS}
 
 
 class StoredParts:
-    """Checkpoints of a collection that is divided."""
+    """Checkpoints of a partitioned collection."""
 
     def __init__(self, *tokens_: str, others: dict[Partition, str] | None = None) -> None:
         self.tokens = dict(zip(PARTS, tokens_, strict=False)) | (others or {})
@@ -243,8 +242,8 @@ class StoredParts:
         return {part: Checkpoint(token, token_at(0)) for part, token in self.tokens.items()}
 
 
-async def test_a_collection_has_come_as_far_as_the_last_of_its_partitions() -> None:
-    """Whether they are recorded here, elsewhere, or some here and some there."""
+async def test_a_collection_is_archived_up_to_the_last_of_its_partitions() -> None:
+    """The recorders may be in this process, in others, or in both."""
     here = progress_of(StoredParts())  # type: ignore[arg-type]
     for n, part in enumerate(PARTS):
         here.advance(part, token_at(5 + n))
@@ -257,15 +256,15 @@ async def test_a_collection_has_come_as_far_as_the_last_of_its_partitions() -> N
     assert await elsewhere.position(NAME) == token_at(7)
 
 
-async def test_as_long_as_a_partition_has_no_checkpoint_nothing_is_known() -> None:
-    """What it should hold may be missing."""
+async def test_a_collection_has_no_position_while_a_partition_has_no_checkpoint() -> None:
+    """Records of that partition may be missing."""
     progress = progress_of(StoredParts(token_at(7), token_at(4)))  # type: ignore[arg-type]
     assert await progress.position(NAME) == ""
     assert await progress.checkpoint(NAME) is None
 
 
-async def test_how_the_collection_was_divided_before_counts_while_it_is_further() -> None:
-    """And no longer than that: what is left of it holds up nobody."""
+async def test_checkpoints_of_an_earlier_partitioning_count_while_they_are_further() -> None:
+    """They are ignored once the current ones are further."""
     stored = StoredParts(token_at(3), token_at(4), others={WHOLE: token_at(6)})
     progress = progress_of(stored)  # type: ignore[arg-type]
     assert await progress.position(NAME) == token_at(6)
@@ -276,9 +275,8 @@ async def test_how_the_collection_was_divided_before_counts_while_it_is_further(
     assert checkpoint.token == token_at(8)
 
 
-async def test_what_a_partition_has_archived_is_looked_at_with_what_is_its_own() -> None:
-    """Two events are archived by whom they concern, though the third partition is not there yet;
-    its own event is not."""
+async def test_events_are_archived_by_the_partition_that_they_concern() -> None:
+    """Two events are archived although the third partition is late; its own event is not."""
     one, two, three = PARTS
     hub = Hub([NAME], position=token_at(0))
     progress = progress_of(StoredParts(token_at(5), token_at(6), token_at(1)), hub)  # type: ignore[arg-type]
@@ -290,8 +288,8 @@ async def test_what_a_partition_has_archived_is_looked_at_with_what_is_its_own()
     assert [progress.lag_s(part) > 0 for part in PARTS] == [False, False, True]
 
 
-async def test_what_befalls_the_collection_is_archived_once_all_partitions_have_it() -> None:
-    """Each deletes its own documents."""
+async def test_a_collection_event_is_archived_once_all_partitions_have_it() -> None:
+    """Each partition deletes its own documents."""
     hub = Hub([NAME], position=token_at(0))
     stored = StoredParts(token_at(9), token_at(9), token_at(4))
     progress = progress_of(stored, hub)  # type: ignore[arg-type]
@@ -302,8 +300,8 @@ async def test_what_befalls_the_collection_is_archived_once_all_partitions_have_
     await progress.wait(NAME, token_at(6))
 
 
-async def test_an_answer_that_was_long_on_its_way_is_not_the_last_word() -> None:
-    """The bound has passed meanwhile, and so has the recorder."""
+async def test_a_slow_read_of_the_checkpoint_is_repeated() -> None:
+    """The time limit has passed meanwhile, but the recorder has arrived."""
 
     class Slow(Stored):
         async def load_collection(self, collection: str) -> dict[Partition, Checkpoint]:
@@ -316,8 +314,8 @@ async def test_an_answer_that_was_long_on_its_way_is_not_the_last_word() -> None
     await progress_of(Slow(token_at(5)), limit_s=0.01).wait(NAME, token_at(7))
 
 
-async def test_of_partitions_the_last_one_wakes_who_waits() -> None:
-    """Of recorders in this process; who has stopped says nothing any more."""
+async def test_a_wait_ends_with_the_last_partition() -> None:
+    """The recorders are in this process; a stopped one has no position any more."""
     progress = progress_of(Stored())
     one, other = collection_partitions(NAME, 2)
     for each in (one, other):
@@ -341,16 +339,18 @@ async def test_of_partitions_the_last_one_wakes_who_waits() -> None:
         ((event(6, operation="insert"), event(7, key=2, operation="delete")), False),
         ((event(6, operation="delete"), event(7, operation="insert")), True),
         ((event(6, operation="drop", key=None), event(7)), True),
-        # More deletions than are remembered.
+        # More deletions than are kept in memory.
         (tuple(event(6, key=n, operation="delete", count=n) for n in range(2, 6)), True),
     ],
     ids=["none of it", "of it", "of all", "too many"],
 )
-async def test_a_deletion_that_is_not_archived_is_waited_for(
+async def test_a_wait_for_deletions_is_for_those_of_the_documents(
     brought: tuple[ChangeEvent, ...], waits: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of these documents, or where this process's stream cannot tell; else nothing is, however far
-    the archive is behind."""
+    """If the stream cannot tell, it waits as well.
+
+    Other events do not matter, however late the archive is.
+    """
     monkeypatch.setattr(hub_module, "_DELETIONS", 2)
     hub = Hub([NAME], position=token_at(5), options=HubOptions(ring_events=1))
     progress = progress_of(Stored(token_at(5)), hub)
@@ -368,8 +368,8 @@ async def test_a_deletion_that_is_not_archived_is_waited_for(
     await asyncio.wait_for(waiting, 5)
 
 
-async def test_deletions_are_waited_for_within_a_bound_and_only_where_somebody_records() -> None:
-    """A stream that stands still is not waited for longer than the archive."""
+async def test_a_wait_for_deletions_is_bounded_and_needs_a_recorder() -> None:
+    """A silent stream is not awaited for longer than the archive."""
     progress = progress_of(Stored(token_at(5)), limit_s=0.05)
     with pytest.raises(ArchiveBehind, match=r"waited 0\.05 s"):
         await progress.wait_deletions(NAME, token_at(8), [1])

@@ -1,4 +1,4 @@
-"""The hub: who receives what, and who is ended how."""
+"""The hub: delivery of events, and ends of subscribers."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ def hub_of(*collections: str, backlog: int = 100) -> Hub:
 
 
 async def taken(subscriber: Subscriber) -> list[str]:
-    """The tokens that wait, without waiting for more."""
+    """Return the tokens in the backlog without waiting for more."""
     return [each.token for each in await subscriber.next(0)]
 
 
 async def test_publish_gives_each_collection_its_events() -> None:
-    """A subscriber of one collection does not see another's; nobody sees what is not modelled."""
+    """A subscriber gets events of its own collection; collections outside the model are ignored."""
     hub = hub_of("things", "people")
     things, people = hub.attach("things"), hub.attach("people")
     hub.publish(
@@ -40,8 +40,8 @@ async def test_publish_gives_each_collection_its_events() -> None:
     assert hub.position == token_at(4)
 
 
-async def test_what_a_collection_was_told_can_be_let_go_of() -> None:
-    """Whoever resumes is served elsewhere; who is attached, and other collections, go on."""
+async def test_the_ring_of_a_collection_can_be_emptied() -> None:
+    """Resuming then needs the archive; attached subscribers and other collections continue."""
     hub = hub_of("things", "people")
     things = hub.attach("things")
     hub.publish(batch(event(1), event(2, collection="people")))
@@ -56,7 +56,7 @@ async def test_what_a_collection_was_told_can_be_let_go_of() -> None:
 
 
 async def test_publish_finds_the_subscriber_of_one_document() -> None:
-    """By `_id`, as MongoDB compares: 1, 1.0 and Decimal128("1") are one, 1 and true are two."""
+    """Keys compare as in MongoDB: 1, 1.0 and Decimal128("1") are equal, 1 and true are not."""
     hub = hub_of()
     one, true, pair = (
         hub.attach("things", Interest(keys=(1,))),
@@ -77,7 +77,7 @@ async def test_publish_finds_the_subscriber_of_one_document() -> None:
     assert await taken(pair) == [token_at(3)]
 
 
-async def test_publish_tells_every_subscriber_of_what_befalls_the_collection() -> None:
+async def test_publish_sends_collection_events_to_every_subscriber() -> None:
     """A drop concerns the subscriber of one document too."""
     hub = hub_of()
     whole, one = hub.attach("things"), hub.attach("things", Interest(keys=(1,)))
@@ -85,8 +85,8 @@ async def test_publish_tells_every_subscriber_of_what_befalls_the_collection() -
     assert await taken(whole) == await taken(one) == [token_at(1)]
 
 
-async def test_publish_tells_both_collections_of_a_rename() -> None:
-    """One loses its documents; the other loses what it had and gets what came."""
+async def test_publish_sends_a_rename_to_both_collections() -> None:
+    """One loses its documents; the other one's are replaced."""
     hub = hub_of("things", "people")
     things, people = hub.attach("things"), hub.attach("people", Interest(keys=(1,)))
     hub.publish(batch(event(1, operation="rename", key=None, renamed_to="people")))
@@ -100,7 +100,7 @@ async def test_publish_tells_both_collections_of_a_rename() -> None:
 
 
 async def test_publish_never_waits_for_a_subscriber_whose_backlog_is_full() -> None:
-    """It is ended with SLOW_CONSUMER once it has taken what waits; the others miss nothing."""
+    """It ends with SLOW_CONSUMER after its backlog is read; the others miss nothing."""
     hub = hub_of(backlog=2)
     slow, quick = hub.attach("things"), hub.attach("things")
     received = []
@@ -115,8 +115,8 @@ async def test_publish_never_waits_for_a_subscriber_whose_backlog_is_full() -> N
         await slow.next()
 
 
-async def test_a_batch_larger_than_the_backlog_ends_whoever_waits_for_it() -> None:
-    """The bound holds within one batch too; what had room is received first."""
+async def test_a_batch_larger_than_the_backlog_ends_a_waiting_subscriber() -> None:
+    """The limit holds within one batch too; the first events are received."""
     hub = hub_of(backlog=3)
     subscriber = hub.attach("things")
     waiting = asyncio.ensure_future(subscriber.next())
@@ -128,7 +128,7 @@ async def test_a_batch_larger_than_the_backlog_ends_whoever_waits_for_it() -> No
 
 
 async def test_a_backlog_is_bounded_in_bytes_too() -> None:
-    """One event has room however large it is; what was taken makes room again."""
+    """A single event of any size fits; events that were read free their bytes."""
     size = event(1).size_bytes
     most = 2 * size + size // 2
     hub = Hub(["things"], position=token_at(0), options=HubOptions(backlog_bytes=most))
@@ -145,8 +145,11 @@ async def test_a_backlog_is_bounded_in_bytes_too() -> None:
     assert await taken(one) == [token_at(1)]
 
 
-async def test_what_waits_is_taken_in_portions() -> None:
-    """In order and without a gap; what is made of a portion is all that one subscriber holds."""
+async def test_a_backlog_is_read_in_portions() -> None:
+    """Portions are in order and complete.
+
+    A subscriber holds the results of one portion at a time.
+    """
     hub = hub_of(backlog=1000)
     subscriber = hub.attach("things")
     hub.publish(batch(*(event(seconds) for seconds in range(1, 2 * EVENTS_PER_READ + 51))))
@@ -157,8 +160,8 @@ async def test_what_waits_is_taken_in_portions() -> None:
     ]
 
 
-async def test_restart_ends_subscribers_and_forgets_the_rings() -> None:
-    """What the new position does not join to is not pretended to."""
+async def test_restart_ends_subscribers_and_empties_the_rings() -> None:
+    """The new position does not continue the old one."""
     hub = hub_of()
     subscriber, waiting = hub.attach("things"), hub.attach("things", Interest(keys=(7,)))
     waits = asyncio.ensure_future(waiting.next())
@@ -198,7 +201,7 @@ async def test_next_loses_nothing_when_it_is_cancelled() -> None:
 
 
 async def test_next_returns_nothing_after_its_time() -> None:
-    """An empty list says that nothing came; later events are received."""
+    """The empty result means that no event arrived; later events are received."""
     hub = hub_of()
     subscriber = hub.attach("things")
     assert await subscriber.next(0.001) == ()
@@ -206,8 +209,8 @@ async def test_next_returns_nothing_after_its_time() -> None:
     assert await taken(subscriber) == [token_at(1)]
 
 
-async def test_reached_returns_once_a_token_is_published() -> None:
-    """Also where an empty batch brings the position, and where it is behind already."""
+async def test_wait_until_returns_once_a_token_is_published() -> None:
+    """An empty batch moves the position as well, and an older token returns at once."""
     hub = hub_of()
     waiting = asyncio.ensure_future(hub.wait_until(token_at(2)))
     hub.publish(batch(event(1)))
@@ -219,7 +222,7 @@ async def test_reached_returns_once_a_token_is_published() -> None:
     await hub.wait_until(token_at(2))
 
 
-async def test_reached_returns_when_the_hub_begins_anew_behind_it() -> None:
+async def test_wait_until_returns_when_the_hub_restarts_after_it() -> None:
     """A restart moves the position as a batch does."""
     hub = hub_of()
     waiting = asyncio.ensure_future(hub.wait_until(token_at(2)))
@@ -228,8 +231,8 @@ async def test_reached_returns_when_the_hub_begins_anew_behind_it() -> None:
     await waiting
 
 
-async def test_statistics_count_what_waits() -> None:
-    """The deepest backlog is the one to worry about."""
+async def test_statistics_count_waiting_events() -> None:
+    """The deepest backlog is reported."""
     hub = hub_of()
     hub.attach("things")
     hub.publish(batch(event(1), event(2)))
@@ -240,8 +243,8 @@ async def test_statistics_count_what_waits() -> None:
     assert found["ring_bytes"] > 0
 
 
-async def test_statistics_of_a_collection_leave_the_others_out() -> None:
-    """All of them together are the sum."""
+async def test_statistics_of_a_collection_exclude_the_others() -> None:
+    """The sum is over all collections."""
     hub = hub_of("things", "people", backlog=1)
     hub.attach("things")
     hub.attach("people", Interest(keys=(1,)))
@@ -253,8 +256,8 @@ async def test_statistics_of_a_collection_leave_the_others_out() -> None:
     assert hub.statistics()["ring_events"] == 3
 
 
-async def test_follow_publishes_from_where_the_hub_stands() -> None:
-    """A source is asked for what comes after the hub's position."""
+async def test_follow_publishes_from_the_hubs_position() -> None:
+    """The source starts after the hub's position."""
     asked: list[str] = []
 
     class Script:
@@ -273,8 +276,8 @@ async def test_follow_publishes_from_where_the_hub_stands() -> None:
     assert await taken(subscriber) == [token_at(1)]
 
 
-async def test_what_becomes_no_version_is_in_the_ring_and_told_to_nobody() -> None:
-    """Who records takes it from the ring."""
+async def test_an_event_that_becomes_no_version_is_only_in_the_ring() -> None:
+    """The recorder takes it from the ring; subscribers do not get it."""
 
     class Script:
         async def batches(self, after: str):  # type: ignore[no-untyped-def]
@@ -290,8 +293,8 @@ async def test_what_becomes_no_version_is_in_the_ring_and_told_to_nobody() -> No
     assert [each.token for each in ring] == [token_at(1), token_at(2)]
 
 
-def test_deletions_are_remembered_without_the_ids() -> None:
-    """Which may be of any length, and are counted nowhere."""
+def test_deletions_are_kept_without_the_ids() -> None:
+    """Ids may be of any length, and their bytes are not counted."""
     hub = Hub(["things"], position=token_at(0), options=HubOptions(ring_events=1))
     tracemalloc.start()
     try:

@@ -1,5 +1,7 @@
-"""How far the oplog is read in one turn; the rest needs MongoDB
-(`tests/integration/test_proposal_changes.py`)."""
+"""Sizes of the oplog stretches read per page.
+
+The rest needs MongoDB (`tests/integration/test_proposal_changes.py`).
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ from tests.support.streams import token_at
 
 
 class Quick:
-    """A source with nothing in it, at once; keeps how many seconds were asked for."""
+    """An empty source that answers at once; records the seconds of each stretch."""
 
     def __init__(self) -> None:
         self.stretches: list[int] = []
@@ -32,8 +34,8 @@ class Quick:
         raise AssertionError("read on behind its horizon")
 
 
-async def test_stretches_grow_where_reading_is_quick_up_to_a_bound() -> None:
-    """One turn takes several, up to where memory begins."""
+async def test_stretches_grow_up_to_a_bound_while_reading_is_fast() -> None:
+    """One page has several stretches, up to the start of the ring buffer."""
     source = Quick()
     reading = _OplogReader(source, token_at(1000))
     assert await reading.read_page(token_at(4000)) == []
@@ -41,10 +43,10 @@ async def test_stretches_grow_where_reading_is_quick_up_to_a_bound() -> None:
     assert source.stretches == [60, 120, 240, 480, 600, 600, 600, 600]
 
 
-async def test_a_turn_that_is_over_ends_at_the_first_reply_that_moves_on(
+async def test_a_page_whose_time_is_over_ends_at_the_first_reply_that_advances(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """And the next one looks through less."""
+    """The next page reads a shorter stretch."""
     monkeypatch.setattr("revstream.streams.live.oplog_replay._PAGE_S", 0.0)
     source = Quick()
     reading = _OplogReader(source, token_at(1000))

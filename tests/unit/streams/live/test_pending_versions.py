@@ -1,5 +1,4 @@
-"""streams.live.pending_versions: what is known ahead of the archive is what the recorder writes,
-or nothing."""
+"""Pending versions: known numbers equal those that the recorder writes."""
 
 from __future__ import annotations
 
@@ -24,7 +23,7 @@ WHOLE = Partition(NAME)
 
 
 class Recorder:
-    """Of events, drafted and written when it is told to."""
+    """Drafts and writes versions of events when the test says so."""
 
     def __init__(self, numbers: PendingVersions) -> None:
         self.numbers = numbers
@@ -61,7 +60,7 @@ class Recorder:
         self.written = min(self.written + count, self.drafted)
 
     def begin_anew(self) -> None:
-        """From what is written, as another process does."""
+        """Restart from the written records, as another process does."""
         self.numbers.remove_partition(WHOLE)
         self.lasts, self.records, self.drafted = {}, [], 0
         self.draft(self.written)
@@ -82,9 +81,8 @@ STEPS = st.lists(
 
 
 @given(steps=STEPS)
-def test_a_number_that_is_known_is_the_one_that_is_recorded(steps: list[Any]) -> None:
-    """Whatever is written, however far the recorder is behind, whoever asks when: also of those
-    who asked before it was drafted."""
+def test_a_known_number_is_the_recorded_one(steps: list[Any]) -> None:
+    """This holds for any events and any lag of the recorder, also for lookups before the draft."""
     asyncio.run(drafted_and_asked(steps))
 
 
@@ -118,7 +116,7 @@ async def drafted_and_asked(steps: list[Any]) -> None:
         record = recorded[token]
         assert record["v"] == number
         assert previous == (None if record["prev"] is None else recorded[record["prev"]]["v"])
-    # Of one that is not told, there is more to tell.
+    # An event without a number has more to it.
     assert all("gap" in recorded[each] for each in recorded.keys() - told.keys())
 
 
@@ -126,8 +124,8 @@ def numbered(*seconds: int) -> dict[str, NumberedEvent]:
     return {token_at(second): NumberedEvent(second, second - 1) for second in seconds}
 
 
-async def test_who_asks_before_it_is_drafted_waits() -> None:
-    """Until all of it is, and with others."""
+async def test_a_lookup_before_the_draft_waits() -> None:
+    """It waits until all its events are drafted; concurrent lookups share the wait."""
     numbers = PendingVersions()
     numbers.add(WHOLE, token_at(1), {})
     both = [event(2), event(3)]
@@ -136,30 +134,34 @@ async def test_who_asks_before_it_is_drafted_waits() -> None:
     numbers.add(WHOLE, token_at(2), numbered(2))
     await turn()
     assert not first.done()
-    # Whoever is cancelled takes nothing from the others.
+    # A cancelled lookup does not affect the others.
     await finished(given_up)
     numbers.add(WHOLE, token_at(3), numbered(3))
     assert await first == await second == numbered(2, 3)
 
 
-async def test_what_has_more_to_tell_is_not_waited_for() -> None:
-    """As of a version with a gap, of which the archive has to be asked."""
+async def test_a_version_with_a_gap_is_not_awaited() -> None:
+    """The archive has to be read for such a version."""
     numbers = PendingVersions()
     numbers.add(WHOLE, token_at(5), numbered(2))
     assert await numbers.lookup([event(2), event(3)]) == numbered(2)
 
 
-async def test_a_recorder_that_is_far_behind_is_not_waited_for(
+async def test_a_late_recorder_is_not_awaited(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """The wait has a time limit."""
     monkeypatch.setattr(module, "_PATIENCE_S", 0.0)
     numbers = PendingVersions()
     numbers.add(WHOLE, token_at(1), {})
     assert await numbers.lookup([event(2)]) == {}
 
 
-async def test_a_recorder_elsewhere_is_not_waited_for() -> None:
-    """Nor is one of several; what those here have drafted is known."""
+async def test_a_recorder_elsewhere_is_not_awaited() -> None:
+    """The same holds for one of several partitions.
+
+    Drafts of recorders in this process are known.
+    """
     numbers = PendingVersions()
     assert await numbers.lookup([event(2)]) == {}
     here, elsewhere = collection_partitions(NAME, 2)
@@ -175,8 +177,8 @@ async def test_a_recorder_elsewhere_is_not_waited_for() -> None:
     assert await waiting == numbered(2, 3)
 
 
-async def test_of_a_recorder_that_stops_nothing_stays() -> None:
-    """What it drafted may never have been written. Who waits for it is let go."""
+async def test_a_stopped_recorder_leaves_no_drafts() -> None:
+    """They may never have been written. Waiting lookups end."""
     numbers = PendingVersions()
     numbers.add(WHOLE, token_at(2), numbered(2))
     waiting = asyncio.create_task(numbers.lookup([event(2), event(3)]))
@@ -186,8 +188,8 @@ async def test_of_a_recorder_that_stops_nothing_stays() -> None:
     assert await numbers.lookup([event(2)]) == {}
 
 
-async def test_only_so_many_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those of the last events."""
+async def test_the_number_of_events_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last ones are kept."""
     monkeypatch.setattr(module, "_EVENTS", 2)
     numbers = PendingVersions()
     numbers.add(WHOLE, token_at(3), numbered(2, 3))

@@ -1,5 +1,7 @@
-"""Replay without an archive: how long those wait who are live. The rest needs MongoDB
-(`tests/integration/test_replay.py`)."""
+"""Idle intervals of live subscribers.
+
+The rest needs MongoDB (`tests/integration/test_replay.py`).
+"""
 
 from __future__ import annotations
 
@@ -16,10 +18,10 @@ from revstream.streams.live.replay import Idle, Replay
 from tests.support.streams import token_at
 
 
-async def test_those_who_began_together_are_not_told_at_once_how_far_the_stream_has_come(
+async def test_checkpoint_events_of_subscribers_are_spread_over_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Each is told within what was promised, after a time of its own."""
+    """Each is sent within the promised interval, at a time of its own."""
     hub = Hub(["things"], position=token_at(0))
     waits: list[float | None] = []
 
@@ -39,5 +41,5 @@ async def test_those_who_began_together_are_not_told_at_once_how_far_the_stream_
     seconds = [each for each in waits if each is not None]
     assert len(seconds) == len(waits) >= 100
     assert all(10 <= each <= 20 for each in seconds)
-    # In no second more than a few of them.
+    # No second has more than a few of them.
     assert max(sum(n <= each < n + 1 for each in seconds) for n in range(10, 21)) < len(waits) / 3

@@ -1,4 +1,4 @@
-"""streams.live.shared_source: every event once and in order, whichever stream tells it."""
+"""Shared source: every event once and in order, from either stream."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ BEGINNING = token_at(1)
 
 
 class Oplog:
-    """What happened, and two streams of it: one that the hub publishes, and a recorder's own."""
+    """The events, and two streams of them: the hub's and a recorder's own."""
 
     def __init__(self, partition: Partition) -> None:
         self.partition = partition
         self.events: list[ChangeEvent] = []
         self.published = 0
         self.hub = Hub(["things"], position=BEGINNING, options=HubOptions(ring_events=4))
-        # As the live source:
+        # The live source:
         self.connected = True
         self.trouble: str | None = None
-        # As the recorder's own:
+        # The recorder's own source:
         self.reconnects = 0
         self.opened = 0
         self.open = False
@@ -68,7 +68,7 @@ class Oplog:
 
     @property
     def shown(self) -> str:
-        """Up to where the recorder's own stream has come."""
+        """Return the position that the recorder's own stream has reached."""
         shown = self.events[: max(0, len(self.events) - self.hidden)]
         return place(shown[-1]) if shown else BEGINNING
 
@@ -78,7 +78,7 @@ class Oplog:
         self.hub.publish(EventBatch(events, place(events[-1]) if events else self.hub.position))
 
     def restart(self) -> None:
-        """The live stream was away for too long, and goes on here."""
+        """Restart the live stream at the current end, after it was away for too long."""
         self.published = len(self.events)
         self.hub.restart(max(self.end, self.hub.position))
 
@@ -101,7 +101,7 @@ def place(last: ChangeEvent) -> str:
 
 
 class Reader:
-    """Takes the joint source's batches, and compares each with what happened."""
+    """Reads batches of the shared source, and compares each with the oplog."""
 
     def __init__(self, oplog: Oplog) -> None:
         self.oplog = oplog
@@ -134,7 +134,7 @@ STEPS = st.lists(
 
 @given(steps=STEPS, count=st.integers(1, 2))
 def test_every_event_once_and_in_order(steps: list[tuple[str, int]], count: int) -> None:
-    """Whatever happens, however far the live stream is, and however often it is cut off."""
+    """This holds for any steps, any lag of the live stream, and any number of interruptions."""
     asyncio.run(told(steps, Oplog(Partition("things", 0, count))))
 
 
@@ -163,7 +163,7 @@ async def told(steps: list[tuple[str, int]], oplog: Oplog) -> None:
 
 @pytest.fixture
 async def abreast() -> tuple[Oplog, Reader, asyncio.Future[None]]:
-    """A reader that has come to share the live stream."""
+    """Provide a reader that shares the live stream."""
     oplog = Oplog(Partition("things"))
     oplog.happen("write")
     oplog.publish(1)
@@ -178,7 +178,8 @@ async def abreast() -> tuple[Oplog, Reader, asyncio.Future[None]]:
 Abreast = tuple[Oplog, Reader, asyncio.Future[None]]
 
 
-async def test_who_is_abreast_reads_no_stream_of_his_own(abreast: Abreast) -> None:
+async def test_a_reader_of_the_live_stream_opens_none_of_its_own(abreast: Abreast) -> None:
+    """It gets all events from the hub."""
     oplog, reader, reading = abreast
     for _ in range(10):
         oplog.happen("write")
@@ -192,9 +193,10 @@ async def test_who_is_abreast_reads_no_stream_of_his_own(abreast: Abreast) -> No
 
 
 @pytest.mark.parametrize("why", ["silent", "cut off", "too far behind", "restarted"])
-async def test_where_the_live_stream_does_not_tell_he_reads_his_own(
+async def test_a_reader_opens_its_own_stream_while_the_live_one_does_not_advance(
     abreast: Abreast, why: str
 ) -> None:
+    """The live stream is silent or interrupted."""
     oplog, reader, reading = abreast
     oplog.happen("write")
     if why == "silent":
@@ -209,7 +211,7 @@ async def test_where_the_live_stream_does_not_tell_he_reads_his_own(
         oplog.restart()
     await reader.reached(oplog.end)
     assert oplog.opened == 2
-    # And shares it again, as soon as it tells.
+    # The reader shares the live stream again as soon as that advances.
     oplog.connected = True
     oplog.publish(10)
     while oplog.open:
@@ -217,8 +219,8 @@ async def test_where_the_live_stream_does_not_tell_he_reads_his_own(
     await finished(reading)
 
 
-async def test_what_befalls_the_whole_database_he_reads_himself(abreast: Abreast) -> None:
-    """The ring of a collection does not show it."""
+async def test_database_events_are_read_from_its_own_stream(abreast: Abreast) -> None:
+    """The ring of a collection does not have them."""
     oplog, reader, reading = abreast
     oplog.happen("dropDatabase")
     oplog.publish(1)

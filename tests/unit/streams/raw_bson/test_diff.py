@@ -1,4 +1,4 @@
-"""Differences between two states: complete, strict, and the same for raw and decoded documents."""
+"""Differences between two states: complete, strict, and equal for raw and decoded documents."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NAN = float("nan")
 
 
 def applied(before: dict[str, Any], found: list[Difference]) -> dict[str, Any]:
-    """The state that the differences describe."""
+    """Return the state that results from the differences."""
     after = copy.deepcopy(before)
     for each in found:
         node = after
@@ -45,7 +45,7 @@ def applied(before: dict[str, Any], found: list[Difference]) -> dict[str, Any]:
 def test_applying_the_differences_turns_before_into_after(
     before: dict[str, Any], after: dict[str, Any]
 ) -> None:
-    """Nothing is left out, nothing is said twice, and what is said is true of both states."""
+    """Differences are complete and unique, and their values are those of both states."""
     found = list(find_differences(before, after))
     assert is_same(applied(before, found), after)
     assert len({each.path for each in found}) == len(found)
@@ -59,7 +59,7 @@ def test_applying_the_differences_turns_before_into_after(
 def test_raw_and_decoded_documents_have_the_same_differences(
     before: dict[str, Any], after: dict[str, Any]
 ) -> None:
-    """The recorder compares raw documents, the API decoded ones, and they tell the same."""
+    """The recorder compares raw documents, the API decoded ones."""
 
     def told(one: Any, other: Any) -> list[tuple[tuple[str, ...], DifferenceKind]]:
         return [(each.path, each.kind) for each in find_differences(one, other)]
@@ -72,11 +72,13 @@ def test_raw_and_decoded_documents_have_the_same_differences(
 
 @settings(deadline=None)
 @given(DOCUMENTS, st.data())
-def test_paths_that_differ_are_those_of_the_differences(
+def test_differing_paths_are_those_of_the_differences(
     before: dict[str, Any], data: st.DataObject
 ) -> None:
-    """The recorder looks for them byte by byte, as far as fields stand where they stood: some are
-    set, and one may go or come."""
+    """The recorder compares bytes while fields keep their places.
+
+    Some fields are set, and one may be added or removed.
+    """
     after = dict(before)
     for name in data.draw(st.lists(st.sampled_from(list(before)))) if before else ():
         after[name] = data.draw(VALUES | st.sampled_from(RELATED))
@@ -89,12 +91,12 @@ def test_paths_that_differ_are_those_of_the_differences(
     assert list(find_differing_paths(before, after)) == expected
 
 
-# Many of them nearly the same.
+# Many of them are nearly equal.
 RELATED = [None, 1, Int64(1), 1.0, True, NAN, -0.0, 0.0, "1", "2", {"a": 1}, {"a": 1.0}, [1]]
 
 
-def test_text_that_is_none_differs_where_it_is_shown_otherwise() -> None:
-    """Not by bytes that no reader sees: MongoDB keeps whatever a program sends."""
+def test_invalid_text_differs_if_it_is_rendered_differently() -> None:
+    """Invalid bytes that render equally are equal: MongoDB stores any bytes."""
 
     def text(value: bytes) -> RawBSONDocument:
         given = bson.encode({"a": "x" * len(value)}).replace(b"x" * len(value), value)
@@ -106,7 +108,7 @@ def test_text_that_is_none_differs_where_it_is_shown_otherwise() -> None:
 
 @given(VALUES)
 def test_a_value_is_the_same_as_its_copy(value: Any) -> None:
-    """NaN included; a round trip through BSON changes nothing either."""
+    """This includes NaN, and a round trip through BSON."""
     assert is_same(value, copy.deepcopy(value))
     assert is_same(value, bson.decode(bson.encode({"": value}))[""]) or _loses_its_zone(value)
 
@@ -127,7 +129,7 @@ def _loses_its_zone(value: Any) -> bool:
         (Decimal128("NaN"), Decimal128("NaN")),
     ],
 )
-def test_what_is_one_value_to_a_reader_is_the_same(one: Any, other: Any) -> None:
+def test_values_that_are_equal_to_a_reader_are_the_same(one: Any, other: Any) -> None:
     """An integer's width, the order of fields and the sign of zero are no change."""
     assert is_same(one, other)
     assert is_same(raw({"x": one}), raw({"x": other}))
@@ -154,14 +156,14 @@ def test_what_is_one_value_to_a_reader_is_the_same(one: Any, other: Any) -> None
     ],
 )
 def test_values_of_two_types_differ(one: Any, other: Any) -> None:
-    """Strict where Python is lax: 1, 1.0 and true are three values."""
+    """The comparison is stricter than Python's: 1, 1.0 and true are three values."""
     assert not is_same(one, other)
     assert not is_same(other, one)
     assert not is_same(raw({"x": one}), raw({"x": other}))
 
 
-def test_a_subtree_that_appears_or_goes_is_one_difference() -> None:
-    """In the order of the state after, then what was removed; a name with dots is one step."""
+def test_an_added_or_removed_subtree_is_one_difference() -> None:
+    """The order is that of the state after, then removed fields; a name with dots is one step."""
     found = list(
         find_differences(
             {"keep": {"x": 1}, "gone": {"y": {"z": 1}}, "list": [1, 2]},
@@ -180,8 +182,8 @@ def test_a_subtree_that_appears_or_goes_is_one_difference() -> None:
 
 
 @given(st.none() | DOCUMENTS)
-def test_nothing_differs_from_nothing_by_its_fields(document: dict[str, Any] | None) -> None:
-    """A missing state is one without fields."""
+def test_a_missing_state_differs_by_all_fields(document: dict[str, Any] | None) -> None:
+    """It is a state without fields."""
     assert [each.kind for each in find_differences(None, document)] == [DifferenceKind.ADDED] * len(
         document or {}
     )

@@ -1,4 +1,4 @@
-"""Fields taken out of BSON, byte by byte."""
+"""Removal of fields from BSON bytes."""
 
 from __future__ import annotations
 
@@ -45,16 +45,16 @@ EVERY: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("place", range(len(EVERY) + 1))
-def test_a_field_is_taken_out_from_between_any_two(place: int) -> None:
-    """Whatever stands before and after it; one of the same name further in stays."""
+def test_a_field_is_removed_from_between_any_two(place: int) -> None:
+    """The fields around it do not matter; an inner field of the same name stays."""
     fields = list(EVERY.items())
     fields.insert(place, ("_change", {"by": "alice"}))
     assert remove_field(bson.encode(dict(fields)), "_change") == bson.encode(EVERY)
 
 
 @given(DOCUMENTS)
-def test_what_has_no_such_field_stays_the_bytes_that_it_was(document: dict[str, Any]) -> None:
-    """And what has it is what the driver would write without it."""
+def test_a_document_without_the_field_keeps_its_bytes(document: dict[str, Any]) -> None:
+    """A document with it has the bytes that the driver would encode without it."""
     raw = bson.encode(document, codec_options=DECODED)
     assert remove_field(raw, "_change") == raw
     for name in document:
@@ -63,10 +63,10 @@ def test_what_has_no_such_field_stays_the_bytes_that_it_was(document: dict[str, 
 
 
 @given(DOCUMENTS, st.data())
-def test_objects_are_cut_out_and_all_else_stays(
+def test_objects_are_split_off_and_the_rest_stays(
     document: dict[str, Any], data: st.DataObject
 ) -> None:
-    """Only what is an object, whatever else has its name."""
+    """Values of other types with the same name stay."""
     names = data.draw(st.sets(st.sampled_from(list(document)))) if document else set()
     found, rest = split_objects(
         bson.encode(document, codec_options=DECODED), {each.encode() for each in names}
@@ -80,10 +80,10 @@ def test_objects_are_cut_out_and_all_else_stays(
 
 
 @given(DOCUMENTS, st.data())
-def test_what_is_unlike_is_told_where_fields_stand_where_they_stood(
+def test_differing_values_are_found_while_fields_keep_their_places(
     before: dict[str, Any], data: st.DataObject
 ) -> None:
-    """Of one with other fields, or in another order, nothing."""
+    """With other fields, or in another order, the result is None."""
     after = {**before}
     for name in data.draw(st.lists(st.sampled_from(list(before)))) if before else ():
         after[name] = data.draw(VALUES)
@@ -106,7 +106,7 @@ def test_what_is_unlike_is_told_where_fields_stand_where_they_stood(
     assert len(after) < 2 or find_changed_elements(one, turned) is None
 
 
-def test_a_type_that_does_not_exist_is_refused() -> None:
-    """It cannot be told where its value ends."""
+def test_an_unknown_type_is_refused() -> None:
+    """The end of its value is unknown."""
     with pytest.raises(ValueError, match="0x42"):
         remove_field(b"\x08\0\0\0\x42a\0\0", "b")

@@ -1,4 +1,4 @@
-"""Patches between drawn documents: applied to the one they give the other."""
+"""Patches between generated documents: applied to one, they give the other."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ def raw(document: dict[str, Any]) -> RawBSONDocument:
 
 
 def stored(patch: dict[str, Any]) -> RawBSONDocument:
-    """As it comes out of the archive."""
+    """Return the patch as read from the archive."""
     return raw(patch)
 
 
 def lists(before: list[Any], items: list[Any], start: int, end: int) -> list[Any]:
-    """A list with a part of it put elsewise."""
+    """Draw a list and the same list with a part of it moved."""
     return before[:start] + items + before[end:]
 
 
@@ -37,18 +37,18 @@ SPLICED = st.builds(
 
 
 @given(before=DOCUMENTS, after=DOCUMENTS)
-def test_a_patch_makes_the_one_state_of_the_other(
+def test_a_patch_turns_one_state_into_the_other(
     before: dict[str, Any], after: dict[str, Any]
 ) -> None:
-    """Equal strictly, but for the order of fields."""
+    """They are strictly equal, but for the order of fields."""
     made = apply_patch(raw(before), stored(create_patch(raw(before), raw(after))))
     assert is_same(made, raw(after))
     assert sorted(made) == sorted(after)
 
 
 @given(before=st.lists(VALUES, max_size=5), after=SPLICED)
-def test_lists_are_cut_where_they_differ(before: list[Any], after: list[Any]) -> None:
-    """To the byte: the order is that of the fields, and here there is one."""
+def test_lists_are_patched_where_they_differ(before: list[Any], after: list[Any]) -> None:
+    """The bytes are equal, since the document has only one field order."""
     one, other = raw({"_id": 1, "list": before}), raw({"_id": 1, "list": after})
     assert apply_patch(one, stored(create_patch(one, other))).raw == other.raw
 
@@ -68,14 +68,15 @@ def test_lists_are_cut_where_they_differ(before: list[Any], after: list[Any]) ->
         ({"a": {"b": 1}}, {"a": [1]}, {"set": {"a": [1]}}),
     ],
 )  # fmt: skip
-def test_only_what_differs_is_kept(
+def test_a_patch_has_only_the_differences(
     before: dict[str, Any], after: dict[str, Any], patch: dict[str, Any]
 ) -> None:
+    """Unchanged parts are omitted."""
     assert create_patch(raw(before), raw(after)) == patch
 
 
 def test_a_patch_on_another_state_is_refused() -> None:
-    """Where it can be seen."""
+    """This holds where the mismatch can be detected."""
     patch = create_patch(raw({"a": {"b": 1}, "c": 1}), raw({"a": {"b": 2}}))
     with pytest.raises(KeyError):
         apply_patch(raw({"a": {"b": 1}}), patch)

@@ -1,4 +1,4 @@
-"""streams.raw_bson.post_image: images of which a field stands twice, as the server makes them."""
+"""Post-images in which a field occurs twice, as the server produces them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from revstream.streams.raw_bson.post_image import repair_post_image
 
 
 def raw(*fields: tuple[str, Any]) -> RawBSONDocument:
-    """A document of these fields, in their order, however often each."""
+    """Return a document of these fields, in their order, with duplicates."""
     inside = b"".join(bson.encode({name: value})[4:-1] for name, value in fields)
     size = (len(inside) + 5).to_bytes(4, "little")
     return RawBSONDocument(size + inside + b"\0", RAW)
@@ -45,9 +45,10 @@ def described(**updated: Any) -> RawBSONDocument:
         ),
     ],
 )
-def test_what_stands_twice_stands_where_it_stood_last(
+def test_a_duplicate_field_keeps_its_last_place(
     after: RawBSONDocument, update: RawBSONDocument, expected: list[tuple[str, Any]]
 ) -> None:
+    """The earlier occurrence is removed."""
     assert repair_post_image(after, update).raw == raw(*expected).raw
 
 
@@ -64,7 +65,7 @@ def test_others_are_left_alone(document: dict[str, Any], nested: bool) -> None:
 
 @given(
     fields=st.lists(
-        # Of which one ends as another does, also where it is only text.
+        # One name ends like another, also where it is only text.
         st.tuples(
             st.sampled_from(["a", "ba", "b", ""]),
             st.sampled_from([1, "a", "b", {"a": 1}, {"a": 1, "b": "ba"}, ["a"]]),
@@ -73,10 +74,8 @@ def test_others_are_left_alone(document: dict[str, Any], nested: bool) -> None:
     ),
     told=st.sets(st.sampled_from(["a", "ba", "b", ""])),
 )
-def test_each_field_stands_where_it_stood_last(
-    fields: list[tuple[str, Any]], told: set[str]
-) -> None:
-    """Whatever else is called so; the server tells of each field that it has appended."""
+def test_each_field_keeps_its_last_place(fields: list[tuple[str, Any]], told: set[str]) -> None:
+    """Other occurrences of the name do not matter; the description lists each appended field."""
     appended = {
         name for n, (name, _) in enumerate(fields) if name in {each for each, _ in fields[:n]}
     }
@@ -97,7 +96,8 @@ def test_text_that_is_no_text_is_not_rewritten() -> None:
     assert repair_post_image(after, raw(("updatedFields", {"b.c": 1}))) is after
 
 
-def test_without_an_image_or_a_description_there_is_nothing_to_do() -> None:
+def test_without_an_image_or_a_description_nothing_is_repaired() -> None:
+    """The image is returned unchanged."""
     after = raw(("_id", 1))
     assert repair_post_image(None, described(a=1)) is None
     assert repair_post_image(after, None) is after

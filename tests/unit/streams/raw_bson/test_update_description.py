@@ -1,5 +1,7 @@
-"""Deltas applied to the state before: exact, or refused. The server's own word on them is tested in
-integration."""
+"""Deltas applied to the state before: exact, or refused.
+
+tests/integration compares them with the server.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,7 @@ from revstream.streams.raw_bson.update_description import Ambiguous, apply_delta
             {"truncatedArrays": [{"field": "a.b", "newSize": 0}]},
             {"a": {"b": []}},
         ),
-        # No state before in which it could be anything else: a new name with dots.
+        # A new name with dots, which is possible in any state before.
         ({"x": 1}, {"updatedFields": {"a.b": 1}}, {"x": 1, "a.b": 1}),
         (
             {"a": [1, 2]},
@@ -45,10 +47,10 @@ from revstream.streams.raw_bson.update_description import Ambiguous, apply_delta
         ),
     ],
 )
-def test_a_delta_that_can_be_read_in_one_way_is_applied(
+def test_an_unambiguous_delta_is_applied(
     before: dict[str, Any], update: dict[str, Any], after: dict[str, Any]
 ) -> None:
-    """The state before decides what a dotted path means."""
+    """The state before decides the meaning of a dotted path."""
     kept = repr(before)
     assert apply_delta(before, update) == after
     assert repr(before) == kept
@@ -67,7 +69,7 @@ def test_a_delta_that_can_be_read_in_one_way_is_applied(
         ({"a": 1}, {"truncatedArrays": [{"field": "b", "newSize": 1}]}),
         ({"a": [1]}, {"removedFields": ["a.0"]}),
         ({"a": 1}, {"updatedFields": {"a.b": 1}, "disambiguatedPaths": {"a.b": ["a", "b"]}}),
-        # Where steps are listed, an index is a number and a name is text.
+        # If steps are listed, an index is a number and a name is text.
         ({"a": [1]}, {"updatedFields": {"a.0": 1}, "disambiguatedPaths": {"a.0": ["a", "0"]}}),
         ({"a": {"0": 1}}, {"updatedFields": {"a.0": 1}, "disambiguatedPaths": {"a.0": ["a", 0]}}),
         (
@@ -77,14 +79,12 @@ def test_a_delta_that_can_be_read_in_one_way_is_applied(
         # Numbers of other forms are names, and an array has none.
         ({"a": [1]}, {"updatedFields": {"a.00": 1}, "disambiguatedPaths": {}}),
         ({"a": [1]}, {"updatedFields": {"a.\u0660": 1}, "disambiguatedPaths": {}}),
-        # A way of describing changes that nobody knows here.
+        # An unknown form of description.
         ({"a": 1}, {"updatedFields": {"a": 2}, "movedFields": {"a": "b"}}),
     ],
 )
-def test_a_delta_that_can_be_read_in_two_ways_is_refused(
-    before: dict[str, Any], update: dict[str, Any]
-) -> None:
-    """Never a guess; what does not fit the state before is refused too."""
+def test_an_ambiguous_delta_is_refused(before: dict[str, Any], update: dict[str, Any]) -> None:
+    """A delta that does not fit the state before is refused too."""
     with pytest.raises(Ambiguous):
         apply_delta(before, update)
 
@@ -99,7 +99,7 @@ DOCUMENTS = st.dictionaries(NAMES, VALUES, max_size=4)
 
 
 class Description:
-    """An update as MongoDB 6.1 and newer describe it where expanded events are asked for."""
+    """An update as MongoDB 6.1 and newer describe it with expanded events."""
 
     def __init__(self, before: dict[str, Any], after: dict[str, Any]) -> None:
         self.update: dict[str, Any] = {
@@ -148,7 +148,7 @@ class Description:
 def test_a_delta_with_disambiguated_paths_is_exact(
     before: dict[str, Any], after: dict[str, Any]
 ) -> None:
-    """Names that look like indexes, and names with dots, beside arrays and objects."""
+    """Names may look like indexes or have dots, beside arrays and objects."""
     description = Description(before, after)
     # The server describes one path once.
     assume(description.unique)
@@ -159,7 +159,7 @@ def test_a_delta_with_disambiguated_paths_is_exact(
 def test_a_delta_without_disambiguated_paths_is_exact_or_refused(
     before: dict[str, Any], after: dict[str, Any]
 ) -> None:
-    """Servers before 6.1 leave them out, and streams that do not ask for expanded events."""
+    """Servers before 6.1 omit them, as do streams without expanded events."""
     description = Description(before, after)
     assume(description.unique)
     del description.update["disambiguatedPaths"]
@@ -184,17 +184,17 @@ def test_a_delta_without_disambiguated_paths_is_exact_or_refused(
         ({"u": 1, "d": 2}, {"d": {"d": False}, "u": {"u": 2}}, {"u": 2}),
     ],
 )
-def test_an_oplog_diff_is_applied_where_it_says(
+def test_an_oplog_diff_is_applied_at_its_paths(
     before: dict[str, Any], diff: dict[str, Any], after: dict[str, Any]
 ) -> None:
-    """It nests as the document does, so it has one reading."""
+    """It nests as the document does, so it has one meaning."""
     kept = repr(before)
     assert apply_oplog_diff(before, diff) == after
     assert repr(before) == kept
 
 
 def test_an_oplog_diff_that_inserts_a_field_again_moves_it_to_the_end() -> None:
-    """That is how the server tells of another order of the fields."""
+    """The server describes another order of the fields in this way."""
     found = apply_oplog_diff({"a": 1, "b": 2}, {"i": {"a": 1}})
     assert list(found) == ["b", "a"]
 
@@ -207,7 +207,7 @@ def test_an_oplog_diff_that_inserts_a_field_again_moves_it_to_the_end() -> None:
         ({"a": {}}, {"sa": {"a": True, "l": 1}}),
         ({"a": [1]}, {"sa": {"u": {"b": 1}}}),
         ({"a": [1]}, {"sa": {"a": True, "s0": {"u": {"b": 1}}}}),
-        # Sections of servers that are newer than this.
+        # Sections of newer servers.
         ({"a": 1}, {"u": {"a": 2}, "b": {"o": 1}}),
         ({"a": {"x": 1}}, {"sa": {"u": {"x": 2}, "z": 1}}),
         ({"a": [1]}, {"sa": {"a": True, "u0": 2, "b": {"o": 1}}}),
@@ -219,6 +219,6 @@ def test_an_oplog_diff_that_inserts_a_field_again_moves_it_to_the_end() -> None:
 def test_an_oplog_diff_that_does_not_fit_is_refused(
     before: dict[str, Any], diff: dict[str, Any]
 ) -> None:
-    """A state that the diff was not made from is not patched up, nor is a section passed over."""
+    """It was created from another state, or it has an unknown section."""
     with pytest.raises(Ambiguous):
         apply_oplog_diff(before, diff)

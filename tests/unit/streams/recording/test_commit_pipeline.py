@@ -1,4 +1,4 @@
-"""What is on its way to the archive at once, and in which order, whatever takes long."""
+"""Concurrent writes of the commit pipeline, and their order, with slow writes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support.streams import FIRST_DAY, turn
 
 
 class Slow:
-    """An archive and its checkpoints, each of whose writes waits until it is let go."""
+    """An archive and its checkpoints; each write waits until the test completes it."""
 
     def __init__(self) -> None:
         self.begun: list[str] = []
@@ -46,7 +46,7 @@ class Slow:
         await _turns()
 
     def let_go(self) -> None:
-        """From now on nothing takes long."""
+        """Complete all writes from now on without delay."""
         self._held = False
         for each in self._waiting.values():
             each.set_result(None)
@@ -83,7 +83,7 @@ class World:
         )
 
     async def put(self, token: str) -> None:
-        """A batch of one version."""
+        """Put a batch of one version."""
         draft = VersionBatch()
         record = {"_id": token, "v": 2, "at": Timestamp(5, 1), "wall": FIRST_DAY, "full": None}
         draft.add(record, None)
@@ -91,8 +91,8 @@ class World:
         await _turns()
 
 
-async def test_both_writes_go_beside_those_of_the_next_batch() -> None:
-    """One of each at a time, and each batch's in their order."""
+async def test_both_writes_run_beside_those_of_the_next_batch() -> None:
+    """There is one write of each kind at a time, in the order of the batches."""
     world = World()
     slow = world.slow
     await world.put("B")
@@ -103,19 +103,20 @@ async def test_both_writes_go_beside_those_of_the_next_batch() -> None:
     assert slow.on_their_way == {"save B", "insert C"}
     assert world.on_archived == ["B"]
     await world.put("D")
-    # No second one of a kind, whoever is first.
+    # There is no second write of a kind, whichever ends first.
     await slow.done("insert C")
     await slow.done("insert D")
     assert slow.on_their_way == {"save B"}
     assert world.on_archived == ["B", "C", "D"]
-    # What lies between is passed over.
+    # Checkpoints in between are skipped.
     await slow.done("save B")
     assert slow.on_their_way == {"save D"}
     await slow.done("save D")
     await world.committing.drain()
 
 
-async def test_what_comes_while_versions_are_inserted_goes_together() -> None:
+async def test_versions_that_arrive_during_an_insert_are_inserted_together() -> None:
+    """They are one write."""
     world = World()
     for token in "BCD":
         await world.put(token)
@@ -138,8 +139,8 @@ async def test_a_checkpoint_waits_until_the_one_before_it_is_old_enough() -> Non
     await world.committing.abort()
 
 
-async def test_of_checkpoints_that_come_meanwhile_the_last_is_saved() -> None:
-    """At once, where somebody waits for all of it, or where it says more than a place."""
+async def test_of_several_waiting_checkpoints_the_last_is_saved() -> None:
+    """It is saved at once if a caller waits for it, or if it holds more than a position."""
     world = World(save_every_s=3600)
     slow = world.slow
     slow.let_go()
@@ -160,8 +161,8 @@ async def test_of_checkpoints_that_come_meanwhile_the_last_is_saved() -> None:
     await world.committing.abort()
 
 
-async def test_who_puts_more_than_may_wait_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Memory is bounded, however far behind MongoDB is."""
+async def test_put_waits_while_the_pipeline_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Memory is bounded, however slow MongoDB is."""
     monkeypatch.setattr("revstream.streams.recording.commit_pipeline._MOST_RECORDS", 2)
     world = World()
     for token in "ABC":
@@ -184,10 +185,8 @@ async def test_who_puts_more_than_may_wait_waits(monkeypatch: pytest.MonkeyPatch
         ("save B", True),
     ],
 )
-async def test_what_becomes_of_a_write_is_told_to_who_puts_the_next(
-    broken: str, refused: bool
-) -> None:
-    """Whichever of them it was; also to who waits for all of them."""
+async def test_a_failed_write_is_raised_by_the_next_put(broken: str, refused: bool) -> None:
+    """Either kind of write may fail; waiting for all of them raises the error too."""
     world = World()
     await world.put("B")
     await world.put("C")

@@ -1,4 +1,4 @@
-"""Drafting versions beside others that want their turn."""
+"""Drafting of versions beside other tasks."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ class Nothing:
 
 
 @pytest.mark.parametrize("keeps", [False, True])
-async def test_others_have_their_turn_while_many_are_drafted(keeps: bool) -> None:
-    """Also where the collection keeps its versions itself, and nothing is waited for."""
+async def test_other_tasks_run_while_many_versions_are_drafted(keeps: bool) -> None:
+    """This holds for self-versioned layouts too, which await nothing."""
     turns, seen = 0, []
 
     async def tick() -> None:

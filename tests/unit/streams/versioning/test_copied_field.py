@@ -1,4 +1,4 @@
-"""What `@copy` asks for, and whether a version has it."""
+"""Copies of a model, and whether a version has their values."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ VERSION = Version(
     at=Timestamp(1, 1),
     wall=datetime(2024, 1, 1, tzinfo=UTC),
 )
-# Where indexes should be is asked of the model alone.
+# The indexes depend on the model alone.
 NOBODY: Any = None
 ANN = SourceState(source="ann", number=9, value="Ann", since=5)
 
 
 def test_every_copy_of_a_model_is_found_wherever_it_lies() -> None:
-    """By stored names; of one embedded type as often as it is used."""
+    """Paths have stored names; an embedded type counts once for each use."""
     model = read_model("""
     type Supplier @collection(name: "suppliers") { id: ID! name: String @stored(as: "n") }
     type Order @collection(name: "orders", version: null) {
@@ -56,7 +56,7 @@ def test_every_copy_of_a_model_is_found_wherever_it_lies() -> None:
 
 
 def test_the_targets_of_a_source_are_found_by_an_index() -> None:
-    """One is enough, whoever asks for it; that of the ids is there anyway."""
+    """One index is enough for several users; the index of `_id` exists anyway."""
     [(collection, keys, *_)] = wanted_indexes(NOBODY, SHOP)
     assert (collection, keys) == ("products", [("supplierId", 1), ("_id", 1)])
     model = read_model("""
@@ -90,10 +90,10 @@ def test_the_targets_of_a_source_are_found_by_an_index() -> None:
         ({"operation": "REPLACE"}, False),
     ],
 )
-def test_a_version_of_a_source_matters_where_the_field_may_have_changed(
+def test_a_version_of_a_source_matters_if_the_field_may_have_changed(
     changes: dict[str, Any], matters: bool
 ) -> None:
-    """What it says it has changed is exact, unless something is missing before it."""
+    """The changed paths of a version are exact, unless there is a gap before it."""
     [copy] = copied_fields(SHOP)
     assert copy.may_change(replace(VERSION, **changes)) is matters
 
@@ -115,17 +115,17 @@ def test_a_version_of_a_source_matters_where_the_field_may_have_changed(
         ({"supplierName": None}, [], False),
     ],
 )
-def test_a_copy_is_settled_where_value_and_entry_are_right(
+def test_a_copy_is_settled_if_value_and_entry_are_right(
     full: dict[str, Any], entries: Any, settled: bool
 ) -> None:
-    """An entry may be older than the last version, but not than the field's last change."""
+    """An entry may be older than the last version, but not older than the field's last change."""
     [copy] = copied_fields(SHOP)
     version = replace(VERSION, full=full, copies={"supplierName": entries})
     assert copy.is_up_to_date(version, {"ann": ANN}) is settled
 
 
 def test_each_copy_in_a_list_has_to_be_settled() -> None:
-    """By its own reference."""
+    """Each has its own reference."""
     [copy] = copied_fields(BASKETS)
     lines = [{"supplierId": "ann", "supplierName": "Ann"}, {}, "no line"]
     copies = {"lines%2EsupplierName": [{"of": "ann", "v": 5}]}

@@ -1,4 +1,4 @@
-"""What a write makes of the version before: its number, its author, what it changed."""
+"""A version built from a write and the version before: number, author, changed paths."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ ALICE = {"id": 1, "by": "alice", "why": "price"}
 def test_a_version_takes_the_number_of_the_field_or_the_next_one(
     last: int, document: dict[str, Any] | None, expected: int
 ) -> None:
-    """Whoever counts is followed; for whoever does not, the archive counts; it never goes back."""
+    """A counted document keeps its number; otherwise the archive counts; numbers never decrease."""
     found, offset = next_number(last, document, "version")
     assert (found, type(found), offset) == (expected, int, 0)
 
@@ -98,20 +98,22 @@ def test_documents_without_a_version_field_are_counted_by_the_archive() -> None:
         (None, None),
     ],
 )
-def test_an_author_of_any_type_reads_well(by: object, said: str | None) -> None:
-    """Programs name their users by ids, or by documents."""
+def test_an_author_of_any_type_is_rendered_as_text(by: object, said: str | None) -> None:
+    """Programs identify their users by ids, or by documents."""
     assert read_attribution({"by": by}).get("by") == said
     assert read_attribution(raw({"by": by})).get("by") == said
 
 
 def test_an_inserted_document_is_counted_from_its_insert_on() -> None:
-    """A clone's counter was another document's, a restored one's that of its former life; what it
-    is counted up by counts."""
+    """The number of a clone or a restored document belongs to another document.
+
+    Its increments count.
+    """
     assert next_number(0, {"version": 1}, "version", inserted=True) == (1, 0)
     assert next_number(0, {"version": 54}, "version", inserted=True) == (1, 53)
     assert next_number(9, {"version": 54}, "version", inserted=True) == (10, 44)
     assert next_number(9, {"version": 4}, "version", inserted=True) == (10, 0)
-    # Counted up, and up by more; not counted; set to what it should be.
+    # Incremented by one and by more; not incremented; set to the expected number.
     assert next_number(1, {"version": 55}, "version", offset=53) == (2, 53)
     assert next_number(1, {"version": 57}, "version", offset=53) == (4, 53)
     assert next_number(1, {"version": 54}, "version", offset=53) == (2, 53)
@@ -120,7 +122,7 @@ def test_an_inserted_document_is_counted_from_its_insert_on() -> None:
 
 
 def attributed(operation: str, after: Any, earlier: Any, update: Any = None) -> dict[str, Any]:
-    """By whom a write is taken to be, asked with raw and with decoded documents."""
+    """Return the attribution of a write, equal for raw and for decoded documents."""
     one = event(operation=operation, after=after, update=update)
     found = said(one, after, earlier)
     assert said(one, raw(after), earlier and raw({"": earlier})[""]) == found
@@ -136,7 +138,7 @@ def said(one: ChangeEvent, after: Any, earlier: Any, deletion: Any = None) -> di
     ("operation", "change", "earlier", "update"),
     [
         ("insert", ALICE, None, None),
-        # inserted again with what it was deleted with: still said by this write
+        # inserted again with the `_change` of its deletion: still this write's
         ("insert", ALICE, ALICE, None),
         ("replace", ALICE, None, None),
         ("replace", ALICE, {"id": 0, "by": "bob"}, None),
@@ -151,7 +153,7 @@ def said(one: ChangeEvent, after: Any, earlier: Any, deletion: Any = None) -> di
 def test_a_write_that_sets_change_is_attributed(
     operation: str, change: dict[str, Any], earlier: Any, update: Any
 ) -> None:
-    """Inserts, replacements and updates, in whole or in part."""
+    """It is an insert, a replacement or an update, of the whole field or of a part."""
     found = attributed(operation, {"_id": 1, "_change": change}, earlier, update)
     assert found == {"by": "alice", "why": "price"}
 
@@ -159,7 +161,7 @@ def test_a_write_that_sets_change_is_attributed(
 @pytest.mark.parametrize(
     ("operation", "change", "earlier", "update"),
     [
-        # carried along by a program that replaces the whole document
+        # kept by a program that replaces the whole document
         ("replace", ALICE, ALICE, None),
         ("replace", {"by": "alice"}, {"by": "alice"}, None),
         ("replace", {"id": 1, "by": "alice"}, {"id": 1, "by": "alice", "why": "dropped"}, None),
@@ -172,32 +174,31 @@ def test_a_write_that_sets_change_is_attributed(
         ("update", "alice", None, {"updatedFields": {"_change": "alice"}}),
     ],
 )
-def test_a_write_that_only_carries_change_along_is_not_attributed(
+def test_a_write_that_only_keeps_change_is_not_attributed(
     operation: str, change: Any, earlier: Any, update: Any
 ) -> None:
-    """What an earlier write left says nothing of this one; what is no object says nothing at
-    all."""
+    """The field is an earlier write's; a value that is no object is ignored."""
     assert attributed(operation, {"_id": 1, "_change": change}, earlier, update) == {}
 
 
 def test_a_deletion_is_not_attributed() -> None:
-    """No document is left that could say who."""
+    """No document is left that could hold the attribution."""
     assert attributed("delete", None, ALICE) == {}
 
 
-def test_an_attributed_delete_is_attributed_by_what_its_transaction_noted() -> None:
-    """As the document would say under `_change`; what it carried before says nothing of it."""
+def test_an_attributed_delete_has_the_attribution_noted_in_its_transaction() -> None:
+    """It is the value of a `_change`; the `_change` that the document had before is ignored."""
     one = event(operation="delete")
     change = {"id": 2, "by": "bob", "why": "broken", "op": "REPLACE"}
     assert said(one, None, ALICE, change) == {"by": "bob", "why": "broken"}
     assert said(one, None, ALICE, raw(change)) == {"by": "bob", "why": "broken"}
-    # The very same `_change`, as where a document is deleted by a repeated mutation.
+    # The very same `_change`: a repeated mutation deletes a document.
     assert said(one, None, change, change) == {"by": "bob", "why": "broken"}
     assert said(one, None, ALICE, {"id": 2}) == {}
 
 
-def test_what_was_noted_of_a_delete_says_nothing_of_other_writes() -> None:
-    """Only a delete leaves no document that could say so."""
+def test_a_noted_deletion_does_not_attribute_other_writes() -> None:
+    """Only a delete leaves no document for the attribution."""
     one = event(operation="insert", after={"_id": 1})
     assert said(one, {"_id": 1}, None, ALICE) == {}
 
@@ -205,7 +206,7 @@ def test_what_was_noted_of_a_delete_says_nothing_of_other_writes() -> None:
 @pytest.mark.parametrize(
     ("operation", "said", "shown"),
     [
-        # The server logs an update as a replacement, or the other way round, where that is shorter.
+        # The server logs an update as a replacement, or the reverse, if that is shorter.
         ("replace", "UPDATE", "UPDATE"),
         ("update", "REPLACE", "REPLACE"),
         ("update", "UPDATE", "UPDATE"),
@@ -215,15 +216,15 @@ def test_what_was_noted_of_a_delete_says_nothing_of_other_writes() -> None:
         ("replace", "replace", "REPLACE"),
         ("replace", 5, "REPLACE"),
         ("replace", None, "REPLACE"),
-        # What began, and what ended, is what the stream says.
+        # Inserts and deletes are those of the stream.
         ("insert", "UPDATE", "INSERT"),
         ("insert", "REPLACE", "INSERT"),
     ],
 )
-def test_the_writer_says_whether_it_updated_or_replaced(
+def test_the_writer_decides_whether_it_updated_or_replaced(
     operation: str, said: Any, shown: str
 ) -> None:
-    """What was meant, only the writer knows."""
+    """Only the writer knows the intended operation."""
     change = {"id": 5, "by": "ann", "op": said}
     update = {"updatedFields": {"_change": change}} if operation == "update" else None
     record, _ = made(
@@ -235,8 +236,8 @@ def test_the_writer_says_whether_it_updated_or_replaced(
     assert (record["op"], record["by"]) == (shown, "ann")
 
 
-def test_an_operation_that_is_only_carried_along_is_not_believed() -> None:
-    """It was another write's."""
+def test_an_operation_that_was_only_kept_is_ignored() -> None:
+    """It is another write's operation."""
     change = {"id": 5, "op": "REPLACE"}
     _, last = made({"_id": 1, "_change": change})
     record, _ = made(
@@ -249,8 +250,8 @@ def test_an_operation_that_is_only_carried_along_is_not_believed() -> None:
     assert record["op"] == "UPDATE"
 
 
-def test_what_other_programs_write_into_change_is_made_fit_to_show() -> None:
-    """Names and reasons are text, numbers whole; what is no number is left out."""
+def test_values_of_other_programs_in_change_are_converted() -> None:
+    """Names and reasons become text, numbers integers; other values are dropped."""
     user = ObjectId()
     change = {"by": user, "why": 5, "restoredFrom": 3.0, "draft": Int64(2)}
     found = attributed("insert", {"_change": change}, None)
@@ -273,8 +274,8 @@ def made(
     )
 
 
-def test_the_first_version_stands_alone() -> None:
-    """It has no version before, changed every field but the key and the count."""
+def test_the_first_version_has_none_before() -> None:
+    """Its changed paths are all fields but the key and the version number."""
     record, last = made({"_id": 1, "version": 1, "a": 1, "b": {"c": 2}})
     assert record == {
         "_id": token_at(5),
@@ -300,15 +301,14 @@ def test_the_first_version_stands_alone() -> None:
     operation=st.sampled_from(["insert", "replace"]),
     offset=st.sampled_from([0, 0, 5]),
 )
-def test_a_version_is_made_of_a_document_as_of_its_decoded_fields(
+def test_a_version_equals_one_built_from_decoded_fields(
     document: dict[str, Any],
     last_number: int,
     version_field: str | None,
     operation: str,
     offset: int,
 ) -> None:
-    """Which are nearly never decoded: wherever its count, and what is kept beside its content, or
-    what looks like them, stands in it."""
+    """Version number and `_change`, or lookalikes, may be anywhere in the undecoded document."""
     before = raw({"_id": 1})
     last = LastVersion(token=token_at(1), number=last_number, full=before, offset=offset)
     record, made_of_it = made(document, last, version_field=version_field, as_event=operation)
@@ -326,9 +326,8 @@ def test_a_version_is_made_of_a_document_as_of_its_decoded_fields(
     assert made_of_it.full == record["full"]
 
 
-def test_a_later_version_names_the_one_before_and_what_changed() -> None:
-    """Dotted paths of the difference between two stored states; a write that changed nothing has
-    none."""
+def test_a_later_version_has_the_previous_token_and_the_changed_paths() -> None:
+    """Paths are dotted, and compare two stored states; a write without changes has none."""
     _, first = made({"_id": 1, "a": 1, "b": {"c": 2, "d": 3}, "x": 1})
     changed = {"_id": 1, "version": 9, "a": 1, "b": {"c": 5, "d": 3}}
     record, second = made(changed, first, as_event="replace")
@@ -338,8 +337,8 @@ def test_a_later_version_names_the_one_before_and_what_changed() -> None:
     assert (record["v"], record["changed"]) == (10, [])
 
 
-def test_a_deletion_takes_a_number_and_an_insert_goes_on_counting() -> None:
-    """`full` is None for a deletion; what is inserted again changed all its fields."""
+def test_a_deletion_takes_a_number_and_an_insert_continues_counting() -> None:
+    """`full` is None for a deletion; a document inserted again has all its fields changed."""
     _, first = made({"_id": 1, "version": 1})
     record, gone = made(None, first, as_event="delete", operation="DELETE")
     assert (record["v"], record["full"], record["changed"]) == (2, None, [])
@@ -348,8 +347,7 @@ def test_a_deletion_takes_a_number_and_an_insert_goes_on_counting() -> None:
 
 
 def test_change_is_moved_from_the_document_into_the_record() -> None:
-    """The content is kept without it; the record says by whom, and what the document still
-    carries."""
+    """The content is stored without it; the record has the author, and the whole `_change`."""
     change = {"id": 8, "by": "alice", "why": "price", "restoredFrom": 2, "draft": 1}
     record, last = made({"_id": 1, "_change": change, "a": 1})
     assert record["full"] == raw({"_id": 1, "a": 1})
@@ -362,8 +360,8 @@ def test_change_is_moved_from_the_document_into_the_record() -> None:
     assert "restoredFrom" not in record
 
 
-def test_a_deletion_keeps_what_was_noted_of_it() -> None:
-    """Found again by its id when the mutation is repeated; an insert after it stands alone."""
+def test_a_deletion_keeps_its_noted_change() -> None:
+    """A repeated mutation finds it by its id; a later insert has its own attribution."""
     change = {"id": 9, "by": "bob", "why": "broken"}
     _, first = made({"_id": 1, "_change": ALICE})
     record, gone = made(None, first, as_event="delete", operation="DELETE", deletion=change)
@@ -376,30 +374,30 @@ def test_a_deletion_keeps_what_was_noted_of_it() -> None:
 
 
 @pytest.mark.parametrize("change", [None, "text", 5, []])
-def test_change_that_is_no_object_is_not_shown_either(change: Any) -> None:
-    """The name is reserved, whatever stands under it."""
+def test_change_that_is_no_object_is_removed_as_well(change: Any) -> None:
+    """The name is reserved for any value."""
     record, _ = made({"_id": 1, "_change": change, "a": 1})
     assert record["full"] == raw({"_id": 1, "a": 1})
     assert record["changed"] == ["a"]
 
 
-def test_taking_change_out_leaves_the_other_bytes_as_they_were() -> None:
-    """Also what the driver would decode into something of its own: a DBRef among other fields."""
+def test_removing_change_leaves_the_other_bytes_unchanged() -> None:
+    """This includes values that the driver would convert: a DBRef among other fields."""
     reference = bson.SON([("x", 1), ("$ref", "c"), ("$id", 2), ("y", 3)])
     assert isinstance(bson.decode(bson.encode({"r": reference}))["r"], DBRef)
     record, _ = made({"_id": 1, "r": reference, "_change": {"by": "x"}, "l": [reference]})
     assert record["full"].raw == bson.encode({"_id": 1, "r": reference, "l": [reference]})
 
 
-def test_a_version_read_again_says_when_and_that_something_is_missing() -> None:
+def test_a_version_read_again_has_its_time_and_a_gap() -> None:
     """`readAt` and `gap` are data."""
     record, last = made({"_id": 1}, read_at=Timestamp(9, 1), gap=True)
     assert (record["readAt"], record["gap"]) == (Timestamp(9, 1), True)
     assert last.read_at == Timestamp(9, 1)
 
 
-def test_readers_see_a_record_as_a_version() -> None:
-    """What is stored comes back, and what is not stored has its default."""
+def test_readers_get_a_record_as_a_version() -> None:
+    """Stored values are returned, and missing ones have their default."""
     record, _ = made({"_id": 1, "version": 1, "_change": {"id": 1, "by": "alice"}})
     version = Version.from_record(bson.decode(bson.encode(record)))
     assert (version.token, version.document, version.number) == (token_at(5), 1, 1)

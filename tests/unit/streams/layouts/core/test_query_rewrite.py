@@ -1,4 +1,4 @@
-"""Queries over documents, said of what they are stored as: never less is found."""
+"""Rewriting of queries over documents for their stored form: no document is missed."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from revstream.streams.layouts.core.query_rewrite import replace_first_name, rew
 
 
 def inside(path: str) -> str | None:
-    """As EMBEDDED has it."""
+    """Return the path as EMBEDDED stores it."""
     return path if path.partition(".")[0] == "_id" else f"current.{path}"
 
 
 def only_the_id(path: str) -> str | None:
-    """As DOCUMENT_PER_VERSION has it."""
+    """Return the path as DOCUMENT_PER_VERSION stores it."""
     return replace_first_name(path, "_id", "docId")
 
 
@@ -33,10 +33,10 @@ def only_the_id(path: str) -> str | None:
         ({"$nor": [{"a": 1, "$expr": True}]}, {}, False),
     ],
 )
-def test_what_can_be_said_is_said(
+def test_conditions_are_rewritten_where_possible(
     query: dict[str, Any], renamed: dict[str, Any] | None, exact: bool
 ) -> None:
-    """And what cannot is left out where that makes it find more, and not less."""
+    """Other conditions are dropped if the query then matches more, never less."""
     found, is_exact = rewrite_query(query, inside)
     if renamed is None:
         renamed = {"$or": [{"current.a": 1}, {"current.b": 1}]}
@@ -55,8 +55,8 @@ def test_what_can_be_said_is_said(
         ({"_ids": 1}, {}, False),
     ],
 )
-def test_of_versions_only_the_id_is_asked_first(
+def test_only_the_id_is_a_condition_on_versions(
     query: dict[str, Any], renamed: dict[str, Any], exact: bool
 ) -> None:
-    """What else matches a version need not match the current one."""
+    """Another condition may match a version and not the current document."""
     assert rewrite_query(query, only_the_id) == (renamed, exact)

@@ -1,4 +1,4 @@
-"""What is understood of an answer, and what is shown of a URL."""
+"""Parsing of `Retry-After`, and redaction of URLs."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from revstream.streams.listeners.webhooks.message import redact_url
     [(None, None), ("7", 7.0), ("0", 0.0), ("999999", 3600.0), ("soon", None), ("-1", None)],
 )
 def test_seconds_to_wait(text: str | None, seconds: float | None) -> None:
-    """At most an hour; what is neither is as if it were not there."""
+    """The maximum is one hour; an invalid value is ignored."""
     assert _retry_after_s(text) == seconds
 
 
 def test_a_date_to_wait_for() -> None:
-    """In the past it is now."""
+    """A date in the past means now."""
     later = datetime.now(UTC) + timedelta(seconds=100)
     found = _retry_after_s(format_datetime(later, usegmt=True))
     assert found is not None
@@ -38,6 +38,6 @@ def test_a_date_to_wait_for() -> None:
         ("http://[::1]:9000/", "http://[::1]:9000/"),
     ],
 )
-def test_what_may_be_secret_of_a_url_is_not_shown(url: str, shown: str) -> None:
-    """User, password, path and query."""
+def test_secret_parts_of_a_url_are_redacted(url: str, shown: str) -> None:
+    """These are user, password, path and query."""
     assert redact_url(url) == shown

@@ -1,4 +1,4 @@
-"""The driver's client, where the driver alone would not do."""
+"""The driver's client, where the driver alone is not sufficient."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ from revstream.streams.mongo.driver.client import MongoOptions, open_client
 from tests.support.eventually import eventually
 
 
-async def test_who_is_cancelled_just_as_the_time_is_up_does_not_keep_the_drivers_lock() -> None:
-    """As those that wait for a primary when a process ends: nobody else would get the lock, not
-    even to close the client."""
+async def test_a_wait_cancelled_at_its_timeout_releases_the_drivers_lock() -> None:
+    """A lock that is held forever blocks even the closing of the client.
+
+    Such waits for a primary happen at the end of a process.
+    """
     client = open_client("mongodb://127.0.0.1:1", MongoOptions(driver="pymongo"))
     await client.close()
     lock: Any = pymongo.lock._async_create_lock()
@@ -27,7 +29,7 @@ async def test_who_is_cancelled_just_as_the_time_is_up_does_not_keep_the_drivers
     waiting = asyncio.create_task(wait())
     await eventually(lambda: condition._waiters)
     async with lock:
-        # The time is up, and it wants the lock again.
+        # The timeout has passed, and the wait acquires the lock again.
         await eventually(lambda: lock._waiters)
         waiting.cancel()
         await asyncio.sleep(0)

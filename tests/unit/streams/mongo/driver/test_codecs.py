@@ -1,5 +1,4 @@
-"""streams.mongo.driver.codecs: a document decodes to the same values whatever its fields are
-called."""
+"""Codecs: a document decodes to the same values whatever the names of its fields are."""
 
 from __future__ import annotations
 
@@ -24,7 +23,7 @@ SHAPES: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("document", SHAPES)
-def test_no_object_is_made_of_a_shape(document: dict[str, Any]) -> None:
+def test_no_document_is_decoded_as_a_reference(document: dict[str, Any]) -> None:
     """Embedded documents are dicts with their fields in order, and encode to the same bytes."""
     raw = bson.encode(document)
     found = decode(raw)
@@ -33,8 +32,8 @@ def test_no_object_is_made_of_a_shape(document: dict[str, Any]) -> None:
     assert plain_value(RawBSONDocument(raw, RAW)) == found
 
 
-def test_dates_are_as_the_options_say() -> None:
-    """Also beside a field that is called as a reference's."""
+def test_dates_follow_the_codec_options() -> None:
+    """This holds beside fields with the names of a DBRef, too."""
     at = datetime(2024, 5, 1, tzinfo=UTC)
     raw = bson.encode({"at": at, "a": {"$ref": "c", "$id": 1, "at": at}})
     assert decode(raw)["a"]["at"] == at

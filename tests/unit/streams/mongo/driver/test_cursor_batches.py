@@ -1,4 +1,4 @@
-"""streams.mongo.driver.cursor_batches: what is asked for ahead."""
+"""Cursor batches: reading ahead."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.eventually import eventually
 
 
 class Server:
-    """Answers as a cursor's does, one batch after the other; at the end it is silent, or gone."""
+    """Answers one batch after the other; at the end it is silent, or gone."""
 
     def __init__(self, batches: list[list[int]], *, end: str = "silent") -> None:
         self.asked = 0
@@ -49,7 +49,8 @@ class Server:
         )
 
 
-async def test_the_next_batch_is_made_while_one_is_looked_at() -> None:
+async def test_the_next_batch_is_requested_while_one_is_processed() -> None:
+    """The request is sent before the caller needs it."""
     server = Server([[1], [2], [3]])
     async with aclosing(server.rounds(ahead=True)) as opened:
         for n in (1, 2):
@@ -58,7 +59,8 @@ async def test_the_next_batch_is_made_while_one_is_looked_at() -> None:
     assert server.killed == [7]
 
 
-async def test_elsewhere_it_is_asked_for_when_it_is_wanted() -> None:
+async def test_without_reading_ahead_a_batch_is_requested_when_needed() -> None:
+    """There is one request per batch read."""
     server = Server([[1], [2]])
     async with aclosing(server.rounds(ahead=False)) as opened:
         await anext(opened)
@@ -67,7 +69,8 @@ async def test_elsewhere_it_is_asked_for_when_it_is_wanted() -> None:
     assert server.killed == [7]
 
 
-async def test_who_leaves_waits_for_none_that_is_on_its_way() -> None:
+async def test_a_caller_that_leaves_does_not_wait_for_a_pending_batch() -> None:
+    """The request is cancelled and the cursor killed."""
     server = Server([[1]])
     async with aclosing(server.rounds(ahead=True)) as opened:
         await anext(opened)
@@ -76,10 +79,10 @@ async def test_who_leaves_waits_for_none_that_is_on_its_way() -> None:
 
 
 @pytest.mark.parametrize("looking", [False, True])
-async def test_that_the_connection_has_gone_meanwhile_is_told_behind_the_batch(
+async def test_a_lost_connection_is_raised_after_the_batch(
     looking: bool,
 ) -> None:
-    """None that has come is lost; and nothing is said where nobody asks any more."""
+    """No received batch is lost; no error is raised if the caller has left."""
     server = Server([[1], [2]], end="gone")
     async with aclosing(server.rounds(ahead=True)) as opened:
         assert [(await anext(opened))["batch"] for _ in range(2)] == [[1], [2]]

@@ -1,4 +1,4 @@
-"""What the driver raises becomes one of ours, and tells nothing that is not for others."""
+"""Translation of driver errors, without details that are not for clients."""
 
 from __future__ import annotations
 
@@ -89,33 +89,33 @@ def became(exc: Exception) -> GatewayError:
         (pymongo.errors.InvalidOperation("Cannot use MongoClient after close"), DatabaseError),
     ],
 )
-def test_a_driver_error_becomes_the_one_that_says_what_to_do(
+def test_a_driver_error_becomes_the_class_for_its_handling(
     exc: Exception, kind: type[GatewayError]
 ) -> None:
-    """One class each for: too slow, taken, gone for now, not permitted, anything else."""
+    """The classes are: too slow, duplicate, unavailable, not permitted, anything else."""
     found = became(exc)
     assert type(found) is kind
     assert "secret" not in found.message
     assert "\n" not in found.message
 
 
-def test_a_refusal_keeps_the_servers_number() -> None:
-    """Who can go on after some of them decides by it."""
+def test_a_server_error_keeps_its_number() -> None:
+    """Callers decide by it whether they can continue."""
     found = became(pymongo.errors.OperationFailure("gone", 286))
     assert isinstance(found, DatabaseError)
     assert found.number == 286
 
 
 def labelled(number: int, *labels: str) -> Exception:
-    """What the driver raises of such a reply, as wire connections do."""
+    """Return the driver's error for such a reply, as wire connections raise it."""
     return error_from_reply({"ok": 0, "errmsg": "no", "code": number, "errorLabels": list(labels)})
 
 
 @pytest.mark.parametrize(
     "labels", [["SystemOverloadedError", "RetryableError"], ["RetryableError"]]
 )
-def test_a_refusal_that_is_labelled_as_passing_is_unavailable(labels: list[str]) -> None:
-    """Whatever its number: a newer server has numbers that nobody knows here."""
+def test_a_server_error_with_a_transient_label_is_unavailable(labels: list[str]) -> None:
+    """The number does not matter: a newer server may have unknown numbers."""
     assert type(became(labelled(462, *labels))) is Unavailable
 
 
@@ -125,26 +125,28 @@ def test_a_refusal_that_is_labelled_as_passing_is_unavailable(labels: list[str])
         (labelled(462, "ResumableChangeStreamError"), True),
         (labelled(6), False),
         (labelled(280, "NonResumableChangeStreamError"), False),
-        # Those have no label.
+        # These have no label.
         (labelled(43), True),
         (labelled(237), True),
     ],
 )
-def test_a_label_says_whether_a_change_stream_may_go_on(exc: Exception, resumable: bool) -> None:
-    """Not a list of numbers, which is another one with each version of the server."""
+def test_a_label_decides_whether_a_change_stream_may_resume(
+    exc: Exception, resumable: bool
+) -> None:
+    """A list of numbers would differ with each version of the server."""
     found = became(exc)
     assert isinstance(found, DatabaseError)
     assert found.resumable == resumable
 
 
-def test_a_taken_key_is_named() -> None:
-    """The message says which, as the log's reader will ask."""
+def test_a_duplicate_key_is_named() -> None:
+    """The message has the key, for the reader of the log."""
     found = became(pymongo.errors.DuplicateKeyError("E11000", 11000, {"keyValue": {"sku": "A1"}}))
     assert "A1" in found.message
 
 
-def test_a_standalone_is_told_how_to_be_mended() -> None:
-    """Change streams need a replica set; the message says how to make one."""
+def test_a_standalone_server_is_an_error_with_a_fix() -> None:
+    """Change streams need a replica set; the message says how to create one."""
     found = became(pymongo.errors.OperationFailure("only supported on replica sets", 40573))
     assert "rs.initiate()" in found.message
 
@@ -160,12 +162,12 @@ def test_a_standalone_is_told_how_to_be_mended() -> None:
         ),
     ],
 )
-def test_what_is_appended_to_a_message_is_left_out(said: str, kept: str) -> None:
-    """Settings, topology, replies, and the command with the values in it."""
+def test_appended_parts_of_a_message_are_removed(said: str, kept: str) -> None:
+    """These are settings, topology, replies, and the command with its values."""
     assert became(pymongo.errors.AutoReconnect(said)).message.endswith(f": {kept}")
 
 
-def test_what_is_no_driver_error_passes() -> None:
+def test_other_exceptions_are_not_translated() -> None:
     """A bug stays the exception that it is."""
     with pytest.raises(ZeroDivisionError), translate_driver_errors():
         _ = 1 / 0

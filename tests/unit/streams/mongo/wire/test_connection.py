@@ -1,4 +1,4 @@
-"""A wire connection over real sockets: replies in whatever pieces they come, and what is none."""
+"""Wire connection over real sockets: replies in any pieces, and invalid replies."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ OP_MSG = 2013
 
 
 class Driver(asyncio.Protocol):
-    """What the connection was before."""
+    """The connection's protocol before the handover."""
 
     ended = False
 
@@ -34,12 +34,12 @@ class Driver(asyncio.Protocol):
 async def connected() -> AsyncIterator[
     tuple[WireConnection, socket.socket, list[WireConnection], Driver]
 ]:
-    """One, the server's end of it, who was free when, and the driver's protocol."""
+    """Yield a connection, the server's end, the free connections, and the driver's protocol."""
     ours, theirs = socket.socketpair()
     theirs.setblocking(False)
     free: list[WireConnection] = []
     transport, driver = await asyncio.get_running_loop().create_connection(Driver, sock=ours)
-    # As the driver leaves it.
+    # The driver leaves the transport in this state.
     transport.pause_reading()
     made = WireConnection(transport, driver, ("server", 27017), free.append)
     try:
@@ -51,7 +51,7 @@ async def connected() -> AsyncIterator[
 
 
 async def asked_of(server: socket.socket) -> tuple[int, bytes]:
-    """The number of a message, and what it asks for."""
+    """Return the request id of a message, and its command."""
     loop = asyncio.get_running_loop()
     come = await loop.sock_recv(server, 1 << 20)
     length, number, *rest = HEADER.unpack_from(come)
@@ -64,8 +64,8 @@ def reply(number: int, body: bytes, *, opcode: int = OP_MSG, flags: int = 0) -> 
 
 
 @given(cuts=st.lists(st.integers(1, 60), max_size=6), size=st.integers(0, 200))
-def test_replies_come_in_whatever_pieces(cuts: list[int], size: int) -> None:
-    """One after the other, each is what was said in answer."""
+def test_replies_arrive_in_any_pieces(cuts: list[int], size: int) -> None:
+    """Each request gets its own reply, one after the other."""
 
     async def run() -> None:
         async with connected() as (made, server, free, _):
@@ -75,7 +75,7 @@ def test_replies_come_in_whatever_pieces(cuts: list[int], size: int) -> None:
                 number, come = await asked_of(server)
                 assert come == question
                 left, before = reply(number, answer), len(free)
-                # As the loop does it, whose pieces cannot be chosen.
+                # The event loop does this too, but its pieces cannot be chosen.
                 for cut in cuts:
                     made.data_received(left[:cut])
                     left = left[cut:]
@@ -101,8 +101,8 @@ def test_replies_come_in_whatever_pieces(cuts: list[int], size: int) -> None:
     }.items(),
     ids=lambda each: each[0],
 )
-async def test_what_is_no_answer_ends_the_connection(nonsense: tuple[str, object]) -> None:
-    """What came behind it would be taken for another's."""
+async def test_an_invalid_reply_ends_the_connection(nonsense: tuple[str, object]) -> None:
+    """Later bytes could be taken for another request's reply."""
     async with connected() as (made, server, free, driver):
         waiting = made.ask(bson.encode({"find": "things"}))
         number, _ = await asked_of(server)
@@ -115,13 +115,15 @@ async def test_what_is_no_answer_ends_the_connection(nonsense: tuple[str, object
         assert driver.ended
 
 
-async def test_what_nobody_asked_for_ends_the_connection() -> None:
+async def test_an_unrequested_reply_ends_the_connection() -> None:
+    """No request is pending."""
     async with connected() as (made, server, _, _):
         await asyncio.get_running_loop().sock_sendall(server, reply(0, bson.encode({})))
         await made.lost.wait()
 
 
-async def test_who_waits_is_told_of_the_end_and_who_asks_later_too() -> None:
+async def test_pending_and_later_requests_end_with_a_closed_connection() -> None:
+    """Each returns None."""
     async with connected() as (made, server, free, driver):
         waiting = made.ask(bson.encode({"find": "things"}))
         await asked_of(server)
@@ -131,8 +133,8 @@ async def test_who_waits_is_told_of_the_end_and_who_asks_later_too() -> None:
         assert (free, driver.ended) == ([], True)
 
 
-async def test_a_connection_whose_asker_has_gone_is_free_with_its_reply() -> None:
-    """Not before: the server is still at work."""
+async def test_a_connection_of_a_cancelled_request_is_free_with_its_reply() -> None:
+    """Until then the server is still at work."""
     async with connected() as (made, server, free, _):
         gone = made.ask(bson.encode({"find": "things"}))
         number, _ = await asked_of(server)

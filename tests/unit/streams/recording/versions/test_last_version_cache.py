@@ -1,4 +1,4 @@
-"""The last versions in memory: read once, in bulk, and bounded."""
+"""Cache of last versions: read once, in bulk, and bounded."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def last(number: int, size: int = 0) -> LastVersion:
 
 
 class Shelf:
-    """An archive that notes what is asked of it."""
+    """An archive that records each read."""
 
     def __init__(self, *known: Any) -> None:
         self.asked: list[list[Any]] = []
@@ -37,8 +37,8 @@ def remembered(shelf: Shelf, capacity_bytes: int = 10**6) -> LastVersionCache:
     return LastVersionCache(shelf, capacity_bytes=capacity_bytes)  # type: ignore[arg-type]
 
 
-async def test_what_is_missing_is_read_at_once_and_only_once() -> None:
-    """One read for all; a document without versions is known to have none."""
+async def test_missing_versions_are_read_together_and_once() -> None:
+    """There is one read for all; a document without versions is cached as such."""
     shelf = Shelf(1, 2)
     lasts = remembered(shelf)
     await lasts.load([1, 3, 1.0])
@@ -49,9 +49,11 @@ async def test_what_is_missing_is_read_at_once_and_only_once() -> None:
     assert lasts.get(1) == last(1)
 
 
-async def test_what_was_looked_into_is_kept_as_bytes_alone() -> None:
-    """What a raw document has decoded takes several times their room, and is not counted. Of those
-    that are put, who makes them sees to that (`make_version`)."""
+async def test_a_raw_document_is_cached_as_bytes_alone() -> None:
+    """Its decoded fields take several times the memory, and are not counted.
+
+    For versions that are put, `make_version` ensures it.
+    """
     shelf = Shelf(1)
     given = shelf.known[1]
     assert given.full is not None
@@ -64,8 +66,8 @@ async def test_what_was_looked_into_is_kept_as_bytes_alone() -> None:
     assert kept.full == given.full
 
 
-async def test_ids_are_told_apart_as_mongodb_does() -> None:
-    """True is not 1; a decimal is its number; NaN is found again."""
+async def test_ids_are_distinguished_as_in_mongodb() -> None:
+    """True is not 1; a decimal equals its number; NaN equals itself."""
     shelf = Shelf(1, float("nan"), Decimal128("2"))
     lasts = remembered(shelf)
     await lasts.load([True, 1, float("nan"), 2])
@@ -73,8 +75,8 @@ async def test_ids_are_told_apart_as_mongodb_does() -> None:
     assert lasts.get(Decimal128("1")) == lasts.get(float("nan")) == lasts.get(2) == last(1)
 
 
-async def test_what_is_put_is_got() -> None:
-    """A newer version takes the place of the one before."""
+async def test_a_version_that_was_put_is_returned() -> None:
+    """A newer version replaces the one before."""
     lasts = remembered(Shelf())
     await lasts.load([1])
     lasts.put(1, last(5))
@@ -82,8 +84,8 @@ async def test_what_is_put_is_got() -> None:
     assert lasts.get(1) == last(6)
 
 
-async def test_the_least_recently_used_leave_first_once_the_bytes_are_passed() -> None:
-    """Bounded between batches, and announced: what leaves is read from the archive again."""
+async def test_the_least_recently_used_are_evicted_beyond_the_bytes() -> None:
+    """Eviction happens between batches, after an announcement: evicted versions are read again."""
     shelf = Shelf()
     lasts = remembered(shelf, capacity_bytes=4 * last(1, 100).size_bytes)
     assert not lasts.crowded
@@ -104,7 +106,7 @@ async def test_the_least_recently_used_leave_first_once_the_bytes_are_passed() -
 
 
 async def test_sizes_are_counted_through_replacement_and_clearing() -> None:
-    """A version that is replaced no longer counts; a cleared memory holds nothing."""
+    """A replaced version no longer counts; an empty cache has size 0."""
     lasts = remembered(Shelf(), capacity_bytes=10**9)
     await lasts.load([1, 2])
     for size in (10, 5000, 0, 300):
@@ -117,8 +119,8 @@ async def test_sizes_are_counted_through_replacement_and_clearing() -> None:
     assert lasts.get(1) is None
 
 
-async def test_nothing_leaves_before_it_was_announced() -> None:
-    """What was put may still be on its way into the archive, and must not be read from there."""
+async def test_eviction_happens_only_after_its_announcement() -> None:
+    """A version may still be on its way into the archive, and must not be read from there."""
     shelf = Shelf()
     lasts = remembered(shelf, capacity_bytes=2 * last(1, 100).size_bytes)
     await lasts.load([1, 2])
@@ -129,8 +131,8 @@ async def test_nothing_leaves_before_it_was_announced() -> None:
     assert lasts.get(1) == last(1, 100)
 
 
-async def test_what_is_remembered_does_not_keep_the_reply_that_it_came_in() -> None:
-    """The driver's large documents are views on all that came with them."""
+async def test_a_cached_document_does_not_keep_the_reply_in_memory() -> None:
+    """The driver's large documents are views of the whole reply."""
     shelf = Shelf()
     document = RawBSONDocument(memoryview(bson.encode({"_id": 1, "x": "x" * 5000})), RAW)
     shelf.known[1] = LastVersion(token="A", number=1, full=document)
@@ -143,8 +145,8 @@ async def test_what_is_remembered_does_not_keep_the_reply_that_it_came_in() -> N
     assert found.full.raw == document.raw
 
 
-async def test_what_a_batch_loads_stays_for_it_however_small_the_bound() -> None:
-    """Keys that are known already must not leave to make room for those that are not."""
+async def test_versions_loaded_for_a_batch_stay_whatever_the_bound() -> None:
+    """Known keys are not evicted to make room for the others."""
     shelf = Shelf(1, 2)
     lasts = remembered(shelf, capacity_bytes=1)
     await lasts.load([1])
