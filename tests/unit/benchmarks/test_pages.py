@@ -1,4 +1,4 @@
-"""What a benchmark writes into a page, and what it leaves as it is."""
+"""Text that a benchmark writes into a page; the rest of the page stays unchanged."""
 
 from __future__ import annotations
 
@@ -26,13 +26,15 @@ Profiles.
 """
 
 
-def test_only_what_is_between_the_marks_is_replaced() -> None:
+def test_only_the_text_between_the_marks_is_replaced() -> None:
+    """The rest of the page keeps its bytes."""
     filled = pages.fill(PAGE, "one", "New.\n\nNewer.")
     assert filled == PAGE.replace("Old.", "New.\n\nNewer.")
     assert pages.fill(filled, "one", "Old.") == PAGE
 
 
-def test_an_empty_place_is_filled_and_filled_again() -> None:
+def test_an_empty_section_is_filled_and_filled_again() -> None:
+    """The second text replaces the first."""
     once = pages.fill(PAGE, "two-three", "First.")
     assert pages.fill(once, "two-three", "Second.") == once.replace("First.", "Second.")
 
@@ -43,8 +45,8 @@ def test_a_page_without_one_place_is_refused(page: str) -> None:
         pages.fill(page, "one", "New.")
 
 
-def test_the_places_of_the_documentation_are_benchmarks() -> None:
-    """`--page` runs what the page has a place for."""
+def test_the_sections_of_the_documentation_are_benchmarks() -> None:
+    """`--page` runs the benchmarks for which the page has a section."""
     [argument] = [each for each in main.params if each.name == "names"]
     for page in (pages.BENCHMARKS, pages.LAYOUTS):
         found = pages.names(page.read_text(encoding="utf-8"))
@@ -52,7 +54,8 @@ def test_the_places_of_the_documentation_are_benchmarks() -> None:
         assert set(found) <= set(argument.type.choices)
 
 
-def test_tables_and_charts_are_told_with_their_origin() -> None:
+def test_tables_and_charts_are_written_with_their_origin() -> None:
+    """The text ends with the machine on which they were measured."""
     table = Table("Title", "what", "ms")
     table.add("this", 1.5)
     made = pages.markdown("a machine", [table, bars("chart", {"this": 1.5, "that": 3.0})])
@@ -62,14 +65,17 @@ def test_tables_and_charts_are_told_with_their_origin() -> None:
     assert made.endswith("a machine\n\n</details>")
 
 
-def test_a_curve_has_no_more_points_than_are_told_apart() -> None:
+def test_a_curve_has_a_readable_number_of_points() -> None:
+    """360 values become 60 points."""
     chart = curve("title", "minutes", 30, "MB", [float(n) for n in range(360)])
     line = chart.markdown().splitlines()[-2]
     assert line.startswith("    line [0, 6, 12, ")
     assert line.count(",") == 59
 
 
-def test_rounds_are_told_by_their_medians() -> None:
+def test_several_rounds_are_reported_by_their_medians() -> None:
+    """Each number is the median of its rounds."""
+
     def round_(ms: float, other: float, told: str) -> list[Table | Chart]:
         table = Table("Title", "what", "ms", "told")
         table.add("this", ms, told)
@@ -92,7 +98,8 @@ def test_rounds_of_other_rows_are_not_mixed_up() -> None:
         over_rounds([[one], [other]])
 
 
-def test_curves_of_several_lengths_are_told_by_the_last() -> None:
+def test_curves_of_several_lengths_are_reported_by_the_longest() -> None:
+    """Curves of several rounds are not averaged."""
     short, long = (
         curve("title", "s", 1, "%", [float(n) for n in range(count)]) for count in (2, 3)
     )

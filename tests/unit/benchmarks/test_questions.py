@@ -1,4 +1,4 @@
-"""What benchmarks ask is understood by the gateway that they measure."""
+"""Queries of the benchmarks are valid for the gateway that they measure."""
 
 from __future__ import annotations
 
@@ -43,7 +43,8 @@ def test_the_shop_understands_all_else(query: str) -> None:
 
 
 @pytest.mark.parametrize("query", as_of._PAGES.values(), ids=as_of._PAGES)
-def test_pages_of_the_past_can_be_asked_for(query: str) -> None:
+def test_queries_for_pages_of_history_are_valid(query: str) -> None:
+    """The schema with past products accepts them."""
     assert validate(PRODUCTS, parse(query)) == []
 
 

@@ -1,4 +1,4 @@
-"""The WebSockets of benchmarks count what a server really sends, however its bytes are cut."""
+"""WebSocket clients of the benchmarks count a server's events, however its bytes are split."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ NOTHING = b'{"id":"1","type":"next","payload":{"data":{"productChanges":{"produc
 
 
 def served(text: bytes, opcode: int = 0x81) -> bytes:
-    """As a server sends it: not masked."""
+    """Return the frame as a server sends it: not masked."""
     masked = text_frame(text, opcode)
     at = masked.index(b"\0\0\0\0" + text) if text else len(masked) - 4
     return bytes((masked[0], masked[1] & 0x7F)) + masked[2:at] + text
 
 
 class Server:
-    """One that agrees to everything, and says what it is told to."""
+    """Accepts everything, and sends what the test says."""
 
     def __init__(self) -> None:
         self._listening = socket.create_server(("127.0.0.1", 0))
@@ -93,8 +93,8 @@ def test_a_checkpoint_is_no_event_and_a_ping_is_answered(server: Server) -> None
     links.close()
 
 
-def test_what_only_awakens_is_not_counted_however_late_it_comes(server: Server) -> None:
-    """It tells that a subscription stands, and that something still comes."""
+def test_events_that_only_signal_readiness_are_not_counted(server: Server) -> None:
+    """They prove that a subscription is open, and may arrive late."""
     links, link = subscribe(server, [])
     server.plain.sendall(served(AWAKENED) + served(EVENT) + served(AWAKENED))
     while links.texts < 3:

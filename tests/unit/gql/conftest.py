@@ -1,4 +1,4 @@
-"""A model with a bit of everything, its schema, and a way to ask it over reads in memory."""
+"""Fixtures: a model with every kind of field, its schema, and queries over memory."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def memory() -> Memory:
 
 @pytest.fixture
 def ask(schema: strawberry.Schema, memory: Memory) -> Ask:
-    """Execute a query over the memory."""
+    """Return a function that executes a query over the memory."""
 
     async def execute(query: str, **variables: Any) -> ExecutionResult:
         return await schema.execute(query, variables, memory.context())

@@ -1,4 +1,4 @@
-"""gql.auth.api_keys: hashed keys in a file, and who they are."""
+"""API keys: hashed keys in a file, and their principals."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def written(path: Path, text: str) -> Path:
 
 
 def test_a_key_is_a_principal(tmp_path: Path) -> None:
-    """With roles and claims; the same object each time, for what is kept under it."""
+    """It has roles and claims; it is the same object each time, so that caches can refer to it."""
     more = 'roles = ["writer"]\nclaims = { tenant = "acme" }\n'
     keys = ApiKeys(written(tmp_path / "keys.toml", ENTRY + more))
     found = keys.principal(KEY)
@@ -32,8 +32,8 @@ def test_a_key_is_a_principal(tmp_path: Path) -> None:
             keys.principal(wrong)
 
 
-def test_a_key_that_is_taken_out_is_one_no_longer(tmp_path: Path) -> None:
-    """Looked at no more than once a second; a file that does not read changes nothing."""
+def test_a_removed_key_is_refused(tmp_path: Path) -> None:
+    """The file is read at most once a second; an invalid file changes nothing."""
     now = 0.0
     path = written(tmp_path / "keys.toml", ENTRY)
     keys = ApiKeys(path, clock=lambda: now)
@@ -48,7 +48,7 @@ def test_a_key_that_is_taken_out_is_one_no_longer(tmp_path: Path) -> None:
 
 
 def test_an_entry_that_changes_is_another_key(tmp_path: Path) -> None:
-    """What was opened with the old one is told; that of keys that stay as they were goes on."""
+    """Sessions opened with the old key end; those of unchanged keys continue."""
     now = 0.0
     other = f'[[keys]]\nsha256 = "{"0" * 64}"\nprincipal = "reader"\n'
     path = written(tmp_path / "keys.toml", ENTRY)
@@ -81,7 +81,7 @@ def test_an_entry_that_changes_is_another_key(tmp_path: Path) -> None:
         ENTRY.replace("importer", "revstream:copier"),
     ],
 )
-def test_a_file_that_is_none_is_refused_at_the_start(tmp_path: Path, text: str) -> None:
-    """With the place of it."""
+def test_an_invalid_file_is_refused_at_the_start(tmp_path: Path, text: str) -> None:
+    """The error has its path."""
     with pytest.raises(ValueError, match=r"keys\.toml"):
         ApiKeys(written(tmp_path / "keys.toml", text))

@@ -1,5 +1,4 @@
-"""gql.auth.bearer_token and gql.auth.jwks: tokens are what they say, keys change, and what is read
-is bounded."""
+"""Bearer tokens and key sets: validation, rotation of keys, and bounded reads."""
 
 from __future__ import annotations
 
@@ -39,7 +38,7 @@ def bearer(issuer: Issuer) -> BearerTokens:
 
 
 async def test_a_token_is_a_principal(issuer: Issuer, bearer: BearerTokens) -> None:
-    """With roles out of the claim that is named, and all of its claims for rules."""
+    """The roles are in the configured claim, and all claims are available to row rules."""
     token = issuer.token(realm={"roles": ["staff", 3]}, tenant="acme")
     principal = await bearer.principal(token)
     assert (principal.name, principal.roles) == ("ann", {"staff"})
@@ -55,7 +54,7 @@ def tampered(token: str) -> str:
 
 
 def hashed(claims: dict[str, Any], secret: bytes) -> str:
-    """PyJWT itself refuses to sign so."""
+    """Sign as PyJWT itself refuses to."""
     parts = [{"alg": "HS256", "typ": "JWT", "kid": "first"}, claims]
     encoded = [base64.urlsafe_b64encode(json.dumps(each).encode()).rstrip(b"=") for each in parts]
     signature = hmac.digest(secret, b".".join(encoded), "sha256")
@@ -80,19 +79,19 @@ def hashed(claims: dict[str, Any], secret: bytes) -> str:
         ({"sub": "revstream:copier"}, "names that begin with revstream: are reserved"),
     ],
 )
-async def test_claims_that_do_not_hold_are_refused(
+async def test_invalid_claims_are_refused(
     issuer: Issuer, bearer: BearerTokens, claims: dict[str, Any], said: str
 ) -> None:
-    """And what is wrong is said."""
+    """The error has the reason."""
     with pytest.raises(Unauthenticated, match=said):
         await bearer.principal(issuer.token(**claims))
 
 
 @pytest.mark.parametrize("exp", [4_102_444_800_000, 10**30, 1e308])
-async def test_an_end_in_milliseconds_can_be_shown(
+async def test_an_expiry_in_milliseconds_can_be_rendered(
     issuer: Issuer, bearer: BearerTokens, exp: float
 ) -> None:
-    """A mistake of the issuer's; administrators see who is connected all the same."""
+    """This is a mistake of the issuer; administrators can list the session all the same."""
     sessions = Sessions()
     session = Session(await bearer.principal(issuer.token(exp=exp)), "websocket", lambda *_: None)
     sessions.open(session)
@@ -101,8 +100,10 @@ async def test_an_end_in_milliseconds_can_be_shown(
     sessions.close(session)
 
 
-async def test_a_token_of_another_hand_is_refused(issuer: Issuer, bearer: BearerTokens) -> None:
-    """Changed, unsigned, signed with the public key as a secret, or no token at all."""
+async def test_a_token_with_an_invalid_signature_is_refused(
+    issuer: Issuer, bearer: BearerTokens
+) -> None:
+    """It is changed, unsigned, signed with the public key as a secret, or no token at all."""
     token = issuer.token()
     public = json.dumps(issuer.jwks()["keys"][0]).encode()
     claims = jwt.decode(token, options={"verify_signature": False})
@@ -118,8 +119,8 @@ async def test_a_token_of_another_hand_is_refused(issuer: Issuer, bearer: Bearer
             await bearer.principal(each)
 
 
-async def test_a_token_ends_when_it_says(issuer: Issuer, bearer: BearerTokens) -> None:
-    """Also one that was known: what is remembered is looked at again."""
+async def test_a_token_expires_at_its_time(issuer: Issuer, bearer: BearerTokens) -> None:
+    """Cached tokens are checked again."""
     token = issuer.token(lasts_s=1)
     principal = await bearer.principal(token)
     await eventually(lambda: principal.expired)
@@ -127,10 +128,10 @@ async def test_a_token_ends_when_it_says(issuer: Issuer, bearer: BearerTokens) -
         await bearer.principal(token)
 
 
-async def test_a_new_key_is_read_and_an_old_one_forgotten(
+async def test_a_new_key_is_read_and_an_old_one_evicted(
     issuer: Issuer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Tokens of keys that the issuer has taken back are known no longer."""
+    """Tokens of keys that the issuer has withdrawn are refused."""
     monkeypatch.setattr(jwks, "_AGAIN_S", 0)
     bearer = BearerTokens(JsonWebKeySet(str(issuer.place)), OPTIONS)
     old = issuer.token()
@@ -141,9 +142,11 @@ async def test_a_new_key_is_read_and_an_old_one_forgotten(
         await bearer.principal(old)
 
 
-async def test_a_withdrawn_key_ends_what_was_accepted_with_it(issuer: Issuer) -> None:
-    """Within the time that the set is fresh for, though each token is remembered and no unknown one
-    comes; a key that stays keeps its tokens."""
+async def test_a_withdrawn_key_ends_its_accepted_tokens(issuer: Issuer) -> None:
+    """Cached tokens end within the set's maximum age, without an unknown key.
+
+    A key that stays keeps its tokens.
+    """
     now = 0.0
     keys = JsonWebKeySet(str(issuer.place), fresh_s=300, clock=lambda: now)
     bearer = BearerTokens(keys, OPTIONS)
@@ -162,8 +165,8 @@ async def test_a_withdrawn_key_ends_what_was_accepted_with_it(issuer: Issuer) ->
         await bearer.principal(old)
 
 
-async def test_a_set_is_read_again_while_nobody_asks(issuer: Issuer) -> None:
-    """Whoever is connected hears of a key that was withdrawn."""
+async def test_a_set_is_read_again_without_requests(issuer: Issuer) -> None:
+    """Open connections end with a withdrawn key, too."""
     keys = JsonWebKeySet(str(issuer.place), fresh_s=0.01)
     principal = await BearerTokens(keys, OPTIONS).principal(issuer.token())
     changed = asyncio.Event()
@@ -176,8 +179,8 @@ async def test_a_set_is_read_again_while_nobody_asks(issuer: Issuer) -> None:
     assert not keys.holds(principal.key)
 
 
-async def test_unknown_keys_have_the_set_read_no_more_than_so_often(issuer: Issuer) -> None:
-    """Whoever sends tokens of invented keys does not make the gateway send requests."""
+async def test_unknown_keys_cause_a_bounded_number_of_reads(issuer: Issuer) -> None:
+    """Tokens with invented key ids do not make the gateway send requests."""
     now = 0.0
     keys = JsonWebKeySet(str(issuer.place), clock=lambda: now)
     reads = 0
@@ -202,7 +205,7 @@ async def test_unknown_keys_have_the_set_read_no_more_than_so_often(issuer: Issu
 
 
 async def test_a_set_that_cannot_be_read_leaves_the_last_one(issuer: Issuer) -> None:
-    """And where there never was one, it is the gateway that cannot say."""
+    """Without an earlier set, the gateway is unavailable."""
     now = 0.0
     keys = JsonWebKeySet(str(issuer.place), clock=lambda: now)
     await keys.key("first", "ES256")
@@ -214,16 +217,16 @@ async def test_a_set_that_cannot_be_read_leaves_the_last_one(issuer: Issuer) -> 
 
 
 @pytest.mark.parametrize("algorithms", [[], ["none"], ["HS256", "RS256"], ["XX"]])
-def test_algorithms_that_must_not_be_are_refused(algorithms: list[str]) -> None:
-    """At the start."""
+def test_forbidden_algorithms_are_refused(algorithms: list[str]) -> None:
+    """The check is at the start."""
     with pytest.raises(ValueError, match="algorithm"):
         BearerOptions(algorithms=algorithms, issuer="i", audience="a")
 
 
-async def test_what_is_known_without_a_look_is_known_no_longer_than_it_holds(
+async def test_a_cached_principal_is_returned_only_while_its_token_is_valid(
     issuer: Issuer, bearer: BearerTokens, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Not before it was looked at, nor once it has expired or its key is withdrawn."""
+    """The token must have been verified, be unexpired, and its key must not be withdrawn."""
     token = issuer.token()
     assert bearer.known(token) is None
     principal = await bearer.principal(token)

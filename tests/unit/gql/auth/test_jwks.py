@@ -1,4 +1,4 @@
-"""gql.auth.jwks over HTTP: rotation, and an issuer that is away, slow or tells nonsense."""
+"""Key sets over HTTP: rotation, and an issuer that is unavailable, slow or invalid."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ OPTIONS = BearerOptions(algorithms=["ES256"], issuer=ISSUER, audience=AUDIENCE)
 
 
 class Clock:
-    """Moved by the test."""
+    """A clock that the test moves."""
 
     now = 0.0
 
@@ -50,7 +50,7 @@ def shown(issuer: Issuer) -> bytes:
 
 
 async def test_keys_rotate(issuer: Issuer, server: KeyServer) -> None:
-    """A new one is asked for when a token names it; an old one goes when the set is read again."""
+    """A new key is read when a token names it; an old one is removed with the next read."""
     clock = Clock()
     bearer = BearerTokens(JsonWebKeySet(server.url, clock=clock), OPTIONS)
     old = issuer.token()
@@ -68,11 +68,13 @@ async def test_keys_rotate(issuer: Issuer, server: KeyServer) -> None:
     assert server.asked == 3
 
 
-async def test_an_issuer_that_is_away_at_the_start(
+async def test_an_issuer_that_is_unavailable_at_the_start(
     issuer: Issuer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Nobody can tell who it is, and when to come again is said; then it is there. The log has a
-    line for each change of that, however often it was tried."""
+    """Callers get an error with `Retry-After` until the issuer answers.
+
+    The log has a line for each change of that state, and none for further attempts.
+    """
     with key_server() as gone:
         pass
     clock = Clock()
@@ -88,10 +90,10 @@ async def test_an_issuer_that_is_away_at_the_start(
     assert [each.message for each in caplog.records] == ["keys not read", "keys read"]
 
 
-async def test_an_issuer_that_is_away_later(
+async def test_an_issuer_that_becomes_unavailable_later(
     issuer: Issuer, server: KeyServer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Its last keys hold, and are those in force when it is back."""
+    """Its last keys stay valid, and new ones are read when it is back."""
     clock = Clock()
     bearer = BearerTokens(JsonWebKeySet(server.url, clock=clock), OPTIONS)
     token = issuer.token()
@@ -108,8 +110,8 @@ async def test_an_issuer_that_is_away_later(
     assert [each.message for each in caplog.records] == ["keys not read", "keys read"]
 
 
-async def test_a_set_that_comes_in_pieces_is_read_whole(issuer: Issuer, server: KeyServer) -> None:
-    """As over a slow line."""
+async def test_a_set_sent_in_pieces_is_read_whole(issuer: Issuer, server: KeyServer) -> None:
+    """A slow network sends it like this."""
     whole = shown(issuer)
     server.pieces = (whole[at : at + 10] for at in range(0, len(whole), 10))
     server.held.clear()
@@ -120,10 +122,10 @@ async def test_a_set_that_comes_in_pieces_is_read_whole(issuer: Issuer, server: 
     assert await reading
 
 
-async def test_an_issuer_that_does_not_come_to_an_end(
+async def test_an_issuer_that_never_answers(
     issuer: Issuer, server: KeyServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is waited for so long, whoever asks; those of a token that is known are served."""
+    """The wait is bounded for all callers; those with a cached token are served."""
     monkeypatch.setattr(jwks, "_PATIENCE_S", 0.2)
     clock = Clock()
     bearer = BearerTokens(JsonWebKeySet(server.url, clock=clock), OPTIONS)
@@ -153,10 +155,10 @@ def key(**given: Any) -> bytes:
         b'{"keys": [' + b" " * 1024 * 1024 + b"]}",
     ],
 )
-async def test_what_is_no_set_leaves_the_last_one(
+async def test_an_invalid_set_leaves_the_last_one(
     issuer: Issuer, server: KeyServer, body: bytes
 ) -> None:
-    """Nor does one that has no end."""
+    """A set without an end is invalid, too."""
     clock = Clock()
     keys = JsonWebKeySet(server.url, clock=clock)
     good = await keys.key("first", "ES256")
@@ -170,7 +172,7 @@ async def test_what_is_no_set_leaves_the_last_one(
 async def test_a_redirection_is_not_followed(
     issuer: Issuer, server: KeyServer, headers: dict[str, str]
 ) -> None:
-    """The keys are where the settings say, or nowhere."""
+    """The keys are only at the configured URL."""
     server.status, server.headers = 302, headers
     with pytest.raises(Unavailable):
         await JsonWebKeySet(server.url).key("first", "ES256")
@@ -191,8 +193,8 @@ async def test_a_redirection_is_not_followed(
         b'{"keys": [{"kty": "oct", "kid": "first", "k": null}]}',
     ],
 )
-async def test_a_key_that_is_none_is_believed_by_nobody(server: KeyServer, body: bytes) -> None:
-    """A token that names it is refused; it is no fault of the gateway's."""
+async def test_a_token_with_an_invalid_key_is_refused(server: KeyServer, body: bytes) -> None:
+    """It is not an error of the gateway."""
     server.pieces = [body]
     with pytest.raises(Unauthenticated):
         await JsonWebKeySet(server.url).key("first", "ES256")
@@ -202,7 +204,7 @@ async def test_a_key_that_is_none_is_believed_by_nobody(server: KeyServer, body:
 async def test_secrets_of_a_url_are_not_logged(
     server: KeyServer, caplog: pytest.LogCaptureFixture, status: int | None
 ) -> None:
-    """Whether it is read or not."""
+    """This holds for successful and failed reads."""
     url = server.url.replace("://", "://user:s3cret@") + "?key=s3cret"
     if status is not None:
         url = url.replace(f":{urlsplit(server.url).port}", ":notaport")

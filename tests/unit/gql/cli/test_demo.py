@@ -1,4 +1,4 @@
-"""gql.cli.demo: how often the shop is written to."""
+"""`revstream demo`: the rate of writes to the shop."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from revstream.gql.cli.demo.writers import Writers
 from revstream.gql.runtime.configuration.settings import Settings
 
 
-async def test_a_rate_of_none_writes_nothing() -> None:
-    """And ends, so that the shop is only served."""
+async def test_a_rate_of_zero_writes_nothing() -> None:
+    """The writers end, so that the shop is only served."""
     shop: Any = None
     await Writers(shop, random.Random(1)).run(0)
 
 
 @pytest.mark.parametrize("rate", ["-1", "nan", "inf", "2000", "much"])
-def test_a_rate_that_is_none_is_refused(rate: str) -> None:
-    """Before anything is started."""
+def test_an_invalid_rate_is_refused(rate: str) -> None:
+    """Nothing is started before."""
     command: click.Command = main.cli.commands["demo"]
     result = CliRunner().invoke(command, ["--rate", rate])
     assert result.exit_code == 2
@@ -33,7 +33,7 @@ def test_a_rate_that_is_none_is_refused(rate: str) -> None:
 
 
 def test_it_takes_every_option_of_serve() -> None:
-    """And its own."""
+    """It has one option of its own."""
     serve, demo = (
         {each.name for each in main.cli.commands[name].params} for name in ("serve", "demo")
     )
@@ -41,8 +41,8 @@ def test_it_takes_every_option_of_serve() -> None:
     assert serve <= demo
 
 
-def test_its_settings_are_the_shop_unless_others_are_given() -> None:
-    """A MongoDB of its own unless one is named."""
+def test_its_default_settings_are_the_shop() -> None:
+    """It starts a MongoDB of its own unless a URI is set."""
     alone = demo_settings(Settings(schema=None, database="shop"))  # type: ignore[arg-type]
     assert (alone.schema.name, alone.mongodb_uri) == ("schema.graphql", None)
     assert alone.embedded is not None
@@ -51,5 +51,5 @@ def test_its_settings_are_the_shop_unless_others_are_given() -> None:
 
 
 def test_the_shop_leaves_copies_to_revstream() -> None:
-    """A product that begins with its copy has a second version in which no field differs."""
+    """A product inserted with its copy has a second version in which no field differs."""
     assert not any("supplierName" in product for product in beginnings()["products"])

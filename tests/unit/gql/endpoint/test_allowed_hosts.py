@@ -1,4 +1,4 @@
-"""gql.endpoint.allowed_hosts: which names those are, as settings and requests write them."""
+"""Allowed host names, as settings and requests write them."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ from revstream.gql.observability.operation_metrics import Operations
         ("App.example.org, b.example.org:8443", "0.0.0.0", {"app.example.org", "b.example.org"}),
     ],
 )
-def test_names_are_those_of_the_settings_or_of_this_machine(
+def test_allowed_hosts_are_those_of_the_settings_or_of_this_machine(
     given: str | None, bound: str, names: set[str] | None
 ) -> None:
-    """None: any."""
+    """None allows any host."""
     assert allowed_hosts(given, bound) == names
 
 
 @pytest.mark.parametrize("given", ["", ",", "a.example.org,", "http://a.example.org"])
-def test_what_is_no_name_is_found_out_at_the_start(given: str) -> None:
-    """It would otherwise be one that nobody has, or that everybody has."""
+def test_an_invalid_name_is_refused_at_the_start(given: str) -> None:
+    """Otherwise it would match no request, or every one."""
     with pytest.raises(click.UsageError, match="--allowed-hosts"):
         allowed_hosts(given, "127.0.0.1")
 
@@ -61,8 +61,8 @@ def test_what_is_no_name_is_found_out_at_the_start(given: str) -> None:
         ("", 421),
     ],
 )
-def test_a_request_to_another_name_is_refused(host: str, status: int) -> None:
-    """Whatever its port."""
+def test_a_request_to_another_host_is_refused(host: str, status: int) -> None:
+    """The port does not matter."""
 
     async def served(_request: Request) -> PlainTextResponse:
         return PlainTextResponse("secret")

@@ -1,4 +1,4 @@
-"""gql.endpoint.broadcast_target: a client reads the texts that are written to a seat."""
+"""Broadcast targets: a client reads the messages that are written to a target."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def frames_read(data: bytes) -> list[Frame]:
 @example(["a" * 81, "a" * 82, "a" * 83], "1")
 @example(["a" * 65_500, "a" * 65_536], "1")
 def test_each_event_is_one_text_message(texts: list[str], id_: str) -> None:
-    """Lengths of 7, 16 and 64 bits; several seats share what is around their ids."""
+    """Lengths have 7, 16 and 64 bits; several targets share the bytes around their ids."""
     events = [
         BroadcastMessage(
             str(number), json.dumps({"data": text}).encode(), shown=str(number), counts=True

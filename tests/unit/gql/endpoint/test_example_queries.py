@@ -1,4 +1,4 @@
-"""The example queries, made for models of different shapes."""
+"""Example queries for models of different forms."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ def test_each_example_is_one_operation_of_its_own_name() -> None:
         assert operation.name.value == example.name
 
 
-def test_a_telling_field_comes_first() -> None:
-    """A person knows a document by its name."""
+def test_a_name_field_comes_first() -> None:
+    """A person recognizes a document by its name."""
     assert "id name watts" in query(Model(entities=(LAMP,)), "History")
 
 
 def test_only_fields_without_a_selection_are_chosen() -> None:
-    """An embedded document would need fields of its own, JSON may be large."""
+    """An embedded document would need fields of its own, and JSON may be large."""
     shape = EmbeddedType(name="Shape", fields=(plain("width", Scalar.FLOAT),))
     embedded = Field(name="shape", stored="shape", type="Shape")
     lamp = entity("Lamp", embedded, plain("notes", Scalar.JSON), plain("watts", Scalar.INT))
@@ -53,32 +53,32 @@ def test_only_fields_without_a_selection_are_chosen() -> None:
     assert "lamp { id watts }" in text
 
 
-def test_an_entity_of_an_id_alone_will_do() -> None:
+def test_an_entity_with_only_an_id_is_sufficient() -> None:
     """No field is needed beside the id."""
     assert "lamp { id }" in query(Model(entities=(entity("Lamp"),)), "Live")
 
 
-def test_the_richest_entity_is_shown() -> None:
-    """Of several entities, the one with most fields."""
+def test_the_entity_with_most_fields_is_used() -> None:
+    """The model has several entities."""
     assert "lamps(first" in query(
         Model(entities=(entity("Socket", plain("name")), LAMP)), "History"
     )
 
 
-def test_the_moment_asked_about_is_now_in_utc() -> None:
-    """The as-of example asks about the moment it is made, as the API writes times."""
+def test_the_time_of_the_as_of_example_is_now_in_utc() -> None:
+    """It is the time at which the example is created, in the API's form."""
     now = datetime(2026, 3, 1, 14, 30, tzinfo=timezone(timedelta(hours=2)))
     texts = [example.query for example in examples_of(Model(entities=(LAMP,)), now)]
     assert any('lampsAsOf(asOf: { time: "2026-03-01T12:30:00.000Z" }' in text for text in texts)
 
 
-def test_the_clock_gives_the_moment_where_none_is_given() -> None:
-    """Without an argument, the example asks about the present."""
+def test_the_default_time_is_the_clocks() -> None:
+    """Without an argument, the example reads the present."""
     text = query(Model(entities=(LAMP,)), "ThenAndNow")
     asked = datetime.fromisoformat(text.split('time: "')[1].split('"')[0])
     assert abs(datetime.now(UTC) - asked) < timedelta(minutes=1)
 
 
 def test_a_model_without_entities_has_no_examples() -> None:
-    """There is nothing to show."""
+    """The list is empty."""
     assert examples_of(Model(entities=())) == ()

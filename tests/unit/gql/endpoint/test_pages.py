@@ -1,4 +1,4 @@
-"""The pages' routes, over a folder that the test fills as a build would."""
+"""Routes of the pages, over a folder that the test fills as a build would."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from revstream.gql.endpoint.example_queries import Example
 
 @pytest.fixture
 def static(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A built `gql/static`."""
+    """Provide a built `gql/static`."""
     folder = tmp_path / "static"
     (folder / "assets").mkdir(parents=True)
     (folder / "index.html").write_text("<title>front</title>")
@@ -31,13 +31,13 @@ def static(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def not_built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A `gql` that was installed without its pages."""
+    """Provide a `gql` that was installed without its pages."""
     monkeypatch.setattr(pages, "STATIC", tmp_path / "static")
 
 
 @pytest.fixture
 def client() -> Iterator[TestClient]:
-    """The pages' routes, and GraphiQL where the gateway has it."""
+    """Provide a client of the pages' routes, and of GraphiQL at the gateway's path."""
 
     async def graphiql(request: Request) -> Response:
         return pages.graphiql_response()
@@ -54,7 +54,7 @@ def policy_of(response: object) -> dict[str, str]:
 
 @pytest.mark.usefixtures("static")
 def test_the_front_page_is_served_at_the_root(client: TestClient) -> None:
-    """`/` is the built index.html, asked for anew each time."""
+    """`/` is the built index.html, which browsers revalidate each time."""
     response = client.get("/")
     assert response.status_code == 200
     assert response.text == "<title>front</title>"
@@ -63,8 +63,8 @@ def test_the_front_page_is_served_at_the_root(client: TestClient) -> None:
 
 
 @pytest.mark.usefixtures("static")
-def test_graphiql_is_not_cached_in_place_of_an_answer(client: TestClient) -> None:
-    """GraphiQL shares its address with the API, so it varies by what the client accepts."""
+def test_graphiql_is_not_cached_in_place_of_a_response(client: TestClient) -> None:
+    """GraphiQL has the URL of the API, so it varies by `Accept`."""
     response = client.get("/graphql")
     assert response.text == "<title>graphiql</title>"
     assert response.headers["vary"] == "Accept"
@@ -72,8 +72,8 @@ def test_graphiql_is_not_cached_in_place_of_an_answer(client: TestClient) -> Non
 
 
 @pytest.mark.usefixtures("static")
-def test_a_hashed_file_may_be_kept_for_ever(client: TestClient) -> None:
-    """What is under assets/ changes its name with its content."""
+def test_a_hashed_file_may_be_cached_forever(client: TestClient) -> None:
+    """A file in assets/ changes its name with its content."""
     response = client.get("/static/assets/index-abc123.js")
     assert response.status_code == 200
     assert response.headers["cache-control"] == "public, max-age=31536000, immutable"
@@ -81,15 +81,15 @@ def test_a_hashed_file_may_be_kept_for_ever(client: TestClient) -> None:
 
 
 @pytest.mark.usefixtures("static")
-def test_a_file_without_a_hash_is_asked_for_anew(client: TestClient) -> None:
-    """What keeps its name may change its content."""
+def test_a_file_without_a_hash_is_revalidated(client: TestClient) -> None:
+    """A file that keeps its name may change its content."""
     assert client.get("/static/favicon.svg").headers["cache-control"] == "no-cache"
 
 
 @pytest.mark.usefixtures("static")
 @pytest.mark.parametrize("path", ["/", "/graphql", "/static/assets/index-abc123.js"])
-def test_each_answer_says_what_a_browser_may_do(client: TestClient, path: str) -> None:
-    """No script but our own files, no other server, no frame around it, no guessing of types."""
+def test_each_response_has_a_content_security_policy(client: TestClient, path: str) -> None:
+    """It allows no foreign script, server or frame, and no guessing of types."""
     response = client.get(path)
     policy = policy_of(response)
     assert policy["default-src"] == "'none'"
@@ -102,7 +102,7 @@ def test_each_answer_says_what_a_browser_may_do(client: TestClient, path: str) -
 
 @pytest.mark.usefixtures("static")
 def test_only_graphiql_may_use_inline_styles_and_workers(client: TestClient) -> None:
-    """Monaco needs them; the front page does without."""
+    """Monaco needs them; the front page does not."""
     front, graphiql = policy_of(client.get("/")), policy_of(client.get("/graphql"))
     assert front["style-src"] == "'self'"
     assert "worker-src" not in front
@@ -112,12 +112,12 @@ def test_only_graphiql_may_use_inline_styles_and_workers(client: TestClient) -> 
 
 @pytest.mark.usefixtures("static")
 def test_an_unknown_file_is_not_found(client: TestClient) -> None:
-    """A name that the build did not make is 404."""
+    """A name that is not in the build is 404."""
     assert client.get("/static/assets/other.js").status_code == 404
 
 
 def test_a_path_cannot_leave_the_folder(client: TestClient, static: Path) -> None:
-    """`..`, encoded or not, reaches nothing beside `gql/static`."""
+    """`..`, encoded or not, reaches no file outside `gql/static`."""
     (static.parent / "secret").write_text("secret")
     assert client.get("/static/%2e%2e/secret").status_code == 404
     assert client.get("/static/..%2fsecret").status_code == 404
@@ -133,8 +133,8 @@ def test_the_examples_are_listed(client: TestClient) -> None:
 
 @pytest.mark.usefixtures("not_built")
 @pytest.mark.parametrize("path", ["/", "/graphql"])
-def test_pages_that_were_not_built_say_how_to_build_them(client: TestClient, path: str) -> None:
-    """A gateway without pages says so in plain text; nothing is raised."""
+def test_missing_pages_are_an_error_with_the_build_command(client: TestClient, path: str) -> None:
+    """The response is plain text; no exception is raised."""
     response = client.get(path)
     assert response.status_code == 503
     assert response.headers["content-type"] == "text/plain; charset=utf-8"
@@ -143,5 +143,5 @@ def test_pages_that_were_not_built_say_how_to_build_them(client: TestClient, pat
 
 @pytest.mark.usefixtures("not_built")
 def test_files_that_were_not_built_are_not_found(client: TestClient) -> None:
-    """Where there is no folder, there is no file."""
+    """Without the folder, each file is 404."""
     assert client.get("/static/favicon.svg").status_code == 404

@@ -1,4 +1,4 @@
-"""How streams end: by themselves, interrupted, or because nobody is there any more."""
+"""Ends of streaming responses: complete, interrupted, or closed by the client."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def interrupted(error: GatewayError) -> ExecutionResult:
 async def chunks(
     framing: Framing, *results: ExecutionResult, place: SubscriptionPosition | None = None
 ) -> list[bytes]:
-    """All but the opening."""
+    """Return all chunks but the opening."""
 
     async def source() -> AsyncGenerator[ExecutionResult]:
         for each in results:
@@ -53,15 +53,15 @@ async def chunks(
     return [each async for each in stream][1:]
 
 
-async def test_what_has_ended_is_complete() -> None:
-    """Each event with its token."""
+async def test_a_stream_that_has_ended_is_complete() -> None:
+    """Each event has its token."""
     sent = await chunks(SSE, EVENT, place=SubscriptionPosition(token="t.x"))
     assert sent == [b'id: t.x\nevent: next\ndata: {"data":{"n":1}}\n\n', COMPLETE]
 
 
 @pytest.mark.parametrize("code", ["BAD_USER_INPUT", "HISTORY_LOST", "INTERNAL", "UNAVAILABLE"])
-async def test_what_stays_wrong_is_told_and_complete(code: str) -> None:
-    """Who came back would be told the same, or would repeat a mutation; it has no token."""
+async def test_a_permanent_error_is_sent_and_complete(code: str) -> None:
+    """A reconnecting client would get it again, or repeat a mutation; it has no token."""
     told, end = await chunks(SSE, failed(code), place=SubscriptionPosition(token="t.x"))
     assert code.encode() in told
     assert b"id:" not in told
@@ -69,16 +69,16 @@ async def test_what_stays_wrong_is_told_and_complete(code: str) -> None:
 
 
 @pytest.mark.parametrize("kind", [SlowConsumer, Unavailable, TimeLimit, ArchiveBehind])
-async def test_what_passes_ends_a_stream_of_events_and_is_no_event(
+async def test_a_temporary_error_ends_a_stream_without_an_event(
     kind: type[GatewayError],
 ) -> None:
-    """So that the client comes back, whether it was sent something before or not."""
+    """The client reconnects then, with or without earlier events."""
     said = f": {kind.code} two lines\n\n".encode()
     assert await chunks(SSE, interrupted(kind("two\nlines"))) == [said]
     assert (await chunks(SSE, EVENT, interrupted(kind("two\nlines")), EVENT))[1:] == [said]
 
 
-async def test_an_error_that_a_retry_does_not_mend_is_an_event() -> None:
+async def test_an_error_that_a_retry_does_not_fix_is_an_event() -> None:
     """Lost history stays lost."""
     error = HistoryLost("gone")
     shown = GraphQLError("gone", original_error=error, extensions=error.extensions)
@@ -86,8 +86,8 @@ async def test_an_error_that_a_retry_does_not_mend_is_an_event() -> None:
     assert (b"HISTORY_LOST" in told, end) == (True, COMPLETE)
 
 
-async def test_in_parts_every_end_is_told() -> None:
-    """Their clients do not come back by themselves; the last boundary comes in any case."""
+async def test_every_error_is_sent_in_multipart() -> None:
+    """These clients do not reconnect by themselves; the last boundary is always sent."""
     sent = await chunks(MULTIPART, EVENT, interrupted(Unavailable("away")))
     assert b'{"payload":{"data":{"n":1}}}' in sent[0]
     assert b'"payload":null' in sent[1]
@@ -96,8 +96,8 @@ async def test_in_parts_every_end_is_told() -> None:
     assert (await chunks(MULTIPART, EVENT))[-1] == b"--\r\n"
 
 
-def test_data_are_there_where_execution_began() -> None:
-    """Null as well, where an error has left nothing; not where there was no execution."""
+def test_data_are_present_once_execution_began() -> None:
+    """They are null after an error; they are missing without execution."""
     assert body_of(failed("TIMEOUT")).keys() == {"errors", "data"}
     refused = [GraphQLError("no such field")]
     assert body_of(ExecutionResult(data=None, errors=refused)).keys() == {"errors"}
@@ -106,8 +106,8 @@ def test_data_are_there_where_execution_began() -> None:
 
 
 @pytest.mark.parametrize("sending", [False, True], ids=["while it waits", "while it sends"])
-async def test_a_client_that_goes_ends_what_it_asked(sending: bool) -> None:
-    """In full: what an operation does at its end is done before the response is over."""
+async def test_a_client_that_disconnects_ends_its_operation(sending: bool) -> None:
+    """The operation's cleanup is complete before the response is over."""
     closed = []
     gone = asyncio.Event()
 
@@ -135,8 +135,8 @@ async def test_a_client_that_goes_ends_what_it_asked(sending: bool) -> None:
 
 
 @pytest.mark.parametrize("framing", [SSE, MULTIPART], ids=["SSE", "multipart"])
-async def test_all_results_of_a_stream_are_made_in_one_context(framing: Framing) -> None:
-    """A subscription says once by which operation it reads."""
+async def test_all_results_of_a_stream_are_produced_in_one_context(framing: Framing) -> None:
+    """A subscription sets once by which operation it reads."""
     operation: ContextVar[int] = ContextVar("operation", default=0)
 
     async def source() -> AsyncGenerator[ExecutionResult]:
@@ -149,8 +149,8 @@ async def test_all_results_of_a_stream_are_made_in_one_context(framing: Framing)
     assert operation.get() == 0
 
 
-async def test_what_is_quiet_beats() -> None:
-    """As long as nothing comes; what comes then is not lost."""
+async def test_an_idle_stream_sends_heartbeats() -> None:
+    """The next result is not lost."""
     ready = asyncio.Event()
 
     async def source() -> AsyncGenerator[ExecutionResult]:

@@ -1,4 +1,4 @@
-"""gql.endpoint.websocket: a socket while its sign-in is checked, without a network."""
+"""WebSockets during authentication, without a network."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.support.reads import Memory
 
 
 class _Wire:
-    """What a client sends, and what it is sent."""
+    """The messages that a client sends and receives."""
 
     def __init__(self, *messages: dict[str, Any]) -> None:
         self.ws = SimpleNamespace(headers=Headers())
@@ -43,7 +43,7 @@ class _Wire:
 
 
 class _View:
-    """Whose sign-in takes until it is told to."""
+    """A view whose authentication waits for the test."""
 
     def __init__(self, context: RequestContext, checking: Callable[[], Awaitable[None]]) -> None:
         self.context = context
@@ -78,8 +78,8 @@ def socket_of(kind: type[Any], wire: _Wire, view: _View) -> Any:
 
 
 @pytest.mark.parametrize("kind", [TransportSocket, LegacySocket])
-async def test_an_introduction_is_in_time_once_it_has_come(memory: Memory, kind: type[Any]) -> None:
-    """However long the issuer of the token takes to answer."""
+async def test_the_init_timeout_ends_with_the_init_message(memory: Memory, kind: type[Any]) -> None:
+    """The time that authentication takes does not count."""
 
     async def until_the_time_is_over() -> None:
         waiting = asyncio.all_tasks() - {asyncio.current_task()}
@@ -91,8 +91,8 @@ async def test_an_introduction_is_in_time_once_it_has_come(memory: Memory, kind:
 
 
 @pytest.mark.parametrize("kind", [TransportSocket, LegacySocket])
-async def test_what_was_signed_in_with_is_not_kept(memory: Memory, kind: type[Any]) -> None:
-    """Nor within reach of what is executed."""
+async def test_the_connection_parameters_are_not_kept(memory: Memory, kind: type[Any]) -> None:
+    """The executed operations cannot read them either."""
 
     async def at_once() -> None:
         pass

@@ -1,4 +1,4 @@
-"""Media types of headers: what is one, and what a client takes most gladly."""
+"""Media types: parsing, and ranking by `Accept`."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ JSON = MediaType("application/json", {"charset": "utf-8"})
         ("text/plain\n; x=y", None),
     ],
 )
-def test_a_media_type_is_read_whole_or_not_at_all(text: str, expected: MediaType | None) -> None:
-    """Names and values in lower case, quotes taken off."""
+def test_a_media_type_is_parsed_whole_or_not_at_all(text: str, expected: MediaType | None) -> None:
+    """Names and values become lower case, without quotes."""
     assert parse_media_type(text) == expected
 
 
@@ -47,7 +47,7 @@ def test_a_media_type_is_read_whole_or_not_at_all(text: str, expected: MediaType
         ("application/json;q=0.25", (0.25, 2)),
         ("application/json; q=1.000", (1, 2)),
         ("APPLICATION/JSON; Charset=UTF-8", (1, 2)),
-        # What names it most closely decides, wherever it stands.
+        # The most specific range decides, wherever it is.
         ("application/json;q=0.1, */*", (0.1, 2)),
         ("*/*, application/json;q=0.1", (0.1, 2)),
         ("application/json;q=0.1, application/json;charset=utf-8;q=0.2", (0.2, 2)),
@@ -55,7 +55,7 @@ def test_a_media_type_is_read_whole_or_not_at_all(text: str, expected: MediaType
         ("application/json;q=0, application/*", (0, 0)),
         ("application/json; charset=utf-16", (0, 0)),
         ("text/*", (0, 0)),
-        # Not understood, and passed over.
+        # Invalid ranges are skipped.
         ("application/json;q=2, */*;q=0.5", (0.5, 0)),
         ("application/json;q=-1", (0, 0)),
         ("application/json;q=0.1234", (0, 0)),
@@ -64,15 +64,15 @@ def test_a_media_type_is_read_whole_or_not_at_all(text: str, expected: MediaType
         ('x/y;a="application/json', (0, 0)),
     ],
 )
-def test_a_type_is_ranked_by_what_names_it_most_closely(
+def test_a_type_is_ranked_by_its_most_specific_range(
     header: str | None, expected: tuple[float, int]
 ) -> None:
-    """Its quality, and how it was named."""
+    """The rank has its quality and its specificity."""
     assert Accept(header).rank(JSON) == expected
 
 
-def test_a_parameter_can_be_asked_for() -> None:
-    """Only ranges that have it count."""
+def test_a_range_with_a_parameter_needs_it() -> None:
+    """Only ranges with the parameter count."""
     offered = MediaType("multipart/mixed", {"boundary": "graphql", "subscriptionSpec": "1.0"})
     for header, quality in {
         "multipart/mixed": 0,
@@ -86,16 +86,16 @@ def test_a_parameter_can_be_asked_for() -> None:
 
 
 @given(st.text(alphabet='aA/*;=,q0.1" \\\t'))
-def test_any_header_is_read(header: str) -> None:
-    """Whatever comes, it is a rank."""
+def test_any_header_is_parsed(header: str) -> None:
+    """The result is always a rank."""
     quality, named = Accept(header).rank(JSON)
     assert 0 <= quality <= 1
     assert named in (0, 1, 2)
 
 
 @pytest.mark.parametrize("piece", ['"', '\\"', '"\\', ";", ",", " ", "a/b;", 'a/b;c="', "\\"])
-def test_a_long_header_is_read_in_linear_time(piece: str) -> None:
-    """A header of 64 KB that looks like much and is nothing."""
+def test_a_long_header_is_parsed_in_linear_time(piece: str) -> None:
+    """The header has 64 KB and no valid range."""
     header = piece * (65_536 // len(piece))
     began = time.monotonic()
     Accept(header).rank(JSON)

@@ -1,4 +1,4 @@
-"""Bodies as they come: in pieces, too long, too slowly, or not to their end."""
+"""Request bodies: in pieces, too long, too slow, or incomplete."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BODY = b'{"query": "{ a }", "operationName": ""}'
 
 
 def request(pieces: Sequence[bytes], *, ends: bool = True, **headers: str) -> Request:
-    """What the server makes of a request; one that does not end waits for ever."""
+    """Return the server's request; an incomplete one waits forever."""
     left = list(pieces)
     given = {"content-type": "application/json", **headers}
 
@@ -41,16 +41,16 @@ async def read(asked: Request, most_bytes: int) -> GraphQLRequest:
 
 
 @pytest.mark.parametrize("size", [1, 7, len(BODY)])
-async def test_a_body_is_put_together(size: int) -> None:
-    """However it was cut; one of exactly the limit is not too long."""
+async def test_a_body_is_joined(size: int) -> None:
+    """It may be split anywhere; exactly the limit is not too long."""
     pieces = [BODY[n : n + size] for n in range(0, len(BODY), size)]
     found = await read(request(pieces), len(BODY))
     assert found == GraphQLRequest(query="{ a }")
 
 
 @pytest.mark.parametrize("ends", [True, False])
-async def test_the_byte_beyond_the_limit_is_the_last_that_is_read(ends: bool) -> None:
-    """Nobody waits for the end of a body that is too long by then."""
+async def test_reading_stops_at_the_byte_beyond_the_limit(ends: bool) -> None:
+    """The rest of the body is not awaited."""
     refused = request([BODY, b" " * 10, b" " * 10_000], ends=ends)
     with pytest.raises(Refused, match="more than 40 bytes") as caught:
         await read(refused, 40)
@@ -59,33 +59,33 @@ async def test_the_byte_beyond_the_limit_is_the_last_that_is_read(ends: bool) ->
 
 
 @pytest.mark.parametrize("length", ["41", "9" * 400])
-async def test_a_length_beyond_the_limit_is_believed(length: str) -> None:
-    """Nothing of the body is read then."""
+async def test_a_content_length_beyond_the_limit_is_refused(length: str) -> None:
+    """The body is not read."""
     announced = request([], ends=False, content_length=length)
     with pytest.raises(Refused) as caught:
         await read(announced, 40)
     assert caught.value.status == 413
 
 
-async def test_a_length_that_is_not_true_helps_nobody() -> None:
-    """What comes is counted."""
+async def test_a_wrong_content_length_does_not_help() -> None:
+    """The received bytes are counted."""
     with pytest.raises(Refused) as caught:
         await read(request([BODY], content_length="1"), 10)
     assert caught.value.status == 413
 
 
-async def test_a_body_that_does_not_come_is_not_waited_for(
+async def test_a_body_that_does_not_arrive_is_not_awaited(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """408: it may be sent again."""
+    """The status is 408, and the client may send it again."""
     monkeypatch.setattr(request_module, "_BODY_MOST_S", 0.05)
     with pytest.raises(Refused, match=r"0\.05 s") as caught:
         await read(request([b"{"], ends=False), 100)
     assert caught.value.status == 408
 
 
-async def test_a_client_that_is_gone_is_none_to_refuse() -> None:
-    """Nobody is there to read it."""
+async def test_a_client_that_disconnected_gets_no_response() -> None:
+    """The exception is the client's disconnect."""
 
     async def receive() -> dict[str, Any]:
         return {"type": "http.disconnect"}

@@ -1,5 +1,4 @@
-"""gql.observability.error_response: whoever refuses a request, it is told in one way, counted, and
-logged now and then."""
+"""Error responses: one form for all refusals, counted, with throttled log lines."""
 
 from __future__ import annotations
 
@@ -35,10 +34,10 @@ from revstream.streams.core.errors import TimeLimit, Unavailable
         ),
     ],
 )
-async def test_the_code_of_a_failure_says_status_and_headers(
+async def test_the_code_of_an_error_decides_status_and_headers(
     failure: Exception, status: int, code: str, header: tuple[str, str] | None
 ) -> None:
-    """As JSON that nobody keeps, with nothing of what is masked; and it is counted."""
+    """The body is JSON that is not cached, without masked details; the error is counted."""
     operations = Operations()
     response = ErrorReporter(operations).response(failure)
     assert response.status_code == status
@@ -52,10 +51,10 @@ async def test_the_code_of_a_failure_says_status_and_headers(
     assert operations.failed == {("unknown", code): 1}
 
 
-async def test_a_storm_of_refusals_is_a_line_and_a_number(
+async def test_many_refusals_are_one_log_line_and_a_count(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Of each code, whatever kind of operation it was; the metrics have how many there were."""
+    """There is one line per code for all kinds of operations; the metrics have the exact number."""
     operations = Operations()
     failures = ErrorReporter(operations)
     with caplog.at_level(logging.INFO):

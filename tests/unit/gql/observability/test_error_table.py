@@ -1,5 +1,4 @@
-"""gql.observability.error_table: the one table from class to code, log level and what the client
-may read."""
+"""Error table: from class to code, log level and masking."""
 
 from __future__ import annotations
 
@@ -31,8 +30,8 @@ def wrapped(cause: Exception) -> GraphQLError:
     return GraphQLError(str(cause), path=["products", 0], original_error=cause)
 
 
-def test_every_error_of_ours_has_the_code_that_the_table_says() -> None:
-    """A class that is not in the table itself is masked, or it would show a code of its own."""
+def test_every_error_class_has_the_code_of_the_table() -> None:
+    """A class that is missing in the table is masked, or it would show a code of its own."""
     for each in subclasses(GatewayError):
         assert issubclass(each, GatewayError)
         rule = next(TABLE[kind] for kind in each.__mro__ if kind in TABLE)
@@ -40,8 +39,8 @@ def test_every_error_of_ours_has_the_code_that_the_table_says() -> None:
         assert each in TABLE or rule.masked, each
 
 
-def test_an_expected_error_reaches_the_client_as_it_is() -> None:
-    """Its message, its code and its facts."""
+def test_an_expected_error_reaches_the_client_unchanged() -> None:
+    """It has its message, its code and its facts."""
     error = wrapped(BadUserInput("first is -1, and 0 is the least", argument="first"))
     finish_errors([error], str.lower)
     assert error.formatted == {
@@ -75,7 +74,7 @@ def test_an_unexpected_error_is_masked(cause: Exception, caplog: pytest.LogCaptu
 
 
 def test_one_exception_at_many_fields_is_one_incident(caplog: pytest.LogCaptureFixture) -> None:
-    """Fields that are read together fail together, and the log has one line of it."""
+    """Fields that are read together fail together, and the log has one line."""
     cause = RuntimeError("broken")
     errors = [wrapped(cause) for _ in range(3)]
     with caplog.at_level(logging.INFO):
@@ -85,7 +84,7 @@ def test_one_exception_at_many_fields_is_one_incident(caplog: pytest.LogCaptureF
 
 
 def test_expected_errors_are_logged_without_a_traceback(caplog: pytest.LogCaptureFixture) -> None:
-    """At the level that the table says, with the code and the path as facts."""
+    """The level is the table's; the line has code and path as facts."""
     with caplog.at_level(logging.DEBUG):
         finish_errors([wrapped(TimeLimit("a read took longer than 30 s"))], str.lower)
     (record,) = caplog.records
@@ -95,8 +94,8 @@ def test_expected_errors_are_logged_without_a_traceback(caplog: pytest.LogCaptur
     assert record.path == ["products", 0]  # type: ignore[attr-defined]
 
 
-def test_resume_tokens_among_the_facts_are_shown_as_everywhere() -> None:
-    """With the deployment's tag, so that a client can use them."""
+def test_resume_tokens_among_the_facts_have_the_deployments_tag() -> None:
+    """A client can use them."""
     error = wrapped(HistoryLost("too old", oldestResumeToken="66AB", since="AB"))
     finish_errors([error], lambda token: f"{token}.tests")
     assert error.extensions == {
@@ -106,8 +105,8 @@ def test_resume_tokens_among_the_facts_are_shown_as_everywhere() -> None:
     }
 
 
-def test_what_graphql_says_of_a_document_keeps_its_words(caplog: pytest.LogCaptureFixture) -> None:
-    """Syntax and validation errors are the client's to read and to mend, and not worth a line."""
+def test_graphql_errors_keep_their_message(caplog: pytest.LogCaptureFixture) -> None:
+    """Syntax and validation errors are for the client, and are not logged."""
     said = GraphQLError("Cannot query field 'nope' on type 'Product'.")
     again = GraphQLError("Variable '$x' has invalid value", original_error=said)
     unnamed = wrapped(CannotGetOperationTypeError("nope"))
@@ -120,7 +119,7 @@ def test_what_graphql_says_of_a_document_keeps_its_words(caplog: pytest.LogCaptu
 
 
 def test_the_nearest_class_decides() -> None:
-    """A subclass without a rule of its own has that of the class above it."""
+    """A subclass without a rule has that of its base class."""
 
     class Special(BadUserInput):
         pass
@@ -130,10 +129,10 @@ def test_the_nearest_class_decides() -> None:
     assert not TABLE[DocumentMisfit].masked
 
 
-def test_a_fault_of_one_place_is_one_incident_for_a_while(
+def test_repeated_faults_of_one_line_of_code_are_one_incident_for_a_while(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """However often a client finds it; the next line tells how many had none."""
+    """The next line has the number of those in between."""
     now = 0.0
     incidents = Incidents(lambda: now)
 

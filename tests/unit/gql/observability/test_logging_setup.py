@@ -1,4 +1,4 @@
-"""What is no fault is no line."""
+"""Logging: format of lines, and lines that are suppressed."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from revstream.gql.observability.logging_setup import configure_logging
 
 
 @pytest.mark.parametrize(("failure", "told"), [(WebSocketDisconnected(), 0), (ValueError("x"), 1)])
-def test_a_client_that_is_gone_while_it_is_sent_something_is_not_told(
+def test_a_send_to_a_disconnected_client_is_not_logged(
     failure: Exception, told: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """As Strawberry logs what ends an operation on a socket."""
+    """Strawberry logs the end of such an operation on a socket."""
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
     try:
@@ -37,16 +37,19 @@ def record(event: str, failure: BaseException | None = None, **facts: object) ->
     return made
 
 
-# Ends of lines, of every kind; escape sequences; what turns the direction; half of a pair.
+# Line ends of every kind, escape sequences, direction marks, half of a surrogate pair.
 NASTY = "\n\r\x0b\x0c\x1b\x85\u2028\u2029\u202e\u2066\x00\x7f\ud800"
 HOSTILE = st.text(alphabet=st.sampled_from([*NASTY, *'a ="\\'])) | st.text()
 
 
 @given(st.lists(HOSTILE, min_size=3, max_size=3), st.booleans())
-def test_what_a_client_sends_stays_in_its_line_and_in_its_fact(
+def test_input_of_a_client_stays_in_its_line_and_in_its_fact(
     texts: list[str], as_json: bool
 ) -> None:
-    """As text, and as JSON; a line of an exception never begins where one of the log does."""
+    """This holds for text and JSON.
+
+    A line of an exception never looks like the start of a log line.
+    """
     event, fact, words = texts
     formatter = logging_setup._Json() if as_json else logging_setup._Text()
     line = formatter.format(record(event, ValueError(words), name_=fact, paths=[fact, 1]))
@@ -61,8 +64,8 @@ def test_what_a_client_sends_stays_in_its_line_and_in_its_fact(
     assert not any(each in line for each in NASTY if each != "\n")
 
 
-def test_a_fact_cannot_be_taken_for_others() -> None:
-    """Nor for the next line."""
+def test_a_fact_cannot_forge_another_fact() -> None:
+    """It cannot forge the next line either."""
     fake = "x principal=admin\n2026-11-27T00:00:00.000+00:00 error   gone"
     line = logging_setup._Text().format(record("refused", by=fake, count=1))
     assert line.endswith(
@@ -73,16 +76,19 @@ def test_a_fact_cannot_be_taken_for_others() -> None:
 @pytest.mark.parametrize(
     "formatter", [logging_setup._Text(), logging_setup._Json()], ids=["text", "json"]
 )
-def test_a_line_is_no_longer_than_so(formatter: logging.Formatter) -> None:
-    """The beginning and the end of what is too long are told."""
+def test_a_line_has_a_maximum_length(formatter: logging.Formatter) -> None:
+    """Start and end of a long text are kept."""
     long = "first" + "y" * 200_000 + "last"
     line = formatter.format(record(long, ValueError(long), fact=long, facts=[long]))
     assert len(line) < 30_000
     assert line.count("first") == line.count("last") == 4
 
 
-def test_lines_of_libraries_come_now_and_then() -> None:
-    """Those of one kind, whatever they name; the next tells how many were left out."""
+def test_lines_of_libraries_are_throttled() -> None:
+    """One kind of line counts whatever its arguments.
+
+    The next one has the number of those left out.
+    """
     now = 0.0
     throttle = logging_setup.LibraryThrottle(lambda: now)
 

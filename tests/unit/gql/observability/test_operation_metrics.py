@@ -1,5 +1,4 @@
-"""gql.observability.operation_metrics: how long operations took, as the metrics library would tell
-it."""
+"""Operation metrics: durations, as in the metrics library."""
 
 from __future__ import annotations
 
@@ -19,7 +18,8 @@ TOOK = st.lists(
 
 
 @given(took=TOOK)
-def test_durations_are_told_as_by_the_library(took: list[tuple[str, float]]) -> None:
+def test_durations_equal_those_of_the_library(took: list[tuple[str, float]]) -> None:
+    """Buckets, sums and counts are the same."""
     operations = Operations()
     expected = Histogram(
         "revstream_operation_seconds",
@@ -33,7 +33,7 @@ def test_durations_are_told_as_by_the_library(took: list[tuple[str, float]]) -> 
     for kind, seconds in took:
         operations.took(kind, seconds)
         expected.labels(kind).observe(seconds)
-    # Of those there is no figure.
+    # These have no duration.
     operations.took("subscription", 1.0)
     [theirs], ours = expected.collect(), operations.durations()
     assert (ours.name, ours.documentation, ours.type) == (
@@ -43,7 +43,7 @@ def test_durations_are_told_as_by_the_library(took: list[tuple[str, float]]) -> 
 
 
 def told(metric: Any) -> dict[Any, float]:
-    """But for when the process began to count."""
+    """Return the samples, without the time of creation."""
     return {
         (each.name, *sorted(each.labels.items())): each.value
         for each in metric.samples

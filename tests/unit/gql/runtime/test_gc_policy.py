@@ -1,4 +1,4 @@
-"""What only the garbage collector finds is found, once there is much of it."""
+"""Garbage collection: unreachable cycles are freed once there are many."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.eventually import eventually
 
 
 class Ring:
-    """Refers to itself."""
+    """An object that refers to itself."""
 
     def __init__(self) -> None:
         self.itself = self
@@ -30,8 +30,8 @@ def by_itself_never() -> Iterator[None]:
     gc.enable()
 
 
-async def test_what_has_come_to_much_is_looked_for() -> None:
-    """And again, once there is as much more."""
+async def test_growth_starts_a_collection() -> None:
+    """Further growth starts another one."""
     collecting = asyncio.create_task(collect_garbage(int, every_s=0.001, growth=1.02))
     await asyncio.sleep(0)
     for _ in range(2):
@@ -44,10 +44,10 @@ async def test_what_has_come_to_much_is_looked_for() -> None:
 
 
 @pytest.mark.parametrize(("share", "looks"), [(1.0, 3), (1e-9, 1)])
-async def test_what_has_not_come_to_much_is_looked_for_in_a_share_of_the_time(
+async def test_without_growth_collections_take_a_share_of_the_time(
     share: float, looks: int
 ) -> None:
-    """Again and again, or once where the share is next to nothing."""
+    """They run repeatedly, or once if the share is almost 0."""
     looked = 0
 
     def looking(phase: str, _info: object) -> None:
@@ -70,8 +70,8 @@ async def test_what_has_not_come_to_much_is_looked_for_in_a_share_of_the_time(
     ("rings", "sockets"),
     [pytest.param(1, 0, id="little"), pytest.param(100_000, 400, id="as much as sockets take")],
 )
-async def test_other_growth_is_left_alone(rings: int, sockets: int) -> None:
-    """A look at all there is would cost more than that."""
+async def test_growth_of_other_memory_starts_no_collection(rings: int, sockets: int) -> None:
+    """A full collection would cost more than it frees."""
     looked, open_now = 0, 0
 
     def looking(phase: str, _info: object) -> None:
@@ -89,7 +89,7 @@ async def test_other_growth_is_left_alone(rings: int, sockets: int) -> None:
         await asyncio.sleep(0)
     assert looked == 0
     assert left() is not None
-    # Those who were connected have gone, without taking it along.
+    # The clients have disconnected without a collection.
     open_now = 0
     for _ in range(100):
         await asyncio.sleep(0)
@@ -98,7 +98,7 @@ async def test_other_growth_is_left_alone(rings: int, sockets: int) -> None:
     assert looked == (rings > 1)
 
 
-# Portions of 1,000 objects, in a process of its own: how often Python looks is the process's.
+# Portions of 1,000 objects, in a process of its own: the thresholds are per process.
 LOOKS = """
 import gc
 import weakref
@@ -124,14 +124,15 @@ gc.callbacks.append(looking)
 
 
 def looks(code: str) -> list[int]:
-    """What that prints."""
+    """Run the code in a process and return the numbers that it prints."""
     done = subprocess.run(
         [sys.executable, "-c", LOOKS + code], capture_output=True, text=True, check=True
     )
     return [*map(int, done.stdout.split())]
 
 
-def test_what_stays_is_seldom_looked_at_and_hardly_ever_twice() -> None:
+def test_long_lived_objects_are_seldom_scanned_and_hardly_ever_twice() -> None:
+    """The thresholds are of the young generations."""
     first, portions, second, whole, young = looks(
         """
 kept = [[] for _ in range(200_000)]
@@ -141,15 +142,15 @@ print(sum(len(gc.get_objects(generation=n)) for n in (0, 1)))
     )
     # Six of twenty.
     assert 0.2 < portions / first < 0.4
-    # One of five looks is a second one otherwise.
+    # Otherwise one of five scans is of the second generation.
     assert first > 100
     assert second < first / 15
     assert whole == 0
     assert young < 6_000
 
 
-def test_what_goes_soon_is_found_by_the_second_look() -> None:
-    """Also where nothing went before."""
+def test_short_lived_cycles_are_freed_by_the_second_scan() -> None:
+    """This holds even if the scans before freed nothing."""
     first, second, left = looks(
         """
 kept = [[] for _ in range(50_000)]
@@ -161,11 +162,12 @@ print(looks[0], looks[1], sum(isinstance(each, Ring) for each in gc.get_objects(
 """
     )
     assert second > first / 8
-    # 300 are alive at each second look, and at each first one that has none behind it.
+    # 300 are alive at each scan of the second generation, and at each first one without a second.
     assert left < 25_000
 
 
-def test_what_was_taken_for_old_is_found_with_all_the_rest() -> None:
+def test_a_cycle_in_the_old_generation_is_freed_by_a_full_collection() -> None:
+    """A young collection does not free it."""
     before, after = looks(
         """
 kept = [[] for _ in range(50_000)]

@@ -1,4 +1,4 @@
-"""Progress of first readings: bars on a terminal, a line now and then otherwise."""
+"""Progress of initial snapshots: bars on a terminal, otherwise throttled log lines."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from revstream.gql.runtime.progress_display import shown_readings
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """What time it is: its one element."""
+    """Provide a clock whose time is the only element of the list."""
     now = [1000.0]
     monkeypatch.setattr(progress_display.time, "monotonic", lambda: now[0])
     return now
@@ -29,10 +29,10 @@ def said(caplog: pytest.LogCaptureFixture) -> list[tuple[str, int | None, int | 
     ]
 
 
-async def test_a_reading_says_how_far_it_is_every_ten_seconds(
+async def test_a_snapshot_logs_its_progress_every_ten_seconds(
     caplog: pytest.LogCaptureFixture, clock: list[float]
 ) -> None:
-    """And when it begins and is done; not for every chunk."""
+    """Start and end are logged, too; single chunks are not."""
     caplog.set_level(logging.INFO)
     async with shown_readings() as report:
         report("things", 0, 300)
@@ -48,11 +48,13 @@ async def test_a_reading_says_how_far_it_is_every_ten_seconds(
     ]
 
 
-async def test_readings_of_several_collections_are_told_apart(
+async def test_snapshots_of_several_collections_are_logged_separately(
     caplog: pytest.LogCaptureFixture, clock: list[float]
 ) -> None:
-    """One that breaks off says so, and tells its own pace when it goes on; what has nothing to read
-    says nothing."""
+    """An interrupted one is logged, and has a rate of its own when it continues.
+
+    An empty one is not logged.
+    """
     caplog.set_level(logging.INFO)
     async with shown_readings() as report:
         report("things", 0, 100)
@@ -75,10 +77,10 @@ async def test_readings_of_several_collections_are_told_apart(
     ]
 
 
-async def test_on_a_terminal_there_is_a_bar_and_lines_of_the_log_go_above_it(
+async def test_a_terminal_has_a_bar_below_the_log_lines(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Standard error is what the bar makes of it while it is shown, and itself again after."""
+    """Standard error is replaced while the bar is visible, and restored after."""
 
     class Terminal(io.StringIO):
         def isatty(self) -> bool:

@@ -31,8 +31,10 @@ BOUNDS: dict[str, tuple[int, str]] = {
     "savedCursors": (1, f"{MOST_SAVED_CURSORS} of a caller"),
     "gaps": (1, f"{MOST_GAPS} of a collection: counted as values, and read once"),
 }
-"""Lists that are no pages and lie in no document: what one costs beside the ten items that it
-counts as, where more than one document is read for it, and what bounds it."""
+"""Lists that are neither pages nor part of a document, with their cost and their bound.
+
+The cost is beside the ten items that each list counts as, if it reads more than one document.
+"""
 
 
 def lists(schema: Schema) -> Iterator[tuple[str, str, GraphQLField]]:
@@ -47,7 +49,7 @@ def lists(schema: Schema) -> Iterator[tuple[str, str, GraphQLField]]:
 
 
 def stored_lists(model: Model) -> set[tuple[str, str]]:
-    """Return the lists of documents, by the types that show them."""
+    """Return the lists of documents, by their types in the API."""
     owners = [*model.entities, *model.embeddeds]
     suffixes = ("", "State", "Snapshot")
     return {

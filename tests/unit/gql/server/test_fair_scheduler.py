@@ -1,4 +1,4 @@
-"""gql.server.fair_scheduler: nobody takes more than his share."""
+"""Fair scheduler: equal shares for all connections."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from revstream.gql.server.fair_scheduler import FairScheduler
 from tests.support.streams import turn
 
 
-async def test_a_few_go_on_in_each_turn_in_the_order_in_which_they_came() -> None:
-    """Nobody waits where there are not more; who gives up takes nobody's place."""
+async def test_a_few_waiters_continue_per_loop_iteration_in_order() -> None:
+    """Without a queue there is no wait; a cancelled waiter takes no turn."""
     turns, went = FairScheduler(3), []
 
     async def go(number: int) -> None:
@@ -35,7 +35,8 @@ async def test_a_few_go_on_in_each_turn_in_the_order_in_which_they_came() -> Non
     await asyncio.wait_for(turns.next(), 1)
 
 
-async def test_what_is_asked_for_now_and_then_does_not_wait() -> None:
+async def test_occasional_turns_do_not_wait() -> None:
+    """The next turn is free at once."""
     turns = FairScheduler(1)
     for _ in range(5):
         waiting = turns.next()
@@ -49,8 +50,8 @@ async def test_what_is_asked_for_now_and_then_does_not_wait() -> None:
             await turn()
 
 
-async def test_who_has_begun_goes_before_who_is_about_to() -> None:
-    """But for one in each turn, or there could always be another one before him."""
+async def test_started_connections_go_before_new_ones() -> None:
+    """One new connection continues per iteration, so that it is not starved."""
     turns, went = FairScheduler(2), []
 
     async def go(name: str, *, beginning: bool) -> None:
@@ -63,8 +64,8 @@ async def test_who_has_begun_goes_before_who_is_about_to() -> None:
     assert went == ["new 0", "new 1", "new 2", "old 0", "new 3", "old 1", "old 2"]
 
 
-async def test_of_what_comes_at_once_a_few_begin_in_each_turn() -> None:
-    """The first at once, the others in the order in which they came, whatever one of them does."""
+async def test_a_few_of_many_starts_run_per_loop_iteration() -> None:
+    """The first ones run at once, the others in order, whatever one of them raises."""
     starts, begun = FairScheduler(3), []
 
     def begin(number: int) -> None:

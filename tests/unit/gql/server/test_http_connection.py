@@ -1,4 +1,4 @@
-"""gql.server.http_connection: whatever a client sends, or leaves out, gets an answer or an end."""
+"""HTTP connection: every request, complete or not, gets a response or an end."""
 
 from __future__ import annotations
 
@@ -38,8 +38,11 @@ def refused(exc: Exception) -> Response:
 
 
 class Shop:
-    """An application that tells what it was asked; `going` are the requests for /wait and /late,
-    `left` those whose client had gone, `executed` the others."""
+    """An application that records its requests.
+
+    `going` counts requests for /wait and /late, `left` those whose client disconnected, `executed`
+    the others.
+    """
 
     def __init__(self, most_http: int = 100) -> None:
         self.going = self.left = self.executed = 0
@@ -68,7 +71,7 @@ class Shop:
             body = await request.body()
         except ClientDisconnect:
             return Response()
-        # Read behind the body: what came meanwhile is among them if it ever is.
+        # Read after the body: late headers would be among them.
         names = sorted(name.decode() for name, _ in request.scope["headers"])
         return JSONResponse({"names": names, "size": len(body)})
 
@@ -108,7 +111,7 @@ async def opened(address: str) -> AsyncIterator[tuple[asyncio.StreamReader, asyn
 
 
 async def told(address: str, *parts: bytes) -> tuple[int, Any]:
-    """Send something, and read to the end: the status, and the body behind the last head."""
+    """Send the parts, and return the status and the body after the last head."""
     async with opened(address) as (reader, writer), asyncio.timeout(10):
         for part in parts:
             writer.write(part)
@@ -120,8 +123,8 @@ async def told(address: str, *parts: bytes) -> tuple[int, Any]:
     return int(head.split()[1]), body
 
 
-async def test_what_stands_behind_a_body_is_no_header() -> None:
-    """A proxy that strips a header lets it pass there."""
+async def test_trailers_are_no_headers() -> None:
+    """A proxy that strips a header lets it pass in a trailer."""
     shop = Shop()
     chunked = b"Connection: close\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n"
     async with served(shop.app) as address:
@@ -132,7 +135,7 @@ async def test_what_stands_behind_a_body_is_no_header() -> None:
             "names": ["connection", "host", "transfer-encoding"],
             "size": 2,
         }
-        # Nor does one turn the request into a handshake.
+        # A trailer does not turn the request into a handshake either.
         upgrade = b"Upgrade: websocket\r\nConnection: Upgrade\r\n\r\n"
         assert (await told(address, POST + chunked + upgrade))[0] == 200
 
@@ -151,8 +154,8 @@ async def test_what_stands_behind_a_body_is_no_header() -> None:
     ],
     ids=["body", "body-to-come", "chunked", "long", "many", "too-long", "no-body", "plain"],
 )
-async def test_a_handshake_is_answered_whatever_is_in_it(more: bytes, status: int) -> None:
-    """And then its connection ends, and is not counted any longer."""
+async def test_any_handshake_gets_a_response(more: bytes, status: int) -> None:
+    """Its connection ends then, and is not counted any longer."""
     shop = Shop()
     async with served(shop.app) as address:
         async with opened(address) as (reader, writer), asyncio.timeout(10):
@@ -163,8 +166,8 @@ async def test_a_handshake_is_answered_whatever_is_in_it(more: bytes, status: in
 
 
 @pytest.mark.parametrize("pieces", [1, 7])
-async def test_a_head_beyond_the_bound_is_told_so(pieces: int) -> None:
-    """431, however it comes; one within the bound is served."""
+async def test_a_head_beyond_the_limit_is_refused(pieces: int) -> None:
+    """The status is 431, in any pieces; a head within the limit is served."""
     shop = Shop()
     async with served(shop.app) as address:
         for size, expected in ((60_000, 200), (66_000, 431), (300_000, 431)):
@@ -178,8 +181,8 @@ async def test_a_head_beyond_the_bound_is_told_so(pieces: int) -> None:
                 assert "maximum" in json.loads(body)["refused"]
 
 
-async def test_a_line_without_an_end_is_told_so() -> None:
-    """It is never handed out as a header."""
+async def test_a_line_without_an_end_is_refused() -> None:
+    """It is never passed on as a header."""
     async with served(Shop().app) as address:
         for parts in ([b"y" * 100_000], [b"y" * 10_000 for _ in range(30)]):
             status, _ = await told(address, POST + b"X: ", *parts)
@@ -188,8 +191,8 @@ async def test_a_line_without_an_end_is_told_so() -> None:
             assert status == 431
 
 
-async def test_a_trailer_without_an_end_is_told_so() -> None:
-    """It is kept until it ends; parts of a body that are larger than a head are not."""
+async def test_a_trailer_without_an_end_is_refused() -> None:
+    """It is buffered until it ends; parts of a body that are larger than a head are not."""
     chunked = POST + b"Transfer-Encoding: chunked\r\nConnection: close\r\n\r\n"
     async with served(Shop().app) as address:
         status, _ = await told(address, chunked + b"0\r\nX: ", *[b"y" * 10_000] * 30)
@@ -201,8 +204,8 @@ async def test_a_trailer_without_an_end_is_told_so() -> None:
         assert (await told(address, length, *[part] * 5))[0] == 200
 
 
-async def test_large_bodies_one_behind_the_other_are_read() -> None:
-    """However their parts come together."""
+async def test_large_bodies_of_consecutive_requests_are_read() -> None:
+    """Their bytes may arrive in any pieces."""
     async with served(Shop().app) as address, opened(address) as (reader, writer):
         first = POST + b"Content-Length: 200000\r\n\r\n"
         second = POST + b"Content-Length: 200000\r\nConnection: close\r\n\r\n"
@@ -221,8 +224,8 @@ async def test_large_bodies_one_behind_the_other_are_read() -> None:
     [POST + b"X: " + b"y" * 70_000 + b"\r\n\r\n", HANDSHAKE + b"Content-Length: 5\r\n\r\nhello"],
     ids=["long", "handshake"],
 )
-async def test_a_refusal_is_not_the_answer_to_the_request_before(second: bytes) -> None:
-    """Which is under way on the same connection: nothing is answered there any more."""
+async def test_a_refusal_is_not_the_response_to_the_request_before(second: bytes) -> None:
+    """That one is pending on the same connection, which gets no response any more."""
     shop = Shop()
     async with served(shop.app) as address, opened(address) as (reader, writer):
         writer.write(b"GET /wait HTTP/1.1\r\nHost: shop\r\n\r\n")
@@ -234,8 +237,8 @@ async def test_a_refusal_is_not_the_answer_to_the_request_before(second: bytes) 
         shop.go_on.set()
 
 
-async def test_a_request_whose_client_left_before_it_began_is_not_executed() -> None:
-    """As one that waited for the keys of its sign-in."""
+async def test_a_request_whose_client_disconnected_is_not_executed() -> None:
+    """It waited for the keys of its authentication."""
     shop = Shop()
     async with served(shop.app) as address:
         async with opened(address) as (_, writer):
@@ -273,10 +276,10 @@ def drip(writer: asyncio.StreamWriter, part: bytes) -> asyncio.Task[None]:
     ],
     ids=["body", "chunks", "trailers", "rest", "nothing"],
 )
-async def test_what_comes_too_slowly_is_not_waited_for(
+async def test_slow_requests_are_not_awaited(
     monkeypatch: pytest.MonkeyPatch, head: bytes, dripped: bytes, status: int | None
 ) -> None:
-    """A body, its trailers, the rest of one that was refused, empty lines before a request."""
+    """Bodies, trailers, the rest of a refused body, and empty lines before a request are slow."""
     monkeypatch.setattr(http_connection, "_BODY_S", 0.3)
     monkeypatch.setattr(http_connection, "_HEAD_S", 0.3)
     async with served(Shop().app) as address, opened(address) as (reader, writer):
@@ -292,10 +295,10 @@ async def test_what_comes_too_slowly_is_not_waited_for(
         assert (int(answer.split()[1]) if answer else None) == status
 
 
-async def test_a_body_that_comes_fast_enough_is_waited_for(
+async def test_a_body_that_arrives_fast_enough_is_awaited(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Though it takes longer than a slow one may."""
+    """It takes longer than the time limit of a slow one."""
     monkeypatch.setattr(http_connection, "_BODY_S", 0.2)
     async with served(Shop().app) as address, opened(address) as (reader, writer):
         writer.write(POST + b"Connection: close\r\nContent-Length: 200000\r\n\r\n")
@@ -311,8 +314,8 @@ async def ask(address: str, path: str) -> tuple[int, Any]:
     return await told(address, head.encode())
 
 
-async def test_connections_that_wait_make_room_and_health_is_told_without_any() -> None:
-    """Those that say nothing are closed, the oldest first; responses under way are not."""
+async def test_idle_connections_are_closed_for_new_ones_and_health_is_always_served() -> None:
+    """The oldest idle ones are closed first; pending responses are not."""
     shop = Shop(most_http=3)
     connections = shop.connections.http
     async with served(shop.app) as address:
@@ -330,7 +333,7 @@ async def test_connections_that_wait_make_room_and_health_is_told_without_any() 
         assert b"HTTP connections" in body
         before = connections.displaced
         beyond = [await asyncio.open_connection(*address.split(":")) for _ in range(5)]
-        # Of those that say nothing each makes room for the next one.
+        # Each idle connection is closed for the next one.
         await eventually(lambda: connections.displaced == before + 4)
         assert (await ask(address, "/livez"))[0] == 413
         shop.go_on.set()
@@ -340,8 +343,8 @@ async def test_connections_that_wait_make_room_and_health_is_told_without_any() 
         await eventually(lambda: len(connections) == 0)
 
 
-def test_no_more_are_let_in_than_there_may_be_files() -> None:
-    """So that some are left."""
+def test_the_limits_of_connections_fit_the_file_descriptors() -> None:
+    """Some descriptors are reserved."""
     connections = Shop(most_http=5000).connections
     connections.most = 10_000
     assert connections.fit(20_000)
@@ -350,10 +353,10 @@ def test_no_more_are_let_in_than_there_may_be_files() -> None:
     assert connections.http.most == 181
 
 
-def test_a_client_that_goes_with_a_request_behind_leaves_no_error_in_the_log(
+def test_a_client_that_disconnects_with_a_pipelined_request_logs_no_error(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """The request that is answered learns of it, and not only the one behind it."""
+    """The executing request is notified, and not only the next one."""
     begun, ended = asyncio.Event(), asyncio.Event()
 
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
@@ -373,6 +376,6 @@ def test_a_client_that_goes_with_a_request_behind_leaves_no_error_in_the_log(
                 await begun.wait()
             await ended.wait()
 
-    # asyncio's own transports take what is written behind their end.
+    # asyncio's own transports accept writes after their end.
     uvloop.run(ask())
     assert [each.message for each in caplog.records if each.levelno >= logging.ERROR] == []

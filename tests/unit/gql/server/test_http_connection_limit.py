@@ -1,5 +1,4 @@
-"""gql.server.http_connection_limit: the number of open ones is bounded, and health is answered all
-the same."""
+"""HTTP connection limit: the number of open ones is bounded, and health is always served."""
 
 from __future__ import annotations
 
@@ -31,10 +30,10 @@ STEPS = st.lists(
 
 
 @given(STEPS)
-def test_who_has_waited_longest_makes_room_and_no_response_is_cut_off(
+def test_the_oldest_idle_connection_is_closed_and_no_response_is_cut(
     steps: list[tuple[str, int]],
 ) -> None:
-    """Against two lists; over the bound only health is served."""
+    """The model is two lists; over the limit only health is served."""
     connections = HttpConnections(most=MOST, most_bytes=100)
     known: dict[int, Held] = {}
     waiting: list[int] = []
@@ -75,8 +74,8 @@ def test_who_has_waited_longest_makes_room_and_no_response_is_cut_off(
     assert len(connections) == 0
 
 
-def test_one_beyond_the_bound_is_served_once_there_is_room() -> None:
-    """And those that are refused are counted."""
+def test_a_connection_beyond_the_limit_is_served_once_another_ends() -> None:
+    """Refused ones are counted."""
     connections = HttpConnections(most=1, most_bytes=100)
     first, second = Held(), Held()
     assert connections.open(first)
@@ -89,8 +88,8 @@ def test_one_beyond_the_bound_is_served_once_there_is_room() -> None:
     assert connections.serves(second, "/graphql")
 
 
-def test_what_clients_do_not_read_has_a_bound() -> None:
-    """Over it those that hold the most are closed; what was read meanwhile is not held."""
+def test_unread_bytes_of_clients_have_a_limit() -> None:
+    """Beyond it those with most bytes are closed; bytes read meanwhile are not counted."""
     connections = HttpConnections(most=10, most_bytes=100)
     first, second, third, fourth = (Held() for _ in range(4))
     for held, unread in ((first, 40), (second, 50), (third, 30)):

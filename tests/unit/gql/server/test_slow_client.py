@@ -1,4 +1,4 @@
-"""gql.server.slow_client: who takes nothing is cut off, and nobody else."""
+"""Slow clients: only a client that reads nothing is disconnected."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from revstream.gql.server.slow_client import SlowClientTimeout
 
 
 class Buffer:
-    """A transport, by what lies in it."""
+    """A transport with a size of its buffer."""
 
     def __init__(self) -> None:
         self.size = 0
@@ -26,7 +26,7 @@ class Buffer:
 
 
 class Watch:
-    """A stall's, and the clock it looks at."""
+    """A stall detector and its clock."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.buffer: Any = Buffer()
@@ -52,8 +52,8 @@ class Watch:
         look(*arguments)
 
 
-def test_who_takes_nothing_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever was written to him meanwhile."""
+def test_a_client_that_reads_nothing_is_disconnected(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bytes written meanwhile do not matter."""
     watch = Watch(monkeypatch)
     watch.buffer.size = 10
     watch.stall.watch(watch.buffer)
@@ -63,8 +63,8 @@ def test_who_takes_nothing_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (watch.buffer.aborted, watch.stalled, watch.due) == (True, 1, [])
 
 
-def test_who_is_slow_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also where more and more waits for him; from each look on he is looked at anew."""
+def test_a_slow_client_is_not_disconnected(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its buffer may grow; each check compares with the one before."""
     watch = Watch(monkeypatch)
     watch.buffer.size = 10
     watch.stall.watch(watch.buffer)

@@ -1,4 +1,4 @@
-"""Who is admitted, and who has to go where buffers are full."""
+"""WebSocket connections: admission, and disconnection when buffers are full."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ def bounded(most: int = 100, most_bytes: int = 1000) -> Connections:
     )
 
 
-def test_no_more_are_admitted_than_may_be() -> None:
-    """Until one is gone; those that were not are counted."""
+def test_the_number_of_admitted_connections_is_limited() -> None:
+    """One ends before another is admitted; refused ones are counted."""
     connections = bounded(most=2)
     first, second, third = (connection()[1] for _ in range(3))
     assert [connections.admit(each) for each in (first, second, third)] == [True, True, False]
@@ -58,8 +58,8 @@ def test_no_more_are_admitted_than_may_be() -> None:
     assert connections.admit(third)
 
 
-def test_whoever_holds_the_most_has_to_go() -> None:
-    """Not who came last, and not who holds little; as many as it takes."""
+def test_the_connections_with_most_bytes_are_closed() -> None:
+    """Neither the last one nor small ones are closed; as many are closed as needed."""
     connections = bounded(most_bytes=1000)
     (large, a), (larger, b), (small, c), (late, d) = (connection() for _ in range(4))
     for each, size in ((a, 400), (b, 500), (c, 10)):
@@ -77,10 +77,10 @@ def test_whoever_holds_the_most_has_to_go() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 700) | st.none()), max_size=60))
-def test_what_is_held_is_the_sum_and_never_more_than_allowed(
+def test_held_bytes_are_the_sum_and_within_the_limit(
     steps: list[tuple[int, int | None]],
 ) -> None:
-    """Against a dictionary; None: the connection is lost."""
+    """The model is a dictionary; None means that the connection is lost."""
     connections = bounded(most_bytes=1000)
     held: dict[int, Any] = {}
     everyone = [connection() for _ in range(10)]
@@ -103,8 +103,8 @@ def test_what_is_held_is_the_sum_and_never_more_than_allowed(
         assert len(connections) == len(held)
 
 
-async def test_no_socket_begins_where_a_response_is_under_way() -> None:
-    """It would go on among the frames; the connection ends, and the response with it."""
+async def test_no_websocket_starts_during_a_response() -> None:
+    """The response would continue among the frames; the connection ends with it."""
     ended = asyncio.Event()
 
     async def chunks() -> AsyncIterator[bytes]:

@@ -1,5 +1,4 @@
-"""gql.subscriptions.broadcast_group: an audience is told everything behind each one's token, once,
-in order."""
+"""Broadcast group: each target gets all events after its token, once and in order."""
 
 from __future__ import annotations
 
@@ -29,7 +28,7 @@ from tests.support.streams import turn
 
 
 class Chair:
-    """A seat; `most` is what it takes."""
+    """A target; `most` is the number of events that it accepts."""
 
     own = b"I hear "
 
@@ -58,7 +57,7 @@ class Chair:
 
 
 class Stage:
-    """What leaders tell; `led` are the tokens that they began behind."""
+    """Events of the group's leaders; `led` has the tokens after which they began."""
 
     def __init__(self) -> None:
         self.told = 0
@@ -87,7 +86,7 @@ class Stage:
             self.left += 1
 
     def say(self, *tokens: str) -> None:
-        """One after the other."""
+        """Send one event after the other."""
         for each in tokens:
             self.say_together(each)
 
@@ -97,7 +96,7 @@ class Stage:
         )
 
     async def sit(self, chair: Chair, position: str) -> asyncio.Task[str | None]:
-        """One who has caught up by himself."""
+        """Join with a target that has caught up by itself."""
         join = self.audience.join(chair, position, self, caught_up=True)
         task = asyncio.create_task(join)
         await settled()
@@ -124,8 +123,8 @@ async def test_seats_of_several_kinds_are_written_to_as_each_of_them_is(stage: S
         each.cancel()
 
 
-async def test_what_comes_at_once_is_one_write_to_each(stage: Stage) -> None:
-    """Whoever stands behind some of it is told the rest; and no write is large."""
+async def test_concurrent_events_are_one_write_per_target(stage: Stage) -> None:
+    """A target after some of them gets the rest; no write is large."""
     chairs = [Chair(kind=kind) for kind in ("chair", "stool", "chair")]
     sitting = [await stage.sit(each, "b") for each in chairs]
     stage.say("c")
@@ -147,8 +146,8 @@ async def test_what_comes_at_once_is_one_write_to_each(stage: Stage) -> None:
         each.cancel()
 
 
-async def test_who_does_not_take_what_comes_at_once_goes_on_alone_before_it(stage: Stage) -> None:
-    """Also one who stands behind some of it already."""
+async def test_a_target_that_refuses_concurrent_events_leaves_before_them(stage: Stage) -> None:
+    """This includes a target that is after some of them already."""
     full, other, later = Chair(most=1), Chair(), Chair(most=1)
     sitting = [await stage.sit(each, "a") for each in (full, other, later)]
     stage.say("b")
@@ -162,8 +161,8 @@ async def test_who_does_not_take_what_comes_at_once_goes_on_alone_before_it(stag
     sitting[1].cancel()
 
 
-async def test_who_leaves_while_the_others_are_told_is_not_told(stage: Stage) -> None:
-    """Of hundreds, who are told in more than one turn of the loop."""
+async def test_a_target_that_leaves_during_a_broadcast_gets_no_more(stage: Stage) -> None:
+    """Hundreds of targets take more than one loop iteration."""
     chairs = [Chair() for _ in range(500)]
     sitting = [
         asyncio.create_task(stage.audience.join(each, "b", stage, caught_up=True))
@@ -179,8 +178,8 @@ async def test_who_leaves_while_the_others_are_told_is_not_told(stage: Stage) ->
         each.cancel()
 
 
-async def test_each_is_told_what_comes_behind_his_token(stage: Stage) -> None:
-    """Whoever joins later is told at once what he lacks, and nothing twice."""
+async def test_each_target_gets_the_events_after_its_token(stage: Stage) -> None:
+    """A later one gets its missing events at once, and none twice."""
     first, second, third = Chair(), Chair(), Chair()
     sitting = [await stage.sit(first, "b")]
     stage.say("a", "b", "c", "d")
@@ -201,8 +200,8 @@ async def test_each_is_told_what_comes_behind_his_token(stage: Stage) -> None:
     assert stage.left == 1
 
 
-async def test_whoever_is_behind_what_is_kept_goes_on_alone(stage: Stage) -> None:
-    """And so does the only one."""
+async def test_a_target_older_than_the_recent_events_is_refused(stage: Stage) -> None:
+    """A single target is refused as well."""
     sitting = await stage.sit(Chair(), "m")
     assert await (await stage.sit(Chair(), "a")) is None
     stage.audience.held = 1
@@ -210,8 +209,8 @@ async def test_whoever_is_behind_what_is_kept_goes_on_alone(stage: Stage) -> Non
     sitting.cancel()
 
 
-async def test_what_was_told_can_be_let_go_of(stage: Stage) -> None:
-    """Who stands behind it goes on alone; who is here is told what comes."""
+async def test_recent_events_can_be_evicted(stage: Stage) -> None:
+    """An older target is refused then; present ones get the next events."""
     first, last = Chair(), Chair()
     sitting = [await stage.sit(first, "b")]
     stage.say("c", "d")
@@ -226,7 +225,8 @@ async def test_what_was_told_can_be_let_go_of(stage: Stage) -> None:
         each.cancel()
 
 
-async def test_who_takes_nothing_goes_on_alone_behind_what_he_was_told(stage: Stage) -> None:
+async def test_a_full_target_leaves_with_its_last_token(stage: Stage) -> None:
+    """The others are not affected."""
     full, other = Chair(most=2), Chair()
     leaving, staying = await stage.sit(full, "a"), await stage.sit(other, "a")
     stage.say("b", "c", "d", "e")
@@ -236,8 +236,8 @@ async def test_who_takes_nothing_goes_on_alone_behind_what_he_was_told(stage: St
     staying.cancel()
 
 
-async def test_where_the_stream_breaks_each_is_told_his_own_token(stage: Stage) -> None:
-    """Where the leader is too slow, all go on alone. Another one leads those who come then."""
+async def test_a_broken_stream_gives_each_target_its_own_token(stage: Stage) -> None:
+    """If the leader is too slow, all targets leave. Another one leads later targets."""
     chairs = [Chair(), Chair(most=0)]
     first, second = await stage.sit(chairs[0], "a"), await stage.sit(chairs[1], "b")
     stage.say("b")
@@ -258,7 +258,7 @@ async def test_where_the_stream_breaks_each_is_told_his_own_token(stage: Stage) 
 
 
 class Stream:
-    """A stream that has been, and what is made of it by a leader who comes when it has."""
+    """A finite stream, and the events that a late leader reads from it."""
 
     def __init__(self) -> None:
         self.tokens: list[str] = []
@@ -303,10 +303,13 @@ STEPS = st.lists(
 
 
 @given(steps=STEPS)
-def test_whoever_comes_with_whichever_token_is_told_all_behind_it_in_order(
+def test_a_target_with_any_token_gets_all_later_events_in_order(
     steps: list[Any],
 ) -> None:
-    """Once, however many come and go meanwhile; and that he has caught up, once."""
+    """Each is sent once, however many targets join and leave.
+
+    The target is marked as caught up once.
+    """
     asyncio.run(told_all(steps))
 
 
@@ -337,7 +340,7 @@ async def told_all(steps: list[Any]) -> None:
         if task.cancelled():
             assert told == behind[: len(told)]
         elif task.done():
-            # It stood still: from where it was told to it goes on alone.
+            # It had stopped: it leaves with its last token.
             assert len(chair.heard) >= chair.most
             assert await task == ([position, *told][-1])
             assert told == behind[: len(told)]
@@ -349,8 +352,8 @@ async def told_all(steps: list[Any]) -> None:
     assert audience._task is None
 
 
-async def test_a_thousand_tokens_are_reached_back_to_by_one_execution_each() -> None:
-    """As those of a storm: whoever stands furthest back has it done for the others."""
+async def test_a_thousand_targets_share_the_execution_of_old_events() -> None:
+    """A reconnect storm is like this: the target with the oldest token executes for the others."""
     stream, audience = Stream(), BroadcastGroup(lambda _: None)
     audience.held = 1000
     for _ in range(200):
@@ -365,14 +368,15 @@ async def test_a_thousand_tokens_are_reached_back_to_by_one_execution_each() -> 
         await turn()
     for chair, place in zip(chairs, order, strict=True):
         assert chair.heard == [f"{each:03}".encode() for each in range(place + 1, 200)] + [b"!"]
-    # Each time that somebody stands further back than all before.
+    # There is one execution each time that a target is older than all before.
     assert max(stream.made.values()) <= 12
     for each in joins:
         each.cancel()
     await asyncio.gather(*joins, return_exceptions=True)
 
 
-async def test_audiences_are_forgotten_with_the_last_who_holds_them() -> None:
+async def test_groups_are_dropped_with_their_last_user() -> None:
+    """The same key has a new group then."""
     audiences = BroadcastGroups()
     with audiences.group("a", int) as first, audiences.group("a", int) as second:
         assert first is second

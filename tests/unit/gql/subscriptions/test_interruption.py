@@ -1,4 +1,4 @@
-"""gql.subscriptions.interruption: ends that are answered by subscribing again, and their codes."""
+"""Interruptions: ends after which a client should subscribe again, and their codes."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ from revstream.streams.core.errors import (
         (Unsuitable, False, False),
     ],
 )
-def test_what_passes_is_what_a_retry_mends(
+def test_temporary_errors_are_those_that_a_retry_fixes(
     kind: type[GatewayError], begun: bool, at_first: bool
 ) -> None:
-    """Once it has begun, and where it could not begin."""
+    """They happen after the start, or at the start."""
     assert is_temporary(kind("away"), begun=True) == begun
     assert is_temporary(kind("away"), begun=False) == at_first
 
@@ -48,8 +48,8 @@ def test_what_passes_is_what_a_retry_mends(
     ("kind", "code"),
     [(Unavailable, 1012), (ConnectionLost, 1012), (SignInEnded, 1012), (SlowConsumer, 1013)],
 )
-def test_the_code_says_whether_to_wait(kind: type[GatewayError], code: int) -> None:
-    """1012: the service restarts; 1013: try again later. Those of queries are none."""
+def test_the_code_decides_whether_to_wait(kind: type[GatewayError], code: int) -> None:
+    """1012: the service restarts; 1013: try again later. Queries have none."""
     error = kind("away")
     result = ExecutionResult(data=None, errors=[GraphQLError("away", original_error=error)])
     assert interruption_of(result) is None

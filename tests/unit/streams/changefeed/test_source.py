@@ -177,7 +177,7 @@ async def test_the_position_never_goes_back() -> None:
 
 
 async def test_events_of_the_position_s_own_time_are_skipped_up_to_it() -> None:
-    """After resuming by time, delivered events of a transaction are not delivered again."""
+    """Delivered events of a transaction are not delivered again after resuming by time."""
     script = Script([reply(change(5, 1), change(5, 2), change(5, 3), token=data(5, 3))])
     found = await read(script, resume_tokens.token_from_stream(data(5, 2)))
     assert keys(found) == [3]
@@ -284,7 +284,7 @@ async def test_a_permanent_error_is_raised(error: Exception) -> None:
 
 
 async def test_a_stream_that_the_server_closed_continues_one_tick_later() -> None:
-    """After an invalidate, the server would close the stream again at the same time."""
+    """The server would close a stream again at the time of its invalidate."""
     script = Script(
         [reply(change(5, 1, "dropDatabase"), change(5, 2, "invalidate"), token=data(5, 2))],
         [reply(change(7), token=data(7))],

@@ -35,7 +35,7 @@ async def test_the_first_is_logged_at_once_and_the_others_as_a_count(
 async def test_an_event_after_a_pause_is_logged_at_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """After an interval without events, the next one is a first one."""
+    """An interval without events makes the next one a first one."""
     storm = LogThrottle(log, "torn", every_s=0.01)
     storm.note(key=1)
     await eventually(lambda: storm._timer is None)

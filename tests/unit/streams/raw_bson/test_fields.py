@@ -83,7 +83,7 @@ def test_objects_are_split_off_and_the_rest_stays(
 def test_differing_values_are_found_while_fields_keep_their_places(
     before: dict[str, Any], data: st.DataObject
 ) -> None:
-    """With other fields, or in another order, the result is None."""
+    """The result is None with other fields, or in another order."""
     after = {**before}
     for name in data.draw(st.lists(st.sampled_from(list(before)))) if before else ():
         after[name] = data.draw(VALUES)

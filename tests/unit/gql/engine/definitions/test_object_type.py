@@ -1,4 +1,4 @@
-"""gql.engine.definitions.object_type: a model's types with their links followed."""
+"""Object types of a model with resolved relations."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from revstream.gql.engine.definitions.object_type import build_object_types
 from revstream.model.definition import Model
 
 
-def test_links_lead_to_the_shapes_of_their_targets(model: Model) -> None:
-    """References, back references and embedded types, also those that hold themselves."""
+def test_relations_are_resolved_to_their_targets(model: Model) -> None:
+    """References, back references and embedded types are resolved, also recursive ones."""
     shapes = build_object_types(model)
     product, supplier = shapes["Product"], shapes["Supplier"]
     assert product.links["supplier"].target is supplier
@@ -19,13 +19,13 @@ def test_links_lead_to_the_shapes_of_their_targets(model: Model) -> None:
 
 
 def test_everything_is_the_stored_names(model: Model) -> None:
-    """What a comparison of two states reads."""
+    """A comparison of two states reads them."""
     assert build_object_types(model)["Dimensions"].everything == {"width", "height", "unit"}
     assert "added_at" in build_object_types(model)["Product"].everything
 
 
 def test_only_entities_have_an_entity(model: Model) -> None:
-    """Embedded types have none."""
+    """The entity of an embedded type is None."""
     shapes = build_object_types(model)
     assert shapes["City"].is_entity
     assert shapes["City"].entity.collection == "cities"

@@ -1,5 +1,4 @@
-"""gql.engine.execution.compiled_documents: documents are shown without an object for each where
-they are what they nearly always are, and as by an executor where they are not."""
+"""Compiled documents: valid ones are rendered without objects, others as by graphql-core."""
 
 from __future__ import annotations
 
@@ -37,15 +36,16 @@ def usual() -> Memory:
     memory.write("suppliers", {"_id": SUPPLIERS[0], "name": "Nord", "country": None})
     for number in range(3):
         memory.write("products", {"_id": f"p{number + 1}", **GOOD, "rating": 4, "sold": 7})
-    # Missing, as fields are that nobody has written.
+    # Missing, like fields that were never written.
     del memory.documents["products"][0]["colour"]
     return memory
 
 
 @pytest.mark.parametrize("text", [PAGE, EDGES, ONE, PLAIN])
-async def test_no_object_is_made_of_what_is_usual(
+async def test_valid_documents_are_rendered_without_objects(
     schema: Any, monkeypatch: pytest.MonkeyPatch, text: str
 ) -> None:
+    """No source object is created for a document."""
     memory = usual()
     expected = None
     for _ in range(2):
@@ -68,10 +68,10 @@ async def test_no_object_is_made_of_what_is_usual(
     texts=st.lists(st.sampled_from([PAGE, EDGES, ONE, BOTH, PLAIN]), min_size=1, max_size=3),
     knowing=st.booleans(),
 )
-def test_documents_are_shown_as_by_an_executor(
+def test_documents_are_rendered_as_by_graphql_core(
     schema: Any, make: Callable[[], Memory], texts: list[str], knowing: bool
 ) -> None:
-    """Whatever they hold: the good ones of a page as well, and each error once."""
+    """The valid documents of a page are equal, too, and each error occurs once."""
     expected = {text: by_graphql_core(schema, make(), text, {}) for text in texts}
     for text in 3 * texts:
         memory = make()
@@ -85,8 +85,10 @@ def test_documents_are_shown_as_by_an_executor(
         st.sampled_from(["_id", *sorted(GOOD)]), st.sampled_from([*BAD, Int64(3), "p1"]), max_size=3
     )
 )
-def test_once_compiled_whatever_comes_is_shown_alike(schema: Any, changed: dict[str, Any]) -> None:
-    """By a plan that was made of documents that fit."""
+def test_a_compiled_query_renders_any_document_as_graphql_core(
+    schema: Any, changed: dict[str, Any]
+) -> None:
+    """The plan was created with valid documents."""
     by_the_schema(schema, usual(), PAGE, {})
 
     def make() -> Memory:

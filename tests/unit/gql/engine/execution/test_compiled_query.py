@@ -1,6 +1,7 @@
-"""gql.engine.execution.compiled_query, gql.engine.definitions.arguments: what is answered without
-an executor is what an executor answers, over documents that fit the model and documents that do
-not."""
+"""Compiled queries and their arguments against graphql-core.
+
+The documents fit the model, or do not.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ from tests.unit.gql.engine.request.test_plan import GOOD, SUPPLIERS, _shown, _th
 
 
 def by_graphql_core(schema: Any, memory: Memory, text: str, variables: dict[str, Any]) -> bytes:
-    """Without a plan; the errors as the table of errors leaves them."""
+    """Execute without a plan; errors are finished by the error table."""
 
     async def execute() -> Any:
         built: Any = Executor.build(
@@ -58,7 +59,7 @@ def by_graphql_core(schema: Any, memory: Memory, text: str, variables: dict[str,
 
 
 def told(data: Any, errors: Any) -> bytes:
-    """Root fields wait for one another in one way or the other: their errors are in no order."""
+    """Return a response as JSON; root fields run concurrently, so that errors have no order."""
     shown = sorted((_shown(each) for each in errors or ()), key=repr)
     return orjson.dumps({"data": data, "errors": shown})
 
@@ -67,7 +68,7 @@ def by_the_schema(schema: Any, memory: Memory, text: str, variables: dict[str, A
     counts = schema.operations.fallbacks.counts
     before = counts.copy()
     result = asyncio.run(schema.execute(text, variables, memory.context()))
-    # Generated code raises nothing but what unusual data raises.
+    # Generated code raises no other exceptions than those of unusual data.
     assert not [each for each in counts - before if each[1] == "exception"]
     return told(result.data, result.errors)
 
@@ -78,14 +79,13 @@ def by_the_schema(schema: Any, memory: Memory, text: str, variables: dict[str, A
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )
 @given(data=st.data())
-def test_drawn_queries_are_answered_alike(schema: Any, data: st.DataObject) -> None:
-    """When they are new, when they are known, and once they are compiled; the numbers of versions
-    known or not."""
+def test_generated_queries_have_equal_responses(schema: Any, data: st.DataObject) -> None:
+    """They are new, known, and compiled; version numbers are known or not."""
     make = data.draw(memories())
     text, variables = data.draw(drawn_operation(schema._schema, "query"))
     assume(not validate(schema._schema, parse(text)))
     first = by_the_schema(schema, make(), text, variables)
-    # Where it is not valid by our own rules, or beyond the limits, it never becomes known.
+    # A document that is invalid or beyond the limits is never cached.
     assume(schema._documents.known.get(text) is not None)
     expected = by_graphql_core(schema, make(), text, variables)
     assert first == expected
@@ -124,10 +124,10 @@ query Page($first: Int, $name: String, $id: ID!, $more: Boolean!) {
         max_size=4,
     ),
 )
-def test_one_query_is_answered_alike_whatever_its_variables(
+def test_one_query_has_equal_responses_for_all_variables(
     schema: strawberry.Schema, make: Callable[[], Memory], asked: list[dict[str, Any]]
 ) -> None:
-    """With what does not fit, too: names beyond ASCII, numbers for ids."""
+    """Invalid ones are included: names beyond ASCII, numbers for ids."""
     for variables in asked:
         expected = by_graphql_core(schema, make(), PAGE, variables)
         memory = make()
@@ -174,21 +174,23 @@ fragment change on FieldChange { path kind before after }
         max_size=5,
     ),
 )
-def test_the_past_is_answered_alike_whatever_the_variables(
+def test_histories_have_equal_responses_for_all_variables(
     schema: strawberry.Schema,
     make: Callable[[], Memory],
     asked: list[dict[str, Any]],
 ) -> None:
-    """Histories read ahead, under several names and of what is referred to; versions whose
-    predecessors were not read with them."""
+    """Histories are prefetched under several aliases and below references.
+
+    Some versions have predecessors that were not read with them.
+    """
     for variables in asked:
         expected = by_graphql_core(schema, make(), PAST, variables)
         memory = make()
         assert by_the_schema(schema, memory, PAST, variables) == expected
 
 
-async def test_a_history_is_read_beside_its_document_and_diffs_with_it(schema: Any) -> None:
-    """Where nothing of it is wrong nothing else is read."""
+async def test_a_history_is_prefetched_with_its_document_and_diffs(schema: Any) -> None:
+    """Valid documents need no further read."""
     memory = Memory()
     for stock in range(3):
         memory.write("products", {"_id": "p1", **GOOD, "stock": stock})
@@ -204,10 +206,10 @@ async def test_a_history_is_read_beside_its_document_and_diffs_with_it(schema: A
     assert sorted(name for name, *_ in memory.calls) == ["by_ids", "pages_of"]
 
 
-async def test_what_could_not_be_read_ahead_is_told_by_the_field_and_not_tried_again(
+async def test_a_failed_prefetch_is_an_error_of_its_field_and_not_repeated(
     schema: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where there is no such document nobody asks what was wrong with its history."""
+    """Without the document, its history is not read and has no error."""
     memory = Memory()
     memory.write("products", {"_id": "p1", **GOOD})
     text = "query($id: ID!) { product(id: $id) { id history { nodes { version } } } }"
@@ -229,9 +231,10 @@ async def test_what_could_not_be_read_ahead_is_told_by_the_field_and_not_tried_a
     assert (result.data, result.errors) == ({"product": None}, None)
 
 
-async def test_a_page_of_history_that_cannot_be_is_told_where_it_was_asked_for(
+async def test_an_invalid_page_of_history_is_an_error_of_its_field(
     schema: Any,
 ) -> None:
+    """The error has the path with the alias."""
     memory = Memory()
     memory.write("products", {"_id": "p1", **GOOD})
     text = 'query($n: Int) { product(id: "p1") { p: history(first: $n) { nodes { version } } } }'
@@ -243,8 +246,8 @@ async def test_a_page_of_history_that_cannot_be_is_told_where_it_was_asked_for(
     assert (error.path, result.data) == (["product", "p"], {"product": None})
 
 
-async def test_what_is_begun_directly_is_not_read_again(schema: Any) -> None:
-    """A document that does not fit is the executor's to report, with what has been read."""
+async def test_prefetched_data_is_not_read_again_by_the_fallback(schema: Any) -> None:
+    """graphql-core reports the invalid document with the data read before."""
     memory = Memory()
     memory.knowing = True
     memory.write("products", {"_id": "p1", **GOOD})
@@ -259,7 +262,8 @@ async def test_what_is_begun_directly_is_not_read_again(schema: Any) -> None:
     assert [name for name, *_ in memory.calls] == ["by_ids", "page"]
 
 
-async def test_what_a_root_field_raises_is_told_as_by_the_executor(schema: Any) -> None:
+async def test_an_error_of_a_root_field_is_reported_as_by_graphql_core(schema: Any) -> None:
+    """It has path and location."""
     memory = Memory()
     text = "query($first: Int) { products(first: $first) { nodes { name } } }"
     for _ in range(3):
@@ -278,13 +282,13 @@ async def test_what_a_root_field_raises_is_told_as_by_the_executor(schema: Any) 
         ({"stock": 4}, {"n": -1}, {("query", "error"): 1}),
     ],
 )
-async def test_each_fallback_is_counted_with_its_place_and_reason(
+async def test_each_fallback_is_counted_with_its_location_and_reason(
     schema: Any,
     stored: dict[str, Any],
     variables: dict[str, Any],
     expected: dict[tuple[str, str], int],
 ) -> None:
-    """Usual documents need none; an unusual value and a refused argument need one."""
+    """Valid documents need none; an unusual value and a refused argument need one."""
     memory = Memory()
     memory.knowing = True
     memory.write("products", {"_id": "p1", **GOOD})
@@ -307,7 +311,7 @@ async def test_an_exception_in_generated_code_is_counted_and_logged(
     where: str,
     place: str,
 ) -> None:
-    """A fault that no data raises is never silent, and the response is the executor's."""
+    """A bug is never silent, and the response is graphql-core's."""
     memory = Memory()
     memory.knowing = True
     memory.write("suppliers", {"_id": SUPPLIERS[0], "name": "Nord", "country": None})
@@ -423,10 +427,8 @@ query($first: Int, $name: String, $names: [String!], $where: ProductWhere, $pric
         },
     )
 )
-def test_arguments_are_what_graphql_core_makes_of_them(
-    schema: Any, variables: dict[str, Any]
-) -> None:
-    """Of what is written in the document, of variables, of both together, and of neither."""
+def test_arguments_are_coerced_as_by_graphql_core(schema: Any, variables: dict[str, Any]) -> None:
+    """Arguments are literals, variables, both together, or missing."""
     document: Any = parse(ARGUMENTS)
     assert not validate(schema._schema, document)
     [operation] = document.definitions
@@ -442,9 +444,10 @@ def test_arguments_are_what_graphql_core_makes_of_them(
 
 
 @pytest.mark.parametrize("variables", [{"id": "p1"}, {"id": "p1", "more": 1}, {}, {"id": 7}])
-async def test_variables_that_are_not_quite_as_declared_are_looked_at(
+async def test_variables_of_other_types_are_coerced_by_graphql_core(
     schema: Any, variables: dict[str, Any]
 ) -> None:
+    """The response is equal."""
     memory = Memory()
     memory.write("products", {"_id": "p1", **GOOD})
     text = "query($id: ID!) { product(id: $id) { id } }"
@@ -464,8 +467,10 @@ MOMENTS = st.dictionaries(st.sampled_from(["token", "time", "x"]), VALUES, max_s
         st.sampled_from(["id", "name", "first", "flag", "at"]), VALUES | MOMENTS
     )
 )
-def test_quick_coercion_is_graphql_core_s_or_none(schema: Any, variables: dict[str, Any]) -> None:
-    """Also of ids that are numbers, as whoever has such ids sends them, and of moments."""
+def test_fast_coercion_equals_graphql_cores_or_is_none(
+    schema: Any, variables: dict[str, Any]
+) -> None:
+    """This includes ids sent as numbers, and time points."""
     declared = "$id: ID!, $name: String, $first: Int, $flag: Boolean, $at: TimePoint!"
     document: Any = parse(f"query({declared}) {{ __typename }}")
     [operation] = document.definitions

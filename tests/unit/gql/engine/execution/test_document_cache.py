@@ -1,5 +1,4 @@
-"""gql.engine.execution.document_cache: known documents are neither parsed nor validated again,
-within bounds."""
+"""Document cache: known documents are not parsed and validated again, within bounds."""
 
 from __future__ import annotations
 
@@ -13,7 +12,7 @@ from tests.unit.gql.conftest import Ask
 
 
 async def test_a_valid_document_is_parsed_once(model: Model, memory: Memory) -> None:
-    """However often it is executed, with whatever variables."""
+    """It may be executed any number of times, with any variables."""
     schema = build_schema(model)
     query = "query($id: ID!) { product(id: $id) { id } }"
     with patch(
@@ -26,7 +25,7 @@ async def test_a_valid_document_is_parsed_once(model: Model, memory: Memory) -> 
 
 
 async def test_an_invalid_document_is_refused_every_time(ask: Ask) -> None:
-    """It is not kept, so that its errors are said again."""
+    """It is not cached; each response has its errors."""
     for _ in range(2):
         result: Any = await ask("{ nope }")
         assert "Cannot query field 'nope'" in result.errors[0].message

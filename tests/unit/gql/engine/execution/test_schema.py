@@ -1,4 +1,4 @@
-"""gql.engine.execution.schema: a context per response, errors finished, problems named."""
+"""Schema execution: a context per response, finished errors, named problems."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def context(memory: Memory) -> RequestContext:
     return memory.context()
 
 
-async def test_nothing_that_was_read_is_served_to_another_operation(
+async def test_no_data_is_shared_between_operations(
     schema: strawberry.Schema, memory: Memory, context: RequestContext
 ) -> None:
     """Strawberry shares one context among all operations of a WebSocket."""
@@ -36,10 +36,10 @@ async def test_nothing_that_was_read_is_served_to_another_operation(
     assert second.data == {"reading": {"value": 2.5}}
 
 
-async def test_nothing_that_was_read_is_served_to_another_event(
+async def test_no_data_is_shared_between_events(
     schema: strawberry.Schema, model: Model, memory: Memory, context: RequestContext
 ) -> None:
-    """Each event of a subscription reads anew."""
+    """Each event of a subscription reads again."""
     entity = model.entity("Reading")
     for second in (0, 1):
         memory.changes.append(
@@ -65,7 +65,7 @@ async def test_nothing_that_was_read_is_served_to_another_event(
 
 
 async def test_the_same_document_is_read_once_for_one_response(ask: Ask, memory: Memory) -> None:
-    """Two fields that ask for it at once share the read."""
+    """Two concurrent fields share the read."""
     memory.write("readings", READING)
     result = await ask('{ a: reading(id: "r") { value } b: reading(id: "r") { value } }')
     assert result.data == {"a": {"value": 1.5}, "b": {"value": 1.5}}
@@ -73,7 +73,7 @@ async def test_the_same_document_is_read_once_for_one_response(ask: Ask, memory:
 
 
 async def test_unexpected_errors_are_masked_in_results(ask: Ask, memory: Memory) -> None:
-    """In the result itself, wherever they come from."""
+    """They are masked in the result itself, whatever their origin."""
     memory.failure = RuntimeError("mongodb://user:secret@host")
     result = await ask('{ reading(id: "r") { value } }')
     assert result.errors is not None
@@ -84,7 +84,7 @@ async def test_unexpected_errors_are_masked_in_results(ask: Ask, memory: Memory)
 async def test_an_error_that_ends_a_subscription_is_its_last_result(
     schema: strawberry.Schema, model: Model, memory: Memory, context: RequestContext
 ) -> None:
-    """With its code, and the facts that a client resumes by."""
+    """It has its code, and the facts with which a client resumes."""
     entity = model.entity("Reading")
     memory.changes.append(
         Change(entity=entity, kind="CHECKPOINT", token=resume_tokens.token_from_time(at(0)))
@@ -106,7 +106,7 @@ async def test_an_error_that_ends_a_subscription_is_its_last_result(
     [{"id": "\ud800"}, {"id": "r", "where": {"and": [{"id": {"in": ["a", "b\udfff"]}}]}}],
 )
 async def test_half_of_a_surrogate_pair_is_refused(ask: Ask, variables: dict[str, Any]) -> None:
-    """It is text to JSON, and none that could be stored or found; however deep it lies."""
+    """It is valid in JSON, and can be neither stored nor found, at any depth."""
     result = await ask(
         "query($id: ID!, $where: ReadingWhere) { reading(id: $id) { id }"
         " readings(where: $where) { totalCount } }",
@@ -124,7 +124,7 @@ async def test_whole_surrogate_pairs_are_text(ask: Ask) -> None:
     assert result.errors is None
 
 
-async def test_the_schema_can_be_asked_about_itself_without_a_context(
+async def test_the_schema_can_be_introspected_without_a_context(
     schema: strawberry.Schema,
 ) -> None:
     """Introspection needs no services."""

@@ -1,4 +1,4 @@
-"""gql.engine.limits.concurrency: so many at once, callers in turn, and for each so much time."""
+"""Concurrency limiter: slots, turns of callers, and the time limit of an operation."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ async def hold(limiter: ConcurrencyLimiter, caller: str = "") -> None:
         pass
 
 
-async def test_those_that_find_no_slot_wait_in_their_order() -> None:
-    """And nobody overtakes."""
+async def test_operations_without_a_slot_wait_in_order() -> None:
+    """None overtakes another."""
     limiter = ConcurrencyLimiter(executing=1, waiting=3)
     done: list[int] = []
 
@@ -44,8 +44,8 @@ async def test_those_that_find_no_slot_wait_in_their_order() -> None:
     assert (limiter.executing, limiter.waiting, limiter.shed) == (0, 0, 0)
 
 
-async def test_callers_that_wait_have_their_turn_one_after_the_other() -> None:
-    """However many operations one of them has sent before."""
+async def test_waiting_callers_take_turns() -> None:
+    """The number of operations that one of them has sent before does not matter."""
     limiter = ConcurrencyLimiter(executing=1)
     done: list[str] = []
 
@@ -61,7 +61,7 @@ async def test_callers_that_wait_have_their_turn_one_after_the_other() -> None:
 
 
 async def test_one_caller_holds_half_of_the_slots() -> None:
-    """The others are free for others, at once."""
+    """The other slots are free for other callers at once."""
     limiter = ConcurrencyLimiter(executing=4)
     async with AsyncExitStack() as slots:
         for _ in range(2):
@@ -76,8 +76,8 @@ async def test_one_caller_holds_half_of_the_slots() -> None:
     assert (limiter.executing, limiter.waiting) == (0, 0)
 
 
-async def test_one_beyond_the_queue_is_turned_away_at_once() -> None:
-    """With the time to come again, and nothing is left of it."""
+async def test_an_operation_beyond_the_queue_is_refused_at_once() -> None:
+    """The error has `Retry-After`, and the operation leaves no trace."""
     limiter = ConcurrencyLimiter(executing=1, waiting=1)
     async with limiter.slot(""):
         waiting = asyncio.create_task(hold(limiter))
@@ -90,8 +90,8 @@ async def test_one_beyond_the_queue_is_turned_away_at_once() -> None:
     await hold(limiter)
 
 
-async def test_a_full_queue_turns_away_operations_of_the_caller_that_fills_it() -> None:
-    """The newest of them, once another caller comes."""
+async def test_a_full_queue_refuses_the_newest_operation_of_its_largest_caller() -> None:
+    """This happens once another caller arrives."""
     limiter = ConcurrencyLimiter(executing=1, waiting=3)
     async with limiter.slot("ann"):
         filling = [asyncio.create_task(hold(limiter, "ann")) for _ in range(3)]
@@ -105,8 +105,8 @@ async def test_a_full_queue_turns_away_operations_of_the_caller_that_fills_it() 
     assert (limiter.executing, limiter.waiting, limiter.shed) == (0, 0, 2)
 
 
-async def test_one_that_gives_up_waiting_leaves_its_slot_to_others() -> None:
-    """Cancelled, as a client that has gone."""
+async def test_a_cancelled_waiting_operation_leaves_its_place_to_others() -> None:
+    """The client has disconnected."""
     limiter = ConcurrencyLimiter(executing=1, waiting=1)
     async with limiter.slot(""):
         gone = asyncio.create_task(hold(limiter))
@@ -118,29 +118,29 @@ async def test_one_that_gives_up_waiting_leaves_its_slot_to_others() -> None:
     assert limiter.executing == 0
 
 
-async def test_one_that_takes_too_long_is_ended_and_told() -> None:
-    """What it waits for is cancelled, and its slot is free again."""
+async def test_an_operation_that_takes_too_long_is_cancelled() -> None:
+    """Its awaited call is cancelled, and its slot is free again."""
     limiter = ConcurrencyLimiter(executing=1, waiting=1, limit_s=0.01)
     with pytest.raises(TimeLimit, match=r"more than 0\.01 s"):
         async with limiter.slot(""):
             await asyncio.Event().wait()
     with pytest.raises(TimeLimit):
-        # One that waits for a slot counts its waiting.
+        # Waiting for a slot counts, too.
         async with limiter.slot(""), limiter.slot(""):
             pass
     assert (limiter.executing, limiter.waiting) == (0, 0)
 
 
-async def test_a_timeout_of_somebody_else_is_not_taken_for_it() -> None:
-    """It passes as it is."""
+async def test_a_timeout_from_elsewhere_is_raised_unchanged() -> None:
+    """It is not the limiter's own."""
     limiter = ConcurrencyLimiter()
     with pytest.raises(TimeoutError, match="another"):
         async with limiter.slot(""):
             raise TimeoutError("another")
 
 
-async def test_one_that_gives_up_as_its_turn_comes_hands_its_slot_on() -> None:
-    """It was given to it, and it was cancelled before it ran."""
+async def test_an_operation_cancelled_at_its_turn_passes_its_slot_on() -> None:
+    """It had received the slot, and was cancelled before it ran."""
     limiter = ConcurrencyLimiter(executing=1, waiting=2)
     async with limiter.slot(""):
         gone, following = (asyncio.create_task(hold(limiter)) for _ in range(2))
@@ -152,8 +152,8 @@ async def test_one_that_gives_up_as_its_turn_comes_hands_its_slot_on() -> None:
     assert (limiter.executing, limiter.waiting) == (0, 0)
 
 
-async def test_without_limits_nobody_waits() -> None:
-    """0 is none."""
+async def test_without_limits_no_operation_waits() -> None:
+    """0 disables a limit."""
     limiter = ConcurrencyLimiter(executing=0, waiting=0, per_principal=0)
     async with AsyncExitStack() as slots:
         for _ in range(2000):
@@ -163,7 +163,7 @@ async def test_without_limits_nobody_waits() -> None:
 
 
 async def test_an_operation_that_waits_for_the_archive_holds_no_slot() -> None:
-    """It takes another one in the end, behind those that are executing by then."""
+    """It takes another slot in the end, after those that are executing by then."""
     limiter = ConcurrencyLimiter(executing=1)
     reached, done = asyncio.Event(), []
 
@@ -186,7 +186,7 @@ async def test_an_operation_that_waits_for_the_archive_holds_no_slot() -> None:
 
 
 async def test_several_fields_of_an_operation_may_wait_at_once() -> None:
-    """It executes again once none of them does; one that fails takes nothing from the others."""
+    """It executes again once none of them waits; a failed one does not affect the others."""
     limiter = ConcurrencyLimiter(executing=1)
     events = [asyncio.Event() for _ in range(3)]
 
@@ -209,8 +209,8 @@ async def test_several_fields_of_an_operation_may_wait_at_once() -> None:
     assert limiter.executing == 0
 
 
-async def test_so_many_operations_may_wait_for_the_archive() -> None:
-    """Half of them of one caller; one more is turned away, and holds its slot meanwhile."""
+async def test_the_number_of_operations_waiting_for_the_archive_is_limited() -> None:
+    """One caller may have half of them; a further one is refused and keeps its slot."""
     limiter = ConcurrencyLimiter(executing=0, suspended=4)
     reached = asyncio.Event()
 
@@ -231,8 +231,11 @@ async def test_so_many_operations_may_wait_for_the_archive() -> None:
     assert (limiter.executing, limiter.suspended, limiter.shed) == (0, 0, 2)
 
 
-def test_one_who_is_known_has_so_many_operations_at_once() -> None:
-    """Each by itself; one that was refused takes no place, and nobody known is not counted."""
+def test_an_authenticated_caller_has_a_limit_of_operations() -> None:
+    """Each caller is counted by itself.
+
+    A refused operation takes no place, and anonymous callers are not counted.
+    """
     limiter = ConcurrencyLimiter(per_principal=2)
     for each in ("ann", "ann", "bob", "", "", ""):
         limiter.begin(each)
@@ -258,8 +261,8 @@ STEPS = st.lists(
 
 @given(steps=STEPS)
 @settings(max_examples=examples(50), deadline=None)
-def test_whatever_happens_slots_are_neither_lost_nor_doubled(steps: list[tuple[str, int]]) -> None:
-    """Of twelve operations of three callers that begin, wait, go on, end and give up."""
+def test_slots_are_neither_lost_nor_doubled(steps: list[tuple[str, int]]) -> None:
+    """Twelve operations of three callers begin, wait, continue, end and are cancelled."""
     asyncio.run(_drawn(steps))
 
 
@@ -309,8 +312,11 @@ async def _drawn(steps: list[tuple[str, int]]) -> None:
     assert (limiter.executing, limiter.waiting, limiter.suspended) == (0, 0, 0)
 
 
-async def test_what_has_begun_ends_with_the_database_and_what_comes_is_refused() -> None:
-    """Whether it executes, waits for a slot or for the archive; until the database is back."""
+async def test_operations_end_with_the_database_and_new_ones_are_refused() -> None:
+    """They execute, wait for a slot or for the archive.
+
+    New ones are refused until the database is back.
+    """
     limiter = ConcurrencyLimiter(executing=2)
 
     async def operate(*, suspends: bool = False) -> None:
@@ -352,8 +358,8 @@ async def test_what_has_begun_ends_with_the_database_and_what_comes_is_refused()
         ("subscription { __typename }", False),
     ],
 )
-def test_what_asks_for_the_schema_only_is_told_apart(text: str, only: bool) -> None:
-    """Whatever the fragments are."""
+def test_operations_on_the_schema_alone_are_recognized(text: str, only: bool) -> None:
+    """Fragments are followed."""
     document = parse(text)
     assert operation_asks_schema_only(document, None) is only
     assert operation_asks_schema_only(document, "A") is (only and "query A" in text)

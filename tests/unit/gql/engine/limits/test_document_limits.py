@@ -1,5 +1,4 @@
-"""gql.engine.limits.document_limits: what is beyond them is refused, with both numbers, and what
-is not is not."""
+"""Document limits: operations beyond them are refused with both numbers."""
 
 from __future__ import annotations
 
@@ -92,7 +91,7 @@ WITHIN = {
 def test_each_limit_holds_at_its_bound(
     schema: Schema, request: pytest.FixtureRequest, within: str, beyond: str
 ) -> None:
-    """What is at it passes, what is beyond is told both numbers; without limits both pass."""
+    """The bound itself passes, a larger number is refused with both; without limits both pass."""
     name = request.node.callspec.id
     check(schema, within, FEW)
     with pytest.raises(LimitExceeded) as refused:
@@ -123,7 +122,7 @@ VARIABLES = {
 
 @pytest.mark.parametrize(("within", "beyond"), VARIABLES.values(), ids=VARIABLES)
 def test_variables_are_bounded(request: pytest.FixtureRequest, within: Any, beyond: Any) -> None:
-    """In depth, in the length of lists, and in all."""
+    """Their depth, the length of lists, and their total size have limits."""
     check_variables({"v": within}, FEW)
     with pytest.raises(LimitExceeded) as refused:
         check_variables({"v": beyond}, FEW)
@@ -132,13 +131,13 @@ def test_variables_are_bounded(request: pytest.FixtureRequest, within: Any, beyo
 
 
 def test_a_variable_of_any_depth_is_refused_without_recursion() -> None:
-    """JSON parsers take a thousand levels; no stack of ours grows with them."""
+    """JSON parsers accept a thousand levels; the check uses no call stack."""
     with pytest.raises(LimitExceeded, match=r"depth of variable \$v: 101,"):
         check_variables({"v": nested(100_000)}, Limits())
 
 
-def test_numbers_that_nobody_reads_are_cut(schema: Schema) -> None:
-    """In the message and in the facts, which have to be JSON."""
+def test_huge_numbers_are_cut(schema: Schema) -> None:
+    """They are cut in the message and in the facts, which have to be JSON."""
     chain = " ".join(f"fragment F{n} on Product {{ ...F{n + 1} ...F{n + 1} }}" for n in range(90))
     text = product("...F0") + chain + " fragment F90 on Product { id }"
     with pytest.raises(
@@ -155,8 +154,8 @@ def test_numbers_that_nobody_reads_are_cut(schema: Schema) -> None:
         "{ ...F } fragment F on Query { t: __type(name: 1) { name } }",
     ],
 )
-def test_introspection_can_be_switched_off(schema: Schema, text: str) -> None:
-    """Also inside of fragments; __typename stays."""
+def test_introspection_can_be_disabled(schema: Schema, text: str) -> None:
+    """Fragments are included; __typename stays."""
     off = replace(Limits(), introspection=False)
     with pytest.raises(BadUserInput, match="introspection is disabled"):
         check(schema, text, off)
@@ -194,8 +193,8 @@ PIECES = [
 @settings(max_examples=examples(200), deadline=None)
 @example('a{"""\\""""""')
 @example('a{"""\\\\""""""')
-def test_tokens_are_counted_as_the_lexer_does(text: str) -> None:
-    """Of every text that the lexer takes: neither more, nor less."""
+def test_tokens_are_counted_as_by_the_lexer(text: str) -> None:
+    """The number is exact for every text that the lexer accepts."""
     lexer, count = Lexer(Source(text)), 0
     try:
         while lexer.advance().kind is not TokenKind.EOF:
@@ -203,7 +202,7 @@ def test_tokens_are_counted_as_the_lexer_does(text: str) -> None:
     except Exception:
         return
     if count:
-        # It does not count what is no longer than the bound anyway.
+        # A text no longer than the limit is not counted.
         padded = text + "," * 100
         with pytest.raises(LimitExceeded) if count > 3 else nullcontext() as refused:
             check_text(padded, replace(NONE, max_tokens=3))
@@ -215,8 +214,8 @@ def test_tokens_are_counted_as_the_lexer_does(text: str) -> None:
     "piece",
     ["a ", "{", '"', '""', '"""', '"""\n\\', '"\\', "#", '"\n', '"""\\', "-", "1e", "\\", "é"],
 )
-def test_counting_tokens_reads_nothing_twice(piece: str) -> None:
-    """Ten times as much text takes no more than some ten times as long."""
+def test_counting_tokens_takes_linear_time(piece: str) -> None:
+    """No part of the text is read twice."""
     text = piece * (1_000_000 // len(piece))
     began = time.process_time()
     with suppress(LimitExceeded):

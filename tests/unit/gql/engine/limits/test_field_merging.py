@@ -1,4 +1,4 @@
-"""Which fields can be merged: as graphql-core says, in less time."""
+"""Validation of field merging: the result of graphql-core's rule, in less time."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ FRAGMENTS = 4
 
 
 def selections(fragments: list[str]) -> st.SearchStrategy[str]:
-    """Fields, inline fragments and spreads; not all of them valid for other reasons."""
+    """Draw fields, inline fragments and spreads; some are invalid for other reasons."""
     spreads = [st.sampled_from([f"...{each}" for each in fragments])] if fragments else []
     alias = st.sampled_from(["", "", "x: ", "y: ", "name: "])
     leaf = st.builds("{}{}{}".format, alias, st.sampled_from(NAMES), st.sampled_from(ARGUMENTS[:2]))
@@ -57,7 +57,7 @@ def definitions(draw: st.DrawFn, fragments: list[str]) -> str:
 
 @st.composite
 def documents(draw: st.DrawFn) -> str:
-    """Two operations and fragments that spread only those behind them."""
+    """Draw two operations, and fragments that spread only later ones."""
     names = [f"F{n}" for n in range(FRAGMENTS)]
     parts = [f"query Q{n} {{ {definitions(draw, names)} }}" for n in range(2)]
     for n, name in enumerate(names):
@@ -69,10 +69,10 @@ def documents(draw: st.DrawFn) -> str:
 @given(documents())
 @settings(max_examples=examples(40), deadline=None)
 def test_it_agrees_with_the_rule_of_graphql_core(text: str) -> None:
-    """On documents that may have any other mistake; of which operation, graphql-core does not say.
+    """Documents may have any other mistake; graphql-core does not name the operation.
 
-    Fragments that no operation spreads are a mistake of their own, which it looks into all the
-    same.
+    Fragments that no operation spreads are a mistake of their own, which graphql-core checks all
+    the same.
     """
     used = parse(
         text + " query All { " + " ".join(f"f{n}: cat {{ ...F{n} }}" for n in range(4)) + "}"
@@ -93,8 +93,8 @@ def test_it_agrees_with_the_rule_of_graphql_core(text: str) -> None:
         ),
     ],
 )
-def test_a_conflict_is_told_with_its_way_there(text: str, said: list[str]) -> None:
-    """Both fields, and those that they lie in."""
+def test_a_conflict_is_reported_with_its_path(text: str, said: list[str]) -> None:
+    """The error has both fields, and those that contain them."""
     [error] = validate(SCHEMA, parse(text), [MergeableFields])
     assert all(each in error.message for each in said), error.message
     assert len(error.nodes or ()) == 2
@@ -109,8 +109,8 @@ def test_many_equal_fields_take_no_longer_than_many_different_ones() -> None:
     assert time.process_time() - began < 5
 
 
-def test_interfaces_beside_many_types_come_to_an_end() -> None:
-    """What does not stay linear is refused."""
+def test_interfaces_beside_many_types_are_bounded() -> None:
+    """A document that does not stay linear is refused."""
     text, beside = "name", " ".join(f"... on {each} {{ being {{ name }} }}" for each in TYPES[1:3])
     for _ in range(20):
         text = f"being {{ {text} }} {beside}"

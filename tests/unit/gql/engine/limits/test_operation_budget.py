@@ -1,5 +1,4 @@
-"""gql.engine.limits.operation_budget: what all operations read takes bounded memory, and no small
-one waits for a large one."""
+"""Operation budget: bounded memory for all reads, and no small read waits for a large one."""
 
 from __future__ import annotations
 
@@ -22,7 +21,7 @@ LIMITS = OperationLimits(read_bytes=64 * MB, process_read_bytes=80 * MB)
 
 
 class Reader:
-    """Operation that reads so many bytes and then waits until it may end."""
+    """An operation that reads a number of bytes and then waits until it may end."""
 
     def __init__(self, limiter: ConcurrencyLimiter, reads: ReadLimiter, caller: str, size: int):
         self.attempts = 0
@@ -48,8 +47,8 @@ class Reader:
         await self.task
 
 
-async def test_few_operations_read_much_at_once_and_those_that_read_little_wait_for_none() -> None:
-    """Two of one caller, four in all; the others read again once one of them has ended."""
+async def test_the_number_of_large_operations_is_limited_and_small_ones_do_not_wait() -> None:
+    """The limit is two per caller and four in total; the others read again once one has ended."""
     limiter, reads = ConcurrencyLimiter(limits=LIMITS), ReadLimiter()
     of_ann = [Reader(limiter, reads, "ann", LARGE) for _ in range(3)]
     await eventually(lambda: [each.attempts for each in of_ann] == [1, 1, 1])
@@ -60,7 +59,7 @@ async def test_few_operations_read_much_at_once_and_those_that_read_little_wait_
     assert [each.has_read for each in (*of_ann, *others)] == [True, True, False, True, True, False]
 
     await of_ann[0].end()
-    # Those that wait have their turn by caller.
+    # Waiting operations take turns by caller.
     await eventually(lambda: of_ann[2].has_read)
     await others[0].end()
     await eventually(lambda: others[2].has_read)
@@ -71,7 +70,7 @@ async def test_few_operations_read_much_at_once_and_those_that_read_little_wait_
 
 
 async def test_an_operation_that_waits_for_memory_holds_no_slot() -> None:
-    """So one that has memory and wants its slot back gets it, and small ones are executed."""
+    """An operation with memory that needs its slot back gets it, and small ones are executed."""
     limiter, reads = ConcurrencyLimiter(executing=4, limits=LIMITS), ReadLimiter()
     reached = asyncio.Event()
 
@@ -97,8 +96,8 @@ async def test_an_operation_that_waits_for_memory_holds_no_slot() -> None:
     assert (limiter.executing, limiter.large_reads.held) == (0, 0)
 
 
-async def test_so_many_operations_may_wait_for_memory() -> None:
-    """Each has read something until then: half of them of one caller, and the next is refused."""
+async def test_the_number_of_operations_waiting_for_memory_is_limited() -> None:
+    """Each holds data meanwhile: one caller may have half of them, and the next is refused."""
     limiter, reads = ConcurrencyLimiter(executing=0, limits=LIMITS), ReadLimiter()
     holders = [Reader(limiter, reads, caller, LARGE) for caller in ("ann", "ann", "bob", "bob")]
     await eventually(lambda: limiter.large_reads.held == 4)
@@ -116,8 +115,8 @@ async def test_so_many_operations_may_wait_for_memory() -> None:
     assert (limiter.large_reads.held, limiter.large_reads.waiting) == (0, 0)
 
 
-async def test_what_is_waited_for_in_vain_is_given_back() -> None:
-    """An operation that is cancelled as it waits, or as it just got its turn."""
+async def test_a_cancelled_wait_for_memory_is_released() -> None:
+    """An operation is cancelled while it waits, or just when it gets its turn."""
     limiter, reads = ConcurrencyLimiter(limits=LIMITS), ReadLimiter()
     holders = [Reader(limiter, reads, "ann", LARGE) for _ in range(2)]
     await eventually(lambda: all(each.has_read for each in holders))
@@ -132,8 +131,8 @@ async def test_what_is_waited_for_in_vain_is_given_back() -> None:
     await eventually(lambda: limiter.large_reads.held == limiter.large_reads.waiting == 0)
 
 
-async def test_an_operation_has_a_part_of_the_memory_at_most() -> None:
-    """Values count beside bytes: decoded, they take more."""
+async def test_an_operation_has_a_maximum_share_of_the_memory() -> None:
+    """Values count as well as bytes: decoded, they take more."""
     limiter = ConcurrencyLimiter(limits=LIMITS)
     async with limiter.slot("ann"):
         operation = OPERATION.get()
@@ -153,7 +152,7 @@ async def test_an_operation_has_a_part_of_the_memory_at_most() -> None:
 
 
 async def test_several_reads_of_an_operation_wait_together() -> None:
-    """They have one turn, and what was read in vain counts for nothing."""
+    """They have one turn, and repeated reads are counted once."""
     limiter, reads = ConcurrencyLimiter(limits=LIMITS), ReadLimiter()
     holders = [Reader(limiter, reads, "ann", LARGE) for _ in range(2)]
     await eventually(lambda: all(each.has_read for each in holders))
@@ -184,8 +183,8 @@ async def test_several_reads_of_an_operation_wait_together() -> None:
     assert limiter.large_reads.held == 0
 
 
-async def test_without_a_bound_nothing_waits() -> None:
-    """0 is no limit."""
+async def test_without_a_limit_no_read_waits() -> None:
+    """0 disables the limit."""
     limiter = ConcurrencyLimiter()
     async with limiter.slot(""):
         operation = OPERATION.get()
@@ -193,8 +192,8 @@ async def test_without_a_bound_nothing_waits() -> None:
         operation.count_read(1000 * MB, 10**9)
 
 
-async def test_a_read_that_has_to_be_made_again_counts_for_nothing() -> None:
-    """It would count twice, and the operation might be refused because of others."""
+async def test_a_read_that_is_repeated_counts_once() -> None:
+    """Counted twice, the operation might be refused because of others."""
     limiter, reads = ConcurrencyLimiter(limits=LIMITS), ReadLimiter()
     holders = [Reader(limiter, reads, "ann", LARGE) for _ in range(2)]
     await eventually(lambda: all(each.has_read for each in holders))

@@ -1,4 +1,4 @@
-"""gql.engine.limits.persisted_documents: documents that are named instead of sent."""
+"""Persisted documents: hashes or names in place of the text."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def asked(name: Any = HASH, version: Any = 1) -> dict[str, Any]:
     return {"persistedQuery": {"version": version, "sha256Hash": name}}
 
 
-def test_a_hash_will_do_once_the_document_was_sent_with_it() -> None:
-    """Apollo's protocol: not found, both, and from then on the hash."""
+def test_a_hash_is_sufficient_after_the_document_was_sent_with_it() -> None:
+    """This is Apollo's protocol: not found, then both, and from then on the hash."""
     documents = AutomaticDocuments()
     for nothing in (None, ""):
         with pytest.raises(PersistedQueryNotFound, match=r"^PersistedQueryNotFound$"):
@@ -37,8 +37,8 @@ def test_a_hash_will_do_once_the_document_was_sent_with_it() -> None:
     assert documents.text_of(None, {}) is None
 
 
-def test_a_hash_that_is_anothers_is_refused() -> None:
-    """Or somebody could put another document in the place of one that others ask for."""
+def test_a_hash_of_another_document_is_refused() -> None:
+    """Otherwise a client could replace a document that others use."""
     documents = AutomaticDocuments()
     with pytest.raises(BadUserInput, match=f"{'0' * 64}, expected {HASH}"):
         documents.text_of(QUERY, asked("0" * 64))
@@ -58,16 +58,16 @@ def test_a_hash_that_is_anothers_is_refused() -> None:
         asked(version=2)["persistedQuery"],
     ],
 )
-def test_what_is_no_hash_is_refused(given: Any) -> None:
-    """With what it should be."""
+def test_an_invalid_hash_is_refused(given: Any) -> None:
+    """The error has the expected form."""
     given = given.get("persistedQuery", given) if isinstance(given, dict) else given
     for documents in (AutomaticDocuments(), TrustedDocuments({})):
         with pytest.raises(BadUserInput, match="sha256Hash"):
             documents.text_of(None, {"persistedQuery": given})
 
 
-def test_no_more_are_kept_than_may_be() -> None:
-    """Who floods it makes others send theirs again, and no more."""
+def test_the_number_of_stored_documents_is_limited() -> None:
+    """A client that floods the store only makes others send their documents again."""
     documents = AutomaticDocuments(most=10, most_characters=1000)
     for number in range(1000):
         text = f"{{ a{number} }}"
@@ -88,10 +88,8 @@ APOLLO = {
 
 
 @pytest.mark.parametrize("manifest", [APOLLO, {HASH: QUERY}], ids=["apollo", "relay"])
-def test_trusted_documents_are_executed_and_no_others(
-    tmp_path: Path, manifest: dict[str, Any]
-) -> None:
-    """By name or by text, of either kind of file."""
+def test_only_trusted_documents_are_executed(tmp_path: Path, manifest: dict[str, Any]) -> None:
+    """They are given by name or by text, from either kind of file."""
     path = tmp_path / "manifest.json"
     path.write_text(json.dumps(manifest))
     documents = TrustedDocuments(read_manifest(path))
@@ -101,7 +99,7 @@ def test_trusted_documents_are_executed_and_no_others(
     with pytest.raises(Forbidden, match="expected a trusted document"):
         documents.text_of(QUERY + " ", None)
     with pytest.raises(Forbidden, match="expected a trusted document"):
-        # Nor does a name that is known let another text pass.
+        # A known name does not allow another text.
         documents.text_of("{ resumeToken }", asked())
     with pytest.raises(Forbidden, match="'nope', expected the name of a trusted document"):
         documents.text_of(None, asked("nope"))
@@ -120,8 +118,10 @@ def test_trusted_documents_are_executed_and_no_others(
         ('{"a": " "}', "'a': ' ', expected the text"),
     ],
 )
-def test_a_file_that_is_no_manifest_says_why(tmp_path: Path, text: str, said: str) -> None:
-    """With its path."""
+def test_a_file_that_is_no_manifest_is_refused_with_a_reason(
+    tmp_path: Path, text: str, said: str
+) -> None:
+    """The error has its path."""
     path = tmp_path / "manifest.json"
     path.write_text(text)
     with pytest.raises(ValueError, match=said) as refused:

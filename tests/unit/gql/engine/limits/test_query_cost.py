@@ -1,4 +1,4 @@
-"""gql.engine.limits.query_cost: what operations ask for, counted without expanding anything."""
+"""Operation cost, computed without expanding fragments."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.support.exhaustive import examples
 
 
 def weigh(schema: Schema, text: str, **variables: Any) -> OperationCost:
-    """Of the only operation."""
+    """Return the cost of the only operation."""
     found = schema.cost_calculator.calculate(parse(text), variables).operation(None)
     assert found is not None
     return found
@@ -81,21 +81,21 @@ COSTS: dict[str, tuple[str, dict[str, Any], int]] = {
 
 
 @pytest.mark.parametrize(("text", "variables", "cost"), COSTS.values(), ids=COSTS)
-def test_the_cost_is_the_documents_that_may_be_read(
+def test_the_cost_is_the_number_of_documents_that_may_be_read(
     schema: Schema, text: str, variables: dict[str, Any], cost: int
 ) -> None:
-    """With the sizes of pages, wherever they come from."""
+    """Page sizes are literals, variables or defaults."""
     assert weigh(schema, text, **variables).cost == cost
 
 
 def test_values_are_counted_as_often_as_pages_repeat_them(schema: Schema) -> None:
-    """The response may have so many."""
+    """The response may have that many."""
     weight = weigh(schema, "{ products(first: 10) { nodes { id name supplier { name } } } }")
     assert weight.values == 1 + 10 * (1 + 2 + 1 + 1)
 
 
-def test_an_operation_is_found_by_its_name(schema: Schema) -> None:
-    """Of several, and none where none is named."""
+def test_an_operation_is_looked_up_by_its_name(schema: Schema) -> None:
+    """Without a name, the document must have a single operation."""
     found = schema.cost_calculator.calculate(
         parse("query A { streams { name } } query B { a: node(nodeId: 1) { nodeId } }"), {}
     )
@@ -107,8 +107,8 @@ def test_an_operation_is_found_by_its_name(schema: Schema) -> None:
     assert not found.varies
 
 
-def test_what_no_variable_has_a_part_in_is_said(schema: Schema) -> None:
-    """So that it need not be weighed again."""
+def test_a_cost_that_depends_on_variables_is_marked(schema: Schema) -> None:
+    """Other costs need not be computed again."""
     text = (
         "query($n: Int, $id: ID!) { product(id: $id) { history(first: %s) { nodes { version } } } }"
     )
@@ -126,18 +126,18 @@ def test_what_no_variable_has_a_part_in_is_said(schema: Schema) -> None:
         "{ ...F } fragment F on Query { products(first: [#]) { nodes { id } } }",
     ],
 )
-def test_a_number_that_python_does_not_read_is_refused(schema: Schema, text: str) -> None:
-    """Wherever it stands; validation would fail on it, as if that were a fault of ours."""
+def test_a_number_that_python_does_not_parse_is_refused(schema: Schema, text: str) -> None:
+    """It may be anywhere; validation would fail with an internal error."""
     weigh(schema, text.replace("#", "9" * 4300))
     with pytest.raises(BadUserInput, match="digits of a number: 4,301, maximum is 4,300"):
         weigh(schema, text.replace("#", "9" * 4301))
 
 
 @pytest.mark.parametrize("length", [2, 3, 500])
-def test_a_fragment_that_spreads_itself_is_refused_with_its_way(
+def test_a_fragment_that_spreads_itself_is_refused_with_its_path(
     schema: Schema, length: int
 ) -> None:
-    """Directly or through others, however many."""
+    """It does so directly or through any number of others."""
     ring = " ".join(f"fragment F{n} on Product {{ ...F{(n + 1) % length} }}" for n in range(length))
     with pytest.raises(BadUserInput, match=r"spread one another in a circle: F\d+ → F\d+ → "):
         weigh(schema, f'{{ product(id: "1") {{ ...F0 }} }} {ring}')
@@ -153,15 +153,13 @@ def test_a_fragment_that_spreads_itself_is_refused_with_its_way(
         ("{ a } fragment F on Query { a } fragment F on Query { b }", "fragments named"),
     ],
 )
-def test_none_is_left_out_because_another_has_its_name(
-    schema: Schema, text: str, said: str
-) -> None:
-    """What is not weighed would be validated all the same."""
+def test_operations_with_a_duplicate_name_are_refused(schema: Schema, text: str, said: str) -> None:
+    """Validation would run for those that are not counted."""
     with pytest.raises(BadUserInput, match=said):
         weigh(schema, text)
 
 
-def test_fragments_within_fragments_take_no_longer_for_what_they_stand_for(schema: Schema) -> None:
+def test_nested_fragments_take_linear_time(schema: Schema) -> None:
     """2^1000 fields are a number like any other; chains do not recurse."""
     chain = " ".join(f"fragment F{n} on Product {{ ...F{n + 1} ...F{n + 1} }}" for n in range(1000))
     text = f'{{ product(id: "1") {{ ...F0 }} }} {chain} fragment F1000 on Product {{ name: id }}'
@@ -176,7 +174,7 @@ def test_fragments_within_fragments_take_no_longer_for_what_they_stand_for(schem
 
 
 def test_the_query_of_graphiql_is_within_the_limits(schema: Schema) -> None:
-    """Of any schema, since lists of the schema are counted by an example's sizes."""
+    """This holds for any schema: lists of the schema are counted with the sizes of an example."""
     query = get_introspection_query(
         specified_by_url=True,
         directive_is_repeatable=True,
@@ -189,7 +187,7 @@ def test_the_query_of_graphiql_is_within_the_limits(schema: Schema) -> None:
 
 
 def expanded(node: SelectionSetNode, fragments: dict[str, Any], depth: int = 1) -> list[int]:
-    """The depth of every field, with fragments in the place of their spreads."""
+    """Yield the depth of every field, with fragments in place of their spreads."""
     found: list[int] = []
     for each in node.selections:
         if isinstance(each, FieldNode):
@@ -218,7 +216,7 @@ def bodies(names: list[str]) -> st.SearchStrategy[str]:
 @given(st.data())
 @settings(max_examples=examples(30), deadline=None)
 def test_fields_and_depth_are_those_of_the_expanded_document(schema: Schema, data: Any) -> None:
-    """As execution would find them."""
+    """Execution would have them."""
     names = ["A", "B", "C"]
     text = f"{{ {data.draw(bodies(names))} }}"
     for place, name in enumerate(names):

@@ -1,4 +1,4 @@
-"""gql.engine.limits.response_size: about as long as the JSON, found out without writing it."""
+"""Response size: an estimate of the JSON's length, without writing it."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ DATA = st.recursive(
 
 @given(data=DATA)
 @settings(max_examples=examples(200), deadline=None)
-def test_what_is_shorter_passes_and_what_is_longer_does_not(data: Any) -> None:
-    """Within a factor of a few."""
+def test_a_smaller_response_passes_and_a_larger_one_does_not(data: Any) -> None:
+    """The estimate is within a small factor."""
     size = len(orjson.dumps(data))
     check_response(data, 2 * size + 10)
     if size > 100:
@@ -33,8 +33,8 @@ def test_what_is_shorter_passes_and_what_is_longer_does_not(data: Any) -> None:
             check_response(data, size // 10)
 
 
-def test_a_value_under_many_names_counts_each_time() -> None:
-    """In memory it is one; and to find that out takes no longer than to look at each."""
+def test_a_value_under_many_aliases_counts_each_time() -> None:
+    """It is one object in memory; the estimate takes no longer than a look at each."""
     text = "x" * 16_000_000
     data = {"thing": {f"a{number}": text for number in range(99)}}
     began = time.process_time()

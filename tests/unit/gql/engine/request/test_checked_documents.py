@@ -1,4 +1,4 @@
-"""What a schema does with operations before and while they are executed: limits, cost, time."""
+"""Checks of operations before and during execution: limits, cost, time."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ EXAMPLES = [each.query for each in examples_of(SHOP, datetime(2024, 1, 1, tzinfo
 
 @pytest.mark.parametrize("query", EXAMPLES)
 async def test_the_examples_are_within_the_limits(query: str) -> None:
-    """GraphiQL's tabs, as they are opened."""
+    """They are GraphiQL's tabs as they are opened."""
     schema = build_schema(SHOP)
     stream = await schema.stream(
         query, context_value=Memory().context(), operation_extensions={"cost": True}
@@ -48,16 +48,16 @@ async def test_the_examples_are_within_the_limits(query: str) -> None:
         break
 
 
-async def test_the_schema_can_be_asked_about_within_the_limits() -> None:
-    """Whole, with every question that clients ask."""
+async def test_introspection_is_within_the_limits() -> None:
+    """The query is the complete one that clients send."""
     query = get_introspection_query(
         specified_by_url=True, directive_is_repeatable=True, input_value_deprecation=True
     )
     assert (await build_schema(SHOP).execute(query)).errors is None
 
 
-async def test_a_refusal_says_what_the_operation_costs(model: Model, memory: Memory) -> None:
-    """And so does an answer, to whoever asks for it."""
+async def test_a_refusal_has_the_operations_cost(model: Model, memory: Memory) -> None:
+    """A response has it as well, if the client requests it."""
     schema = build_schema(model, Limits(max_cost=30))
     query = "query($n: Int) { readings(first: $n) { nodes { value } } }"
     for number in (30, 31, 30):
@@ -70,10 +70,10 @@ async def test_a_refusal_says_what_the_operation_costs(model: Model, memory: Mem
     assert refused.errors[0].extensions["code"] == "LIMIT_EXCEEDED"
 
 
-async def test_a_document_that_is_known_is_weighed_with_other_variables(
+async def test_a_known_document_is_checked_with_other_variables(
     model: Model, memory: Memory
 ) -> None:
-    """What it cost the last time says nothing."""
+    """Its last cost is not reused."""
     schema = build_schema(model, Limits(max_cost=30))
     query = "query($n: Int) { readings(first: $n) { nodes { value } } }"
     assert (await answer(schema, query, memory, n=1)).errors is None
@@ -81,10 +81,10 @@ async def test_a_document_that_is_known_is_weighed_with_other_variables(
     assert (await answer(schema, query, memory, n=30)).errors is None
 
 
-async def test_a_fragment_that_spreads_itself_is_no_fault_of_ours(
+async def test_a_fragment_that_spreads_itself_is_a_client_error(
     model: Model, memory: Memory
 ) -> None:
-    """Over every transport."""
+    """This holds for every transport."""
     query = '{ reading(id: "r") { ...F } } fragment F on Reading { ...F }'
     schema = build_schema(model)
     stream = await schema.stream(query, context_value=memory.context())
@@ -96,10 +96,10 @@ async def test_a_fragment_that_spreads_itself_is_no_fault_of_ours(
         assert (error.extensions or {})["code"] == "BAD_USER_INPUT"
 
 
-async def test_what_cannot_be_parsed_in_time_is_refused_over_every_transport(
+async def test_a_document_with_too_many_tokens_is_refused_over_every_transport(
     model: Model, memory: Memory
 ) -> None:
-    """Before it is parsed."""
+    """It is not parsed."""
     schema = build_schema(model, Limits(max_tokens=10))
     query = '{ reading(id: "r") { value ' + "id " * 10 + "} }"
     stream = await schema.stream(query, context_value=memory.context())
@@ -129,7 +129,7 @@ class Stuck(Memory):
 
 
 async def test_an_operation_that_takes_too_long_is_ended(model: Model) -> None:
-    """Over every transport; what others ask for at the same time goes on."""
+    """This holds for every transport; concurrent operations continue."""
     schema, stuck = build_schema(model, limiter=ConcurrencyLimiter(limit_s=0.05)), Stuck()
     result = await schema.execute(ONE, context_value=stuck.context())
     stream = await schema.stream(ONE, context_value=stuck.context())
@@ -140,10 +140,10 @@ async def test_an_operation_that_takes_too_long_is_ended(model: Model) -> None:
     assert schema.limiter.executing == 0
 
 
-async def test_a_subscription_takes_no_place_and_may_take_its_time(
+async def test_a_subscription_takes_no_slot_and_has_no_time_limit(
     model: Model, memory: Memory
 ) -> None:
-    """Where every place is taken, and for longer than an operation may take."""
+    """It runs while every slot is taken, and for longer than an operation may."""
     schema = build_schema(model, limiter=ConcurrencyLimiter(executing=1, waiting=0, limit_s=30))
     stuck = asyncio.create_task(schema.execute(ONE, context_value=Stuck().context()))
     await eventually(lambda: schema.limiter.executing == 1)
@@ -168,8 +168,8 @@ async def test_a_subscription_takes_no_place_and_may_take_its_time(
     assert served.data == {"reading": {"value": 1.5}}
 
 
-async def test_one_who_is_known_has_so_many_operations_at_once(model: Model) -> None:
-    """Whatever they are; another one is not concerned."""
+async def test_an_authenticated_caller_has_a_limit_of_operations(model: Model) -> None:
+    """All kinds of operations count; other callers are not affected."""
     schema = build_schema(model, limiter=ConcurrencyLimiter(per_principal=1))
     stuck = Stuck()
 

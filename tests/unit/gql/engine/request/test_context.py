@@ -1,4 +1,4 @@
-"""gql.engine.request.context: what belongs to a request, and what to one response."""
+"""Request context: state of a request, and state of one response."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from tests.support.reads import DEPLOYMENT, Memory
 from tests.unit.gql.conftest import SHOP
 
 
-def test_a_fresh_context_has_the_services_and_nothing_that_was_read(memory: Memory) -> None:
-    """Nor the problems of another response."""
+def test_a_fresh_context_has_the_services_and_no_data(memory: Memory) -> None:
+    """It has no problems of another response either."""
     context = memory.context()
     context.principal = "ann"
     fresh = context.fresh(Plan())
@@ -29,8 +29,8 @@ def test_a_fresh_context_has_the_services_and_nothing_that_was_read(memory: Memo
     assert fresh.problems is not context.problems
 
 
-def test_tokens_carry_the_deployments_tag_outside_and_not_inside(memory: Memory) -> None:
-    """One of another deployment is refused."""
+def test_tokens_have_the_deployments_tag_only_in_the_api(memory: Memory) -> None:
+    """A token of another deployment is refused."""
     context = memory.context()
     token = "66322EC000000001~"
     assert context.token_out(token) == f"{token}.{DEPLOYMENT}"
@@ -39,8 +39,8 @@ def test_tokens_carry_the_deployments_tag_outside_and_not_inside(memory: Memory)
         context.token_in(f"{token}.elsewhere")
 
 
-async def test_a_filter_is_parsed_once_for_all_places_that_name_it(memory: Memory) -> None:
-    """A variable may stand at fifty places of one operation."""
+async def test_a_filter_is_parsed_once_for_all_its_uses(memory: Memory) -> None:
+    """A variable may be used at fifty places of one operation."""
     names = [f"a{number}" for number in range(9)]
     places = " ".join(f"{each}: products(where: $w, first: 1) {{ totalCount }}" for each in names)
     text = f"query($w: ProductWhere) {{ {places} }}"
@@ -52,8 +52,8 @@ async def test_a_filter_is_parsed_once_for_all_places_that_name_it(memory: Memor
         assert parse.call_count == 1
 
 
-async def test_large_filters_leave_turns_to_others(memory: Memory) -> None:
-    """One is parsed in each turn of the loop, however many places of an operation have one."""
+async def test_large_filters_yield_to_other_tasks(memory: Memory) -> None:
+    """One is parsed per loop iteration, however many an operation has."""
     turns = 0
 
     async def count() -> None:

@@ -1,4 +1,4 @@
-"""gql.engine.request.context_factory: what is made for a caller is kept for his next request."""
+"""Context factory: a caller's context is cached for the next request."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.support.reads import Memory
 
 
 class _Known:
-    """A sign-in of callers by the token's text, always the same ones."""
+    """Authenticates callers by the token's text, always with the same principals."""
 
     keys = ()
 
@@ -36,8 +36,10 @@ class _Known:
         return self.principals.setdefault(name, Principal(name=name))
 
 
-async def test_who_asks_often_is_kept(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many others come in between; the one that was away for longest goes."""
+async def test_frequent_callers_stay_cached(
+    memory: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The least recently used caller is evicted."""
     monkeypatch.setattr(context_factory, "_MOST", 2)
     made: list[Any] = []
 
@@ -54,8 +56,8 @@ async def test_who_asks_often_is_kept(memory: Memory, monkeypatch: pytest.Monkey
     assert made == ["often", "a", "b", "c", "a"]
 
 
-async def test_a_reserved_name_in_the_author_header_is_nobodys(memory: Memory) -> None:
-    """Whoever sets it: the Copier alone is called so."""
+async def test_a_reserved_name_in_the_author_header_is_ignored(memory: Memory) -> None:
+    """Only the copier has such a name."""
     callers = RequestContextFactory(
         None, lambda _: memory.context(), author_header="x-user", deciding=frozenset()
     )
@@ -65,7 +67,7 @@ async def test_a_reserved_name_in_the_author_header_is_nobodys(memory: Memory) -
 
 
 async def test_a_key_and_a_token_of_one_name_are_two_owners(memory: Memory) -> None:
-    """Of cursors, drafts and idempotency keys; the author of what both write is the same."""
+    """Cursors, drafts and idempotency keys have owners; the author of both is the same."""
     known = _Known()
     known.principals = {
         "token": Principal(name="bob"),

@@ -1,5 +1,4 @@
-"""gql.engine.request.invalid_documents: a document that cannot be shown is left out, and the rest
-of the page is served."""
+"""Invalid documents: one is left out, and the rest of the page is served."""
 
 from __future__ import annotations
 
@@ -30,7 +29,7 @@ GOOD: dict[str, Any] = {
 
 
 def fill(memory: Memory, **bad: Any) -> None:
-    """A good document, one with these values, and another good one."""
+    """Insert a valid document, one with these values, and another valid one."""
     memory.write("suppliers", {"_id": MAKER, "name": "Brown"})
     memory.write("products", {"_id": "a", **GOOD})
     changed = {**GOOD, **bad}
@@ -54,10 +53,10 @@ def fill(memory: Memory, **bad: Any) -> None:
         ({"makerId": None}, "maker { __typename }", "makerId", ["maker"]),
     ],
 )
-async def test_the_others_are_served(
+async def test_valid_documents_of_a_page_are_served(
     ask: Ask, memory: Memory, bad: dict[str, Any], selection: str, field: str, path: list[str]
 ) -> None:
-    """Under nodes and edges alike; an error at the field's path names the document and field."""
+    """This holds for nodes and edges; an error at the field's path names document and field."""
     fill(memory, **bad)
     fragment = "fragment F on Product { origin { country } }" if selection == "...F" else ""
     result = await ask(
@@ -69,7 +68,7 @@ async def test_the_others_are_served(
     assert [each["id"] for each in products["nodes"]] == ["a", "c"]
     assert [each["node"]["id"] for each in products["edges"]] == ["a", "c"]
     assert products["totalCount"] == 3
-    # The ends are those of what was read, or paging on would come to the same document again.
+    # The cursors are those of the rows read: otherwise paging would reach the same document again.
     assert products["pageInfo"] == {"startCursor": "c0", "endCursor": "c2"}
     assert result.errors is not None
     (error,) = result.errors
@@ -86,8 +85,8 @@ async def test_the_others_are_served(
     assert error.message.startswith(f"products/b: {field} holds ")
 
 
-async def test_the_error_stands_where_the_document_would(ask: Ask, memory: Memory) -> None:
-    """Under the names that the response has, the place counted on the page as it was read."""
+async def test_the_error_has_the_path_of_the_document(ask: Ask, memory: Memory) -> None:
+    """The path has the response's aliases, and the index on the page as read."""
     fill(memory, price="1.00")
     result = await ask("{ all: products { of: edges { one: node { cost: price } } } }")
     assert result.errors is not None
@@ -95,8 +94,8 @@ async def test_the_error_stands_where_the_document_would(ask: Ask, memory: Memor
 
 
 @pytest.mark.parametrize("selection", ["id", "sku", "price @skip(if: true)", "rating"])
-async def test_only_what_is_selected_is_looked_at(ask: Ask, memory: Memory, selection: str) -> None:
-    """A document with a bad value is shown to who does not ask for it."""
+async def test_only_selected_fields_are_checked(ask: Ask, memory: Memory, selection: str) -> None:
+    """A document with an invalid value is served if that field is not selected."""
     fill(memory, price="1.00")
     result = await ask(f"{{ products {{ nodes {{ id {selection} }} }} }}")
     assert result.errors is None
@@ -104,10 +103,8 @@ async def test_only_what_is_selected_is_looked_at(ask: Ask, memory: Memory, sele
     assert len(result.data["products"]["nodes"]) == 3
 
 
-async def test_an_optional_value_that_does_not_fit_is_null_by_itself(
-    ask: Ask, memory: Memory
-) -> None:
-    """Its document is shown, and the error is at the field."""
+async def test_an_optional_value_that_does_not_fit_is_null(ask: Ask, memory: Memory) -> None:
+    """Its document is served, and the error is at the field."""
     fill(memory, rating="high", sizes=[1, "x"])
     result = await ask("{ products { nodes { id rating sizes } } }")
     assert result.data is not None
@@ -117,8 +114,10 @@ async def test_an_optional_value_that_does_not_fit_is_null_by_itself(
     assert paths == [["products", "nodes", 1, "rating"], ["products", "nodes", 1, "sizes"]]
 
 
-async def test_a_target_that_does_not_fit_takes_who_must_have_it(ask: Ask, memory: Memory) -> None:
-    """A required reference is as good as a required field; what is referred to is read once."""
+async def test_an_invalid_target_of_a_required_reference_removes_the_document(
+    ask: Ask, memory: Memory
+) -> None:
+    """A required reference is like a required field; the target is read once."""
     fill(memory)
     memory.write("suppliers", {"_id": ObjectId("d" * 24), "name": 5})
     memory.write("products", {"_id": "d", **GOOD, "makerId": ObjectId("d" * 24)})
@@ -132,7 +131,7 @@ async def test_a_target_that_does_not_fit_takes_who_must_have_it(ask: Ask, memor
 
 
 async def test_an_id_that_does_not_fit(ask: Ask, memory: Memory) -> None:
-    """It cannot be shown, nor can a node id be made of it."""
+    """The document is left out: neither the id nor a node id can be rendered."""
     for selection in ("id", "nodeId"):
         memory.documents["towns"] = []
         memory.documents["cities"] = [{"_id": 1, "name": "a"}, {"_id": "x", "name": "b"}]
@@ -144,8 +143,8 @@ async def test_an_id_that_does_not_fit(ask: Ask, memory: Memory) -> None:
         assert result.errors[0].extensions["field"] == "id"
 
 
-async def test_a_single_document_is_null_where_it_cannot_be_shown(ask: Ask, memory: Memory) -> None:
-    """It takes nothing else with it."""
+async def test_an_invalid_single_document_is_null(ask: Ask, memory: Memory) -> None:
+    """Other fields are not affected."""
     fill(memory, price="1.00")
     result = await ask('{ product(id: "b") { id price } other: product(id: "a") { price } }')
     assert result.data == {"product": None, "other": {"price": "1"}}
@@ -164,8 +163,8 @@ SAMPLES: dict[Scalar, Any] = {
 
 
 @pytest.mark.parametrize("scalar", list(VALID_CLASSES))
-def test_what_is_sure_to_fit_does(scalar: Scalar) -> None:
-    """Every value of that very class has a form in the API."""
+def test_valid_classes_always_fit(scalar: Scalar) -> None:
+    """Every value of such a class can be rendered."""
     field = Field(name="x", stored="x", type=scalar, stored_scalar=scalar, required=True)
     for value in SAMPLES[scalar]:
         assert type(value) is VALID_CLASSES[scalar]

@@ -1,4 +1,4 @@
-"""gql.engine.request.loaders: what is asked for one by one is read together."""
+"""Loaders: single lookups are read together."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ def loads(memory: Memory) -> Loaders:
     return memory.context().loads
 
 
-async def test_documents_asked_for_together_are_one_read(
+async def test_concurrent_lookups_are_one_read(
     loads: Loaders, memory: Memory, model: Model
 ) -> None:
-    """Each gets its own, None where there is none, and each id is read once."""
+    """Each gets its own document or None, and each id is read once."""
     entity = model.entity("Reading")
     ids = ["r2", "r0", "none", "r2"]
     found = await asyncio.gather(*(loads.document(entity, id_, FIELDS) for id_ in ids))
@@ -33,14 +33,14 @@ async def test_documents_asked_for_together_are_one_read(
 
 
 async def test_other_fields_are_another_read(loads: Loaders, memory: Memory, model: Model) -> None:
-    """A document read for one field has not the others."""
+    """A document read for one field lacks the others."""
     entity = model.entity("Reading")
     await loads.document(entity, "r0", FIELDS)
     await loads.document(entity, "r0", frozenset())
     assert len(memory.calls) == 2
 
 
-async def test_ids_that_python_calls_equal_are_told_apart(
+async def test_ids_that_python_calls_equal_are_distinguished(
     loads: Loaders, memory: Memory, model: Model
 ) -> None:
     """MongoDB has 1 and true as two documents; embedded documents are ids, too."""
@@ -54,7 +54,7 @@ async def test_ids_that_python_calls_equal_are_told_apart(
 
 
 async def test_versions_are_read_together(loads: Loaders, memory: Memory, model: Model) -> None:
-    """By number, by moment and by token, each in one read."""
+    """They are looked up by number, by time point and by token, each in one read."""
     entity = model.entity("Reading")
     numbered = await asyncio.gather(
         *(loads.version_numbered(entity, id_, n, FIELDS) for id_, n in (("r0", 1), ("r0", 2)))
@@ -70,10 +70,10 @@ async def test_versions_are_read_together(loads: Loaders, memory: Memory, model:
     assert [name for name, *_ in memory.calls] == ["by_number", "as_of", "before"]
 
 
-async def test_a_failed_read_fails_all_who_asked(
+async def test_a_failed_read_fails_all_its_lookups(
     loads: Loaders, memory: Memory, model: Model
 ) -> None:
-    """With the same exception, so that it is one incident."""
+    """They have the same exception, so that it is one incident."""
     memory.failure = RuntimeError("broken")
     entity = model.entity("Reading")
     found = await asyncio.gather(
@@ -82,10 +82,10 @@ async def test_a_failed_read_fails_all_who_asked(
     assert found == [memory.failure, memory.failure]
 
 
-async def test_giving_up_one_field_leaves_the_others_their_result(
+async def test_a_cancelled_field_leaves_the_others_their_result(
     loads: Loaders, model: Model
 ) -> None:
-    """Execution cancels the siblings of a field whose error takes their parent with it."""
+    """Execution cancels the siblings of a field whose error nulls their parent."""
     entity = model.entity("Reading")
     given_up = asyncio.ensure_future(loads.document(entity, "r0", FIELDS))
     waiting = asyncio.ensure_future(loads.document(entity, "r0", FIELDS))

@@ -1,5 +1,7 @@
-"""gql.engine.request.plan: compiled operations answer as graphql-core does, byte for byte, errors
-and their paths included, over documents that fit the model and documents that do not."""
+"""Query plans: responses equal graphql-core's byte for byte, with errors and paths.
+
+The documents fit the model, or do not.
+"""
 
 from __future__ import annotations
 
@@ -55,8 +57,10 @@ BAD: list[Any] = [None, "cheap", 7, 2**40, 1.5, True, [], [None], ["x", 7], {}, 
 
 @st.composite
 def memories(draw: st.DrawFn) -> Callable[[], Memory]:
-    """Three products, each with up to two fields of another kind, the last one deleted and inserted
-    again; most suppliers are there."""
+    """Draw three products with up to two unusual fields each.
+
+    The last one is deleted and inserted again.
+    """
     documents: list[dict[str, Any]] = []
     for number in range(3):
         changed = draw(
@@ -81,7 +85,7 @@ def memories(draw: st.DrawFn) -> Callable[[], Memory]:
 
 
 def _through(next_: Callable[..., Any], root: Any, info: Any, **given: Any) -> Any:
-    """A middleware: whatever has one is executed by graphql-core alone."""
+    """Call the next resolver: a schema with a middleware is executed by graphql-core alone."""
     return next_(root, info, **given)
 
 
@@ -92,7 +96,7 @@ def answer(
     variables: dict[str, Any],
     plans: Plans | None = None,
 ) -> bytes:
-    """By plans, or without any by graphql-core."""
+    """Execute with plans, or without any by graphql-core."""
 
     async def execute() -> Any:
         context = replace(memory.context(), plans=plans)
@@ -124,10 +128,10 @@ def _shown(error: GraphQLError) -> Any:
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )
 @given(data=st.data())
-def test_drawn_operations_are_answered_alike(
+def test_generated_operations_have_equal_responses(
     schema: strawberry.Schema, data: st.DataObject
 ) -> None:
-    """The first time, and with the plan that was kept."""
+    """They are executed for the first time, and with the stored plan."""
     make = data.draw(memories())
     text, variables = data.draw(drawn_operation(schema._schema, "query"))
     document = parse(text)
@@ -167,10 +171,10 @@ fragment Past on ProductState { sku supplier { ...Named } packages { weight } }
 
 @settings(max_examples=examples(100), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(make=memories(), asked=st.lists(st.tuples(st.booleans(), st.booleans()), max_size=4))
-def test_one_document_is_answered_alike_under_all_of_its_flags(
+def test_one_document_has_equal_responses_under_all_of_its_flags(
     schema: strawberry.Schema, make: Callable[[], Memory], asked: list[tuple[bool, bool]]
 ) -> None:
-    """Whatever the others were before: a plan is of one choice of them."""
+    """Earlier flags do not matter: a plan is for one choice of them."""
     document = parse(PAGE)
     plans = Plans(document)
     for short, names in asked:
@@ -179,8 +183,8 @@ def test_one_document_is_answered_alike_under_all_of_its_flags(
         assert answer(schema, make(), document, variables, plans) == expected
 
 
-def test_a_plan_is_kept_per_operation_and_choice_of_flags() -> None:
-    """No more of them than so many; and other variables make no difference."""
+def test_a_plan_is_stored_per_operation_and_choice_of_flags() -> None:
+    """Their number is limited; other variables make no difference."""
     document = parse(PAGE)
     plans = Plans(document, most=2)
     plan = plans.plan("Page", {"short": True, "names": True, "first": 1})
@@ -188,7 +192,7 @@ def test_a_plan_is_kept_per_operation_and_choice_of_flags() -> None:
     other = plans.plan("Page", {"short": False, "names": True})
     assert other is not plan
     assert plans.plan("Page", {"short": False, "names": False}) is not other
-    # A third is made each time.
+    # A third one is created each time.
     third = {"short": False, "names": False}
     assert plans.plan("Page", third) is not plans.plan("Page", third)
     assert plans.plan("Page", {"short": True, "names": True}) is plan
@@ -202,11 +206,13 @@ def test_introspection_is_left_to_graphql_core(schema: strawberry.Schema, text: 
     assert answer(schema, Memory(), document, {}, Plans(document)) == expected
 
 
-async def test_a_page_reads_ahead_and_waits_for_nothing(
+async def test_a_page_is_prefetched_and_awaits_nothing(
     schema: strawberry.Schema, memory: Memory
 ) -> None:
-    """One read for each reference and one for the numbers, however many documents; and each
-    document is one call of a generated function."""
+    """There is one read per reference and one for the numbers, however many documents.
+
+    Each document is one call of a generated function.
+    """
     for number in range(5):
         memory.write("suppliers", {"_id": ObjectId(f"{number:024x}"), "name": f"s{number}"})
     for number in range(50):
@@ -227,10 +233,10 @@ async def test_a_page_reads_ahead_and_waits_for_nothing(
     ]
 
 
-async def test_what_waits_for_nothing_is_one_function_that_gives_up_at_what_does_not_fit(
+async def test_a_selection_without_reads_is_one_function_with_a_fallback(
     model: Model, schema: strawberry.Schema, memory: Memory
 ) -> None:
-    """Nor is there one where something has to be fetched."""
+    """The fallback is for values that do not fit; a selection with reads has no such function."""
     executor: Any = Executor.build(schema._schema, parse("{ __typename }"), None, memory.context())
     type_: Any = schema._schema.type_map["Product"]
     entity = build_object_types(model)["Product"]

@@ -1,5 +1,4 @@
-"""gql.engine.request.references: to-one references, now and at the moment of what they are
-followed from."""
+"""To-one references, now and at the time point of their parent."""
 
 from __future__ import annotations
 
@@ -17,7 +16,10 @@ SUPPLIERS = [ObjectId(f"{n:024d}") for n in range(3)]
 
 @pytest.fixture
 def products(memory: Memory) -> None:
-    """Fifty products of three suppliers; then the first supplier is renamed, the last deleted."""
+    """Insert fifty products of three suppliers.
+
+    Then rename the first supplier and delete the last.
+    """
     for n, id_ in enumerate(SUPPLIERS):
         memory.write("suppliers", {"_id": id_, "name": f"old {n}"})
     for n in range(50):
@@ -37,7 +39,7 @@ def names(connection: dict[str, Any], *path: str) -> list[Any]:
 
 @pytest.mark.usefixtures("products")
 async def test_siblings_are_read_together(ask: Ask, memory: Memory) -> None:
-    """One read for fifty, of each supplier once, with the selected fields."""
+    """Fifty references are one read, with each supplier once and the selected fields."""
     result = await ask("{ products(first: 50) { nodes { supplier { name } } } }")
     assert result.errors is None
     assert result.data is not None
@@ -50,8 +52,10 @@ async def test_siblings_are_read_together(ask: Ask, memory: Memory) -> None:
 
 
 @pytest.mark.usefixtures("products")
-async def test_below_an_as_of_root_they_stand_at_its_moment(ask: Ask, memory: Memory) -> None:
-    """Not at that of the version: the supplier was renamed after the products were written."""
+async def test_references_below_an_as_of_root_are_at_its_time_point(
+    ask: Ask, memory: Memory
+) -> None:
+    """The supplier was renamed after the products were written, but before that time point."""
     query = """
       query($token: ResumeToken!) {
         productsAsOf(asOf: {token: $token}, first: 50) {
@@ -70,14 +74,14 @@ async def test_below_an_as_of_root_they_stand_at_its_moment(ask: Ask, memory: Me
         assert result.errors is None
         assert result.data is not None
         shown = names(result.data["productsAsOf"], "document", "supplier", "name")
-        # Newest first: p49 is of the second supplier, p48 of the first, p47 of the third.
+        # Newest first: p49 has the second supplier, p48 the first, p47 the third.
         assert shown[1:3] == [first, last]
         assert [name for name, *_ in memory.calls] == ["moment", "collection_as_of", "as_of"]
 
 
 @pytest.mark.usefixtures("products")
-async def test_below_a_version_they_stand_at_its_own_moment(ask: Ask, memory: Memory) -> None:
-    """What the supplier was when the version was written."""
+async def test_references_below_a_version_are_at_its_own_time(ask: Ask, memory: Memory) -> None:
+    """The supplier is as it was when the version was written."""
     result = await ask(
         '{ product(id: "p0") { history { nodes { document { supplier { id name } } } }'
         " supplier { name } } }"
@@ -90,8 +94,8 @@ async def test_below_a_version_they_stand_at_its_own_moment(ask: Ask, memory: Me
     assert product["supplier"] == {"name": "new 0"}
 
 
-async def test_what_is_no_id_is_an_error_of_the_reference(ask: Ask, memory: Memory) -> None:
-    """It would look like a document that is gone."""
+async def test_an_invalid_id_is_an_error_of_the_reference(ask: Ask, memory: Memory) -> None:
+    """Null would mean a deleted document."""
     memory.write("products", {"_id": "p", "supplierId": "not an ObjectId"})
     result = await ask('{ product(id: "p") { id supplier { name } } }')
     assert result.data == {"product": {"id": "p", "supplier": None}}
@@ -101,8 +105,8 @@ async def test_what_is_no_id_is_an_error_of_the_reference(ask: Ask, memory: Memo
     assert result.errors[0].extensions["field"] == "supplierId"
 
 
-async def test_a_document_without_the_id_refers_to_nothing(ask: Ask, memory: Memory) -> None:
-    """And nothing is read for it."""
+async def test_a_document_without_the_id_has_no_reference(ask: Ask, memory: Memory) -> None:
+    """Nothing is read for it."""
     memory.write("products", {"_id": "p"})
     result = await ask('{ product(id: "p") { supplier { name } } }')
     assert result.data == {"product": {"supplier": None}}

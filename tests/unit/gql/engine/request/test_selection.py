@@ -1,4 +1,4 @@
-"""gql.engine.request.selection: what is read for the fields that are selected."""
+"""Reads for the selected fields."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def shapes(model: Model) -> dict[str, ObjectTypeInfo]:
 def info_of(
     schema: strawberry.Schema, query: str, variables: dict[str, Any] | None = None
 ) -> GraphQLResolveInfo[Any]:
-    """What the first field of a query is resolved with."""
+    """Return the resolve info of a query's first field."""
     found: list[GraphQLResolveInfo[Any]] = []
 
     def resolve(_next: Any, _root: Any, info: GraphQLResolveInfo[Any], **_: Any) -> None:
@@ -43,7 +43,7 @@ def info_of(
 def stored(
     schema: strawberry.Schema, shapes: dict[str, ObjectTypeInfo], selection: str, **variables: Any
 ) -> set[str]:
-    """The paths that a selection on a product needs; definitions may follow it behind a bar."""
+    """Return the paths that a selection on a product needs; definitions may follow after a bar."""
     fields, _, fragments = selection.partition("|")
     declared = "".join(f"${name}: Boolean! " for name in variables)
     head = f"query({declared})" if declared else "query"
@@ -73,17 +73,17 @@ def stored(
         ),
     ],
 )
-def test_a_field_needs_what_it_is_made_of(
+def test_a_field_needs_its_stored_paths(
     schema: strawberry.Schema, shapes: dict[str, ObjectTypeInfo], selection: str, paths: set[str]
 ) -> None:
-    """Stored names, dotted inside embedded documents; nothing for what is found by the id."""
+    """Paths are dotted inside embedded documents; fields that depend only on the id need none."""
     assert stored(schema, shapes, selection) - {"_id"} == paths - {"_id"}
 
 
-def test_skip_and_include_are_followed(
+def test_skip_and_include_are_applied(
     schema: strawberry.Schema, shapes: dict[str, ObjectTypeInfo]
 ) -> None:
-    """As literals, and by the operation's variables."""
+    """The conditions are literals and variables."""
     selection = (
         "sku @skip(if: true) name @include(if: $yes) stock @include(if: $no) price @skip(if: $no)"
         " ... @include(if: $no) { rating }"
@@ -94,7 +94,7 @@ def test_skip_and_include_are_followed(
 def test_a_fragment_on_another_type_needs_nothing(
     schema: strawberry.Schema, shapes: dict[str, ObjectTypeInfo]
 ) -> None:
-    """Where a node may be of several types, each reads its own."""
+    """A node may be of several types, and each reads its own fields."""
     info = info_of(
         schema,
         '{ node(nodeId: "x") { ... on Product { sku } ... on ProductSnapshot { name }'
@@ -106,7 +106,7 @@ def test_a_fragment_on_another_type_needs_nothing(
     assert selections.stored(info.field_nodes, product, "ProductSnapshot") == {"name", "stock"}
 
 
-def test_a_connection_says_which_items_and_figures_are_selected(
+def test_a_connection_has_the_selected_items_and_figures(
     schema: strawberry.Schema, shapes: dict[str, ObjectTypeInfo]
 ) -> None:
     """Items are selected under nodes and under edges alike."""
@@ -128,13 +128,13 @@ def test_a_connection_says_which_items_and_figures_are_selected(
         ("document { sku }", frozenset({"sku"})),
     ],
 )
-def test_a_version_reads_its_document_only_where_it_is_selected(
+def test_a_version_reads_its_document_only_if_selected(
     schema: strawberry.Schema,
     shapes: dict[str, ObjectTypeInfo],
     selection: str,
     fields: frozenset[str] | None,
 ) -> None:
-    """And then the selected fields of it."""
+    """The read has the selected fields."""
     info = info_of(schema, f'{{ productVersion(id: "1", version: 1) {{ {selection} }} }}')
     assert Selections(info).version(info.field_nodes, shapes["Product"]).fields == fields
 
@@ -142,7 +142,7 @@ def test_a_version_reads_its_document_only_where_it_is_selected(
 def test_a_diff_reads_everything(
     schema: strawberry.Schema, shapes: dict[str, ObjectTypeInfo]
 ) -> None:
-    """Two states are compared as wholes."""
+    """Two whole states are compared."""
     info = info_of(schema, '{ productVersion(id: "1", version: 1) { diff { path } } }')
     product = shapes["Product"]
     assert Selections(info).version(info.field_nodes, product).fields == product.everything
@@ -151,7 +151,7 @@ def test_a_diff_reads_everything(
 def test_fragments_in_fragments_take_linear_time(
     schema: strawberry.Schema, shapes: dict[str, ObjectTypeInfo]
 ) -> None:
-    """Each level spreads the next one twice: forty of them would be a million million ways down."""
+    """Each of forty levels spreads the next one twice, which is 2^40 paths."""
     levels = 40
     fragments = [
         f"fragment F{n} on Package {{ a: inner {{ ...F{n + 1} }} b: inner {{ ...F{n + 1} }} }}"

@@ -1,4 +1,4 @@
-"""gql.engine.request.source: the ids and type names of what the API shows."""
+"""Ids and type names of source objects."""
 
 from __future__ import annotations
 
@@ -24,17 +24,15 @@ def city(model: Model) -> ObjectTypeInfo:
 
 
 def test_a_snapshot_has_the_id_of_its_document_and_version(city: ObjectTypeInfo) -> None:
-    """So that normalized caches keep it apart from the current document."""
+    """Normalized caches must distinguish it from the current document."""
     assert CurrentDocument(city, {"_id": 7}).id_text == "7"
     snapshot = SnapshotDocument(city, {"_id": 7}, 3, at(0))
     assert snapshot.id_text == "7@3"
     assert (snapshot.type_name, snapshot.moment) == ("CitySnapshot", at(0))
 
 
-def test_a_version_stands_at_its_own_moment_unless_it_is_looked_at_from_another(
-    city: ObjectTypeInfo, memory: Memory
-) -> None:
-    """Its document stands where it does."""
+def test_a_version_has_its_own_time_or_its_parents(city: ObjectTypeInfo, memory: Memory) -> None:
+    """Its document has the same time."""
     version = memory.write("cities", {"_id": 7})
     alone, below = VersionRecord(city, version), VersionRecord(city, version, at(9))
     assert (alone.moment, below.moment) == (version.at, at(9))
@@ -43,10 +41,10 @@ def test_a_version_stands_at_its_own_moment_unless_it_is_looked_at_from_another(
     assert below.snapshot.id_text == below.id_text == "7@1"
 
 
-def test_a_version_that_was_read_without_its_document_still_has_one(
+def test_a_version_read_without_its_document_still_has_one(
     city: ObjectTypeInfo, memory: Memory
 ) -> None:
-    """With nothing known of it but the id; a deletion has none."""
+    """Only the id is known; a deletion has none."""
     version = memory.write("cities", {"_id": 7})
     bare = VersionRecord(city, replace(version, full=None)).snapshot
     assert bare is not None
@@ -55,10 +53,10 @@ def test_a_version_that_was_read_without_its_document_still_has_one(
     assert VersionRecord(city, deleted).snapshot is None
 
 
-def test_an_embedded_document_is_of_the_time_of_what_holds_it(
+def test_an_embedded_document_has_the_time_of_its_parent(
     model: Model, city: ObjectTypeInfo
 ) -> None:
-    """And has the type of that time."""
+    """Its type is that of the time."""
     unit = build_object_types(model)["Unit"]
     place = CurrentDocument(city, {"_id": 7}).place
     assert EmbeddedDocument(unit, {}, place, None).type_name == "Unit"
@@ -66,6 +64,6 @@ def test_an_embedded_document_is_of_the_time_of_what_holds_it(
 
 
 def test_an_id_that_does_not_fit_is_a_misfit(city: ObjectTypeInfo) -> None:
-    """A document of that collection was written with an id of another type."""
+    """Another program wrote a document with an id of another type."""
     with pytest.raises(DocumentMisfit, match="cities/x: id holds"):
         assert CurrentDocument(city, {"_id": "x"}).id_text

@@ -1,4 +1,4 @@
-"""The secrets of sinks: what may be written, which sink gets which, and that none is ever shown."""
+"""Secrets of webhook sinks: valid forms, matching by URL, and redaction."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ TWO = "whsec_" + base64.b64encode(b"2" * 64).decode()
 THREE = "whsec_" + base64.b64encode(b"3" * 32).decode()
 
 
-def test_the_secret_with_the_longest_beginning_of_the_url_signs() -> None:
-    """Several for the same one all do, as while a secret is being changed."""
+def test_the_secret_with_the_longest_matching_prefix_signs() -> None:
+    """Several for the same prefix all sign, so that a secret can be rotated."""
     found = secrets_of(f"{ONE}, https://example.org/={TWO}")
     assert secrets_for("https://example.org/a", found) == [TWO]
     assert secrets_for("https://example.com/a", found) == [ONE]
@@ -36,8 +36,8 @@ def test_the_secret_with_the_longest_beginning_of_the_url_signs() -> None:
         ("whsec_" + base64.b64encode(b"hunter2" * 10).decode(), "it has 70 bytes"),
     ],
 )
-def test_a_secret_that_is_none_is_refused_without_being_told(given: str, problem: str) -> None:
-    """It is named by its place."""
+def test_an_invalid_secret_is_refused_and_not_printed(given: str, problem: str) -> None:
+    """The error has its number."""
     with pytest.raises(click.UsageError) as caught:
         secrets_of(f"{TWO},{given}")
     assert "number 2 cannot be used: " in caught.value.message
@@ -46,13 +46,13 @@ def test_a_secret_that_is_none_is_refused_without_being_told(given: str, problem
     assert "hunter2" not in caught.value.message
 
 
-def test_settings_do_not_show_them() -> None:
-    """Nor do secrets themselves."""
+def test_settings_do_not_print_secrets() -> None:
+    """The secret's own text form does not either."""
     assert "whsec" not in repr(Settings(sink_secrets=ONE))
     assert "sink_secrets=None" in repr(Settings())
     assert ONE not in repr(secrets_of(ONE))
 
 
-def test_a_sinks_name_is_for_ever() -> None:
-    """Its lease, its place and what it has set aside are stored under it."""
+def test_a_sinks_name_is_stable() -> None:
+    """Its lease, its checkpoint and its parked deliveries are stored under it."""
     assert sink_name("products", "https://example.org/changes") == "sink:products:6d56ab48"

@@ -40,7 +40,7 @@ async def test_equal_arguments_are_parsed_once(model: Model, memory: Memory) -> 
         return [each["stock"] for each in result.data["products"]["nodes"]]
 
     given: Any = {"below": 3, "first": 2, "after": None, "order": None}
-    # By the executor, until it is compiled.
+    # graphql-core executes it until it is compiled.
     for _ in range(2):
         assert await asked(memory.context(), **given) == [0, 1]
     with patch.object(context_module, "parse_where", wraps=context_module.parse_where) as parse:

@@ -99,7 +99,7 @@ async def test_a_snapshot_has_the_same_fields(ask: Ask, memory: Memory) -> None:
         f'{{ productVersion(id: "p", version: 1) {{ document {{ {EVERYTHING} }} }} }}'
     )
     assert result.errors is None
-    # Here suppliers and cities were written before, so all of them stood then.
+    # Suppliers and cities were written before here, so that all of them exist then.
     assert result.data == {"productVersion": {"document": SHOWN}}
 
 

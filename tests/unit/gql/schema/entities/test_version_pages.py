@@ -17,7 +17,7 @@ from revstream.streams.versioning.version import Version
 from tests.support.reads import DEPLOYMENT, Memory, at
 from tests.unit.gql.engine.request.test_plan import GOOD
 
-# Compiled from the second time on.
+# The query is compiled from its second execution on.
 TIMES = 3
 
 

@@ -220,7 +220,7 @@ async def test_fifty_histories_are_one_read(ask: Ask, memory: Memory) -> None:
     names = [name for name, *_ in memory.calls]
     assert len(names) <= 12, names
     assert names.count("pages_of") == 1
-    # What diffs compare with was read with the pages.
+    # The versions with which diffs compare were read with the pages.
     assert names.count("before") == 1
 
 

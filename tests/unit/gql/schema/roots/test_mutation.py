@@ -154,7 +154,7 @@ async def test_a_missing_id_is_generated(ask: Ask, editing: MemoryEditing) -> No
 async def test_variables_distinguish_missing_and_null(
     ask: Ask, editing: MemoryEditing, model: Model
 ) -> None:
-    """In the patch of a proposal, a missing field stays and null removes it."""
+    """A missing field of a patch stays, and null removes it."""
     editing.answer = draft(document="p")
     result = await ask(
         "mutation ($patch: ProductPatch!) {"

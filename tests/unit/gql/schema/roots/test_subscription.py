@@ -151,7 +151,8 @@ async def test_references_of_the_new_state_are_current_and_of_the_old_state_past
     for n in range(4):
         memory.write("readings", {"_id": n})
     memory.write("suppliers", {"_id": SUPPLIER, "name": "new"})
-    # The supplier was renamed at the very moment of the change, so just before it had its old name.
+    # The supplier was renamed at the cluster time of the change, so it had its old name just
+    # before.
     memory.changes = [change(model)]
     (result,) = await follow(
         "subscription { productChanges { product { supplier { name } history { totalCount } }"
@@ -272,7 +273,7 @@ async def test_an_invalid_subscription_ends_with_its_error(
 ) -> None:
     """It does not start at another position."""
     (result,) = await follow(f"subscription {{ productChanges({arguments}) {{ kind }} }}")
-    # Sockets then say `error`, not `next` and `complete`.
+    # Sockets then send `error`, not `next` and `complete`.
     assert isinstance(result, PreExecutionError)
     assert result.errors is not None
     assert result.errors[0].extensions is not None

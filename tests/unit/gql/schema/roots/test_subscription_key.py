@@ -39,7 +39,7 @@ def keys(plan: Plan, variables: dict[str, Any]) -> tuple[Any, Any]:
     [
         ("after", (True, True)),
         ("below", (False, True)),
-        # It also says what is selected.
+        # It also contains the selection.
         ("id", (False, False)),
         ("version", (False, False)),
     ],

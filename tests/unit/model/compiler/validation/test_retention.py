@@ -82,6 +82,6 @@ def test_an_invalid_text_is_an_error(
 def test_only_archived_versions_can_be_truncated(
     mistake: Callable[[str], ModelError],
 ) -> None:
-    """In the other layouts, versions belong to the programs that write them."""
+    """Versions in the other layouts belong to the programs that write them."""
     error = mistake(product('"1 day"', ", history: EMBEDDED"))
     assert "history: EMBEDDED has none" in error.problem
