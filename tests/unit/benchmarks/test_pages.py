@@ -40,7 +40,8 @@ def test_an_empty_section_is_filled_and_filled_again() -> None:
 
 
 @pytest.mark.parametrize("page", ["", PAGE + PAGE, PAGE.replace("/benchmark one", "")])
-def test_a_page_without_one_place_is_refused(page: str) -> None:
+def test_a_page_without_the_marks_is_refused(page: str) -> None:
+    """Each mark must occur once."""
     with pytest.raises(ValueError, match="once each"):
         pages.fill(page, "one", "New.")
 
@@ -90,7 +91,8 @@ def test_several_rounds_are_reported_by_their_medians() -> None:
     assert "bar [5, 2]" in chart.markdown()
 
 
-def test_rounds_of_other_rows_are_not_mixed_up() -> None:
+def test_rounds_with_different_rows_are_refused() -> None:
+    """Their medians would be of different things."""
     one, other = Table("Title", "what", "ms"), Table("Title", "what", "ms")
     one.add("this", 1.0)
     other.add("that", 1.0)

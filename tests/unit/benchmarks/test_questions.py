@@ -23,7 +23,8 @@ PRODUCTS = parse_schema(
 
 
 @pytest.mark.parametrize("shape", shop.SHAPES, ids=lambda each: each.name)
-def test_the_shop_understands_each_shape(shape: shop.Shape) -> None:
+def test_each_form_of_query_is_valid_for_the_shop(shape: shop.Shape) -> None:
+    """It is valid with and without access rules."""
     [drawn] = shape.drawn(1)
     document = parse(json.loads(shape.graphql(drawn).body)["query"])
     assert validate(SHOP, document) == []
@@ -38,7 +39,8 @@ def test_the_shop_understands_each_shape(shape: shop.Shape) -> None:
         *(mixed._READ, mixed._PAGE, mixed._UPDATE, mixed._AS_OF, mixed._SUBSCRIPTION),
     ],
 )
-def test_the_shop_understands_all_else(query: str) -> None:
+def test_all_other_queries_are_valid_for_the_shop(query: str) -> None:
+    """These are the queries of single benchmarks."""
     assert validate(SHOP, parse(query)) == []
 
 
@@ -48,7 +50,8 @@ def test_queries_for_pages_of_history_are_valid(query: str) -> None:
     assert validate(PRODUCTS, parse(query)) == []
 
 
-def test_growth_is_the_slope_of_the_line_closest_to_all() -> None:
+def test_growth_is_the_slope_of_the_regression_line() -> None:
+    """Noise without a trend has a slope of 0."""
     assert slope([3.0, 5.0, 7.0, 9.0]) == pytest.approx(2)
     assert slope([4.0, 4.0, 4.0]) == 0
     assert slope([0.0, 1.0, 0.0, 1.0, 0.0]) == pytest.approx(0)

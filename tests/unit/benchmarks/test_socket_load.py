@@ -62,7 +62,8 @@ def subscribe(server: Server, lost: list[Link]) -> tuple[Links, Link]:
 
 
 @pytest.mark.parametrize("size", [7, 3001, 100_000])
-def test_frames_are_counted_however_they_are_cut(server: Server, size: int) -> None:
+def test_frames_are_counted_in_any_pieces(server: Server, size: int) -> None:
+    """Long frames, pongs and short frames arrive in pieces of any size."""
     long = EVENT + b" " * 70_000
     sent = b"".join([served(EVENT), served(long), served(b"", 0x8A), served(EVENT + b" " * 200)])
     links, link = subscribe(server, [])
@@ -79,6 +80,7 @@ def test_frames_are_counted_however_they_are_cut(server: Server, size: int) -> N
 
 
 def test_a_checkpoint_is_no_event_and_a_ping_is_answered(server: Server) -> None:
+    """A checkpoint event is not counted, and the pong has the ping's bytes."""
     lost: list[Link] = []
     links, link = subscribe(server, lost)
     server.plain.sendall(served(NOTHING) + served(b"hello", 0x89) + served(EVENT))

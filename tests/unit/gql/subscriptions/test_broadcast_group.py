@@ -113,7 +113,8 @@ async def stage() -> Stage:
     return Stage()
 
 
-async def test_seats_of_several_kinds_are_written_to_as_each_of_them_is(stage: Stage) -> None:
+async def test_targets_of_several_kinds_get_messages_of_their_kind(stage: Stage) -> None:
+    """Each gets all events in order."""
     chairs = [Chair(kind=kind) for kind in ("chair", "stool", "chair", "chair", "stool")]
     sitting = [await stage.sit(each, "b") for each in chairs]
     stage.say("c", "d")
@@ -396,9 +397,10 @@ async def test_groups_are_dropped_with_their_last_user() -> None:
         ({"short": True}, {"short": False}, False),
     ],
 )
-def test_where_a_subscription_begins_makes_no_difference_and_all_else_does(
+def test_all_variables_but_the_starting_point_are_in_the_group_key(
     schema: strawberry.Schema, one: dict[str, Any], other: dict[str, Any], same: bool
 ) -> None:
+    """Subscriptions with different tokens share a group."""
     text = """
       subscription($after: ResumeToken, $name: String, $short: Boolean = false) {
         productChanges(after: $after, where: {name: {eq: $name}}) { kind at @skip(if: $short) }

@@ -151,7 +151,8 @@ def test_no_number_is_learned_from_a_late_archive(hub: Hub) -> None:
     assert numbers.last_numbers("things", there("a"), token(100)) == [None]
 
 
-def test_a_collection_that_is_dropped_is_forgotten(hub: Hub) -> None:
+def test_numbers_of_a_dropped_collection_are_evicted(hub: Hub) -> None:
+    """Older records are not learned again."""
     numbers = VersionNumberCache(hub)
     numbers.learn("things", [("a", 7, token(99))], token(100))
     drop = event(101, key=None, operation="drop")

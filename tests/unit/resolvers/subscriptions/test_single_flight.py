@@ -54,7 +54,8 @@ async def test_concurrent_and_later_calls_share_one_result(
     assert await flight.run("b", making.make) == "made 2"
 
 
-async def test_only_a_few_are_kept(flight: SingleFlight[str, str]) -> None:
+async def test_the_number_of_kept_results_is_limited(flight: SingleFlight[str, str]) -> None:
+    """The oldest result is evicted and computed again."""
     making = Making()
     making.go.set()
     for key in "abc":

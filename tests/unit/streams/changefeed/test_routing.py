@@ -70,9 +70,10 @@ def told(made: ChangeEvent) -> set[str]:
         ({"kind": "lamp"}, None, {"lamps", "chairs", "red", "dear", "red and dear"}),
     ],
 )
-def test_values_before_and_after_decide(
+def test_values_before_and_after_a_change_decide(
     before: dict[str, Any] | None, after: dict[str, Any] | None, concerned: set[str]
 ) -> None:
+    """A subscriber of the document itself is added."""
     made = event(key=2, before=before, after=after)
     assert told(made) == {"whole", *concerned}
     assert told(event(key=1, before=before, after=after)) == {"whole", "one", *concerned}

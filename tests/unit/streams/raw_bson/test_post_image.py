@@ -58,7 +58,8 @@ def test_a_duplicate_field_keeps_its_last_place(
     ),
     nested=st.booleans(),
 )
-def test_others_are_left_alone(document: dict[str, Any], nested: bool) -> None:
+def test_images_without_duplicates_are_unchanged(document: dict[str, Any], nested: bool) -> None:
+    """The same object is returned."""
     after = RawBSONDocument(bson.encode({"d": document}, codec_options=DECODED), RAW)
     assert repair_post_image(after, described(**{"d__a" if nested else "d": 1})) is after
 
@@ -90,7 +91,8 @@ def test_each_field_keeps_its_last_place(fields: list[tuple[str, Any]], told: se
     assert found.raw == raw(*last).raw
 
 
-def test_text_that_is_no_text_is_not_rewritten() -> None:
+def test_invalid_text_is_not_rewritten() -> None:
+    """The same object is returned for bytes that are not UTF-8."""
     after = RawBSONDocument(bson.encode({"a": "xx"}).replace(b"xx", b"\xff\xfe"), RAW)
     assert repair_post_image(after, described(a=1)) is after
     assert repair_post_image(after, raw(("updatedFields", {"b.c": 1}))) is after

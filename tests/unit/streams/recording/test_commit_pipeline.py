@@ -128,7 +128,8 @@ async def test_versions_that_arrive_during_an_insert_are_inserted_together() -> 
     await world.committing.drain()
 
 
-async def test_a_checkpoint_waits_until_the_one_before_it_is_old_enough() -> None:
+async def test_checkpoints_are_saved_at_most_once_per_interval() -> None:
+    """The last one is saved when the interval is over."""
     world = World(save_every_s=0.05)
     world.slow.let_go()
     await world.committing.save(Checkpoint("A", ""))

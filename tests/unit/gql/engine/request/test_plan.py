@@ -199,7 +199,8 @@ def test_a_plan_is_stored_per_operation_and_choice_of_flags() -> None:
 
 
 @pytest.mark.parametrize("text", ["{ __schema { queryType { name } } }", "{ __typename }"])
-def test_introspection_is_left_to_graphql_core(schema: strawberry.Schema, text: str) -> None:
+def test_introspection_is_executed_by_graphql_core(schema: strawberry.Schema, text: str) -> None:
+    """The response is equal with plans."""
     document = parse(text)
     expected = answer(schema, Memory(), document, {})
     assert b"Query" in expected

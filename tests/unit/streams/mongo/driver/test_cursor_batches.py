@@ -92,7 +92,8 @@ async def test_a_lost_connection_is_raised_after_the_batch(
                 await anext(opened)
 
 
-async def test_it_ends_where_the_server_has_closed_the_cursor() -> None:
+async def test_iteration_ends_when_the_server_closes_the_cursor() -> None:
+    """There is no further request, and no kill."""
     server = Server([[1], [2]], end="closed")
     async with aclosing(server.rounds(ahead=True)) as opened:
         assert [each["batch"] async for each in opened] == [[1], [2]]
