@@ -1,4 +1,4 @@
-"""The archive on its own: what it refuses, what it finds, and how it is mended."""
+"""The archive: refused inserts, lookups, and preparation."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ async def archive(mongo: Mongo) -> Archive:
 def versions(
     key: Any, seconds: Sequence[int], last: LastVersion | None = None
 ) -> tuple[list[Document], LastVersion]:
-    """Records of updates of one document at these times, one after the other."""
+    """Return records of updates of one document at these times, in order."""
     records = []
     for at in seconds:
         one = event(at, key=key, after={"_id": key, "n": at}, operation="replace")
@@ -67,14 +67,16 @@ async def test_records_are_inserted_in_order(archive: Archive) -> None:
     assert len(found) == 3
 
 
-async def test_a_record_that_is_there_already_is_refused(archive: Archive) -> None:
-    """By its token, and by its document and number; what stood before it in the batch is
-    inserted."""
+async def test_a_record_that_exists_is_refused(archive: Archive) -> None:
+    """It has an existing token, or an existing document and number.
+
+    Records before it in the batch are inserted.
+    """
     records, _ = versions(1, [5, 7])
     assert await archive.insert(records[1:])
     assert not await archive.insert(records)
     assert [each["_id"] for each in await everything(archive)] == [token_at(5), token_at(7)]
-    other, _ = versions(1, [6])  # number 1 once more, under another token
+    other, _ = versions(1, [6])  # number 1 again, with another token
     assert not await archive.insert(other)
 
 
@@ -98,10 +100,13 @@ async def test_a_version_ends_where_the_one_after_it_begins(archive: Archive) ->
     assert await archive.replacement_times([]) == []
 
 
-async def test_an_end_costs_the_same_however_many_versions(
+async def test_the_end_of_a_version_costs_the_same_however_many_versions(
     archive: Archive, mongo: Mongo, client: Client
 ) -> None:
-    """One key of an index for each; profiled, since a lookup's costs are not explained."""
+    """Each is one key of an index.
+
+    The server's profiler shows it, since a lookup cannot be explained.
+    """
     records, _ = versions(1, range(1, 800))
     assert await archive.insert(records)
     database = client[mongo.name]
@@ -117,7 +122,7 @@ async def test_an_end_costs_the_same_however_many_versions(
     assert cost["keysExamined"] <= 3
 
 
-async def test_the_last_versions_of_many_documents_come_in_one_read(archive: Archive) -> None:
+async def test_the_last_versions_of_many_documents_are_one_read(archive: Archive) -> None:
     """Ids of every type are read, ids without versions left out, and full documents stay raw."""
     keys = [1, True, "$name", {"b": 1, "a": 2}, {"a": 2, "b": 1}, float("nan"), None, MinKey()]
     keys += [ObjectId("0" * 24), Decimal128("2.5"), "", b"x"]
@@ -131,7 +136,7 @@ async def test_the_last_versions_of_many_documents_come_in_one_read(archive: Arc
         assert (last.token, last.number) == (token_at(50 + n), 2)
         assert isinstance(last.full, RawBSONDocument)
         assert last.full["n"] == 50 + n
-    # Asked for by another type of the same number.
+    # The id has another numeric type.
     assert identity(1) in await archive.last_versions([1.0])
     assert identity(2.5) in await archive.last_versions([2.5])
     assert await archive.last_versions([]) == {}
@@ -140,7 +145,7 @@ async def test_the_last_versions_of_many_documents_come_in_one_read(archive: Arc
 async def test_the_last_version_within_a_transaction_is_the_one_with_the_highest_number(
     archive: Archive,
 ) -> None:
-    """Several have the same cluster time."""
+    """Several versions have the same cluster time."""
     records, _ = versions(1, [5, 5, 5])
     for n, record in enumerate(records):
         record["_id"] = token_at(5, n)
@@ -149,10 +154,10 @@ async def test_the_last_version_within_a_transaction_is_the_one_with_the_highest
     assert (await archive.last_versions([1]))[1].number == 3
 
 
-async def test_the_newest_versions_up_to_a_moment_are_found_for_each_document(
+async def test_the_newest_versions_up_to_a_time_are_found_for_each_document(
     archive: Archive,
 ) -> None:
-    """Each document's versions come newest first, up to a limit, with the index of its question."""
+    """Each document's versions come newest first, up to a limit, by the index for this query."""
     for key in (1, 2):
         records, _ = versions(key, [10 * key + n for n in range(4)])
         await archive.insert(records)
@@ -172,8 +177,10 @@ async def test_the_newest_versions_up_to_a_moment_are_found_for_each_document(
     assert await archive.newest([], limit=5) == []
 
 
-async def test_the_newest_of_one_moment_are_found_as_those_of_several_are(archive: Archive) -> None:
-    """In one walk over an index: of ids of every type, also of those that are asked for twice."""
+async def test_the_newest_versions_at_one_time_equal_those_of_single_reads(
+    archive: Archive,
+) -> None:
+    """One scan of an index returns them, for ids of every type and for duplicates."""
     keys = [1, True, "$name", {"b": 1, "a": 2}, float("nan"), None, MinKey(), ObjectId("0" * 24)]
     for n, key in enumerate(keys):
         records, _ = versions(key, [10 + n, 30 + n, 50 + n])
@@ -185,7 +192,7 @@ async def test_the_newest_of_one_moment_are_found_as_those_of_several_are(archiv
         for projection in (None, {"v": 1}, {"doc": 1, "full.n": 1}):
             one = await archive.newest(wanted, limit=1, projection=projection)
             others = await archive.newest(wanted, limit=1, projection=projection, match=several)
-            # As text: a NaN is not equal to itself.
+            # Compared as text: a NaN is not equal to itself.
             found, expected = (
                 {each["wanted"]: repr(sorted({**each, "doc": 0}.items())) for each in way}
                 for way in (one, others)
@@ -194,10 +201,10 @@ async def test_the_newest_of_one_moment_are_found_as_those_of_several_are(archiv
             assert len(one) == len(others)
 
 
-async def test_the_newest_of_one_moment_cost_the_same_however_many_versions(
+async def test_the_newest_versions_at_one_time_cost_the_same_however_many_versions(
     archive: Archive, mongo: Mongo, client: Client
 ) -> None:
-    """Two keys of the index for each document, and one of its versions."""
+    """Each document costs two keys of the index and one version."""
     for key in range(20):
         records, _ = versions(key, range(1 + key, 800, 20))
         assert await archive.insert(records)
@@ -212,8 +219,11 @@ async def test_the_newest_of_one_moment_cost_the_same_however_many_versions(
     assert costs["totalKeysExamined"] <= 41
 
 
-async def test_records_are_scanned_in_token_order_between_two_places(archive: Archive) -> None:
-    """After the one, up to and with the other; a page at a time, of one document where asked."""
+async def test_records_are_scanned_in_token_order_between_two_tokens(archive: Archive) -> None:
+    """The first token is excluded, the last included.
+
+    Pages have a limit, and may be of one document.
+    """
     for key, seconds in ((1, [1, 3, 5]), (2, [2, 4, 6])):
         records, _ = versions(key, seconds)
         await archive.insert(records)
@@ -239,7 +249,7 @@ async def test_records_are_found_by_their_tokens(archive: Archive) -> None:
 async def test_the_documents_that_have_versions_are_listed_in_index_order(
     archive: Archive,
 ) -> None:
-    """Through all types, between two bounds, each document once."""
+    """The list covers all types, between two bounds, with each document once."""
     keys: list[Any] = [None, -1, 2.5, Int64(2**40), "a", "b", {"a": 1}, b"x", False, True]
     for n, key in enumerate(keys):
         records, _ = versions(key, [10 + n, 50 + n])
@@ -255,15 +265,15 @@ async def test_the_documents_that_have_versions_are_listed_in_index_order(
 async def test_preparing_an_archive_again_changes_nothing(
     archive: Archive, client: Client, mongo: Mongo
 ) -> None:
-    """Its indexes are there from the first start on."""
+    """Its indexes exist after the first start."""
     before = client[mongo.name]["things.versions"].index_information()
     await archive.prepare()
     assert client[mongo.name]["things.versions"].index_information() == before
     assert len(before) == len(INDEXES) + 1
 
 
-async def test_an_index_of_former_times_goes(mongo: Mongo, archive: Archive) -> None:
-    """Also where there is none, or no archive."""
+async def test_an_obsolete_index_is_dropped(mongo: Mongo, archive: Archive) -> None:
+    """A missing index or archive is no error."""
     await mongo.create_index(archive.name, [("span", 1), ("at", 1)], name="intervals")
     for _ in range(2):
         await archive.prepare()
@@ -271,7 +281,7 @@ async def test_an_index_of_former_times_goes(mongo: Mongo, archive: Archive) -> 
     await mongo.drop_index("never", "intervals")
 
 
-async def test_tokens_of_records_are_in_one_order_with_moments(archive: Archive) -> None:
+async def test_tokens_of_records_and_of_times_have_one_order(archive: Archive) -> None:
     """The archive's `_id` order is stream order: an event, its drop's records, baselines."""
     event_token = token_at(5)
     places = [
@@ -291,8 +301,8 @@ async def test_tokens_of_records_are_in_one_order_with_moments(archive: Archive)
     assert [each["_id"] for each in await everything(archive)] == places
 
 
-async def test_ids_that_have_versions_are_told_from_those_that_have_none(archive: Archive) -> None:
-    """Ids of all types, by value as MongoDB compares them; each once, however many versions."""
+async def test_ids_with_versions_are_distinguished_from_those_without(archive: Archive) -> None:
+    """Ids of all types compare as in MongoDB; each is found once, however many versions it has."""
     known = [1, True, None, "$a", {"a": 1}, b"x", Decimal128("2.5"), ObjectId(b"0" * 12)]
     for n, key in enumerate(known):
         records, _ = versions(key, [3 * n + 1, 3 * n + 2])

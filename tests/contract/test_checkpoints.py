@@ -1,4 +1,4 @@
-"""Checkpoints: stored as they are, refused from who came before the last one."""
+"""Checkpoints: stored unchanged, and refused from older holders."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ NAME = "recorder:things"
 CHECKPOINT = Checkpoint(token_at(5), token_at(1))
 
 
-async def test_what_is_saved_is_loaded(mongo: Mongo) -> None:
-    """With the fencing token that saved it, and the database's time."""
+async def test_a_saved_checkpoint_is_loaded(mongo: Mongo) -> None:
+    """It has the fencing token that saved it, and the database's time."""
     checkpoints = Checkpoints(mongo)
     assert await checkpoints.load(NAME) is None
     baseline = Baseline(done=True, started=True, after="x", documents=7)
@@ -52,10 +52,8 @@ async def test_what_is_saved_is_loaded(mongo: Mongo) -> None:
         datetime(2024, 1, 1, tzinfo=UTC),
     ],
 )
-async def test_the_place_of_the_first_reading_may_be_an_id_of_any_type(
-    mongo: Mongo, key: Any
-) -> None:
-    """It comes back as what it was, raw documents as decoded ones."""
+async def test_the_position_of_a_snapshot_may_be_an_id_of_any_type(mongo: Mongo, key: Any) -> None:
+    """It is returned with its type; raw documents are returned decoded."""
     checkpoints = Checkpoints(mongo)
     baseline = Baseline(started=True, after=key)
     await checkpoints.save(NAME, replace(CHECKPOINT, baseline=baseline), fencing_token=1)
@@ -71,7 +69,7 @@ async def test_the_place_of_the_first_reading_may_be_an_id_of_any_type(
 
 
 async def test_an_older_fencing_token_is_refused_with_both_named(mongo: Mongo) -> None:
-    """However late it arrives; what is stored stays."""
+    """The stored checkpoint is unchanged, however late the write arrives."""
     checkpoints = Checkpoints(mongo)
     await checkpoints.save(NAME, CHECKPOINT, fencing_token=5)
     later = replace(CHECKPOINT, token=token_at(9))
@@ -99,8 +97,8 @@ async def test_listeners_have_a_checkpoint_each(mongo: Mongo) -> None:
     }
 
 
-async def test_two_that_save_at_once_leave_the_newer_one_s(mongo: Mongo) -> None:
-    """Also the very first time; who is refused knows it."""
+async def test_of_two_concurrent_saves_the_newer_one_remains(mongo: Mongo) -> None:
+    """This holds for the first save as well; the other save is refused."""
     checkpoints = Checkpoints(mongo)
     for turn in range(5):
         name = f"{NAME}{turn}"
@@ -118,17 +116,17 @@ async def test_two_that_save_at_once_leave_the_newer_one_s(mongo: Mongo) -> None
             assert (found.fencing_token, found.token) == (3, token_at(3))
 
 
-async def test_others_can_read_how_far_a_listener_is(mongo: Mongo) -> None:
-    """The cluster time stands beside the token, for those who look with other programs."""
+async def test_other_programs_can_read_a_listeners_position(mongo: Mongo) -> None:
+    """The cluster time is beside the token."""
     await Checkpoints(mongo).save(NAME, CHECKPOINT, fencing_token=1)
     found = await mongo.find("revstream.checkpoints", {"_id": NAME})
     assert found[0]["at"] == resume_tokens.cluster_time(CHECKPOINT.token) == Timestamp(5, 1)
 
 
-async def test_the_checkpoints_of_a_collection_are_found_however_it_was_divided(
+async def test_the_checkpoints_of_a_collection_are_found_for_any_partitioning(
     mongo: Mongo,
 ) -> None:
-    """Not those of collections with similar names; those removed are gone."""
+    """Those of collections with similar names are excluded, and removed ones are deleted."""
     checkpoints = Checkpoints(mongo)
     parts = [Partition("things"), *collection_partitions("things", 2), Partition("things", 6, 12)]
     for each in [*parts, Partition("things:old"), Partition("thing"), Partition("thingsy", 0, 2)]:

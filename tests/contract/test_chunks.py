@@ -1,4 +1,4 @@
-"""The chunks in which a collection is first read: every document once, in bounded pieces."""
+"""Chunks of an initial snapshot: every document once, in bounded pieces."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from revstream.streams.recording.bootstrap.initial_snapshot import read_chunk
 
 Client = MongoClient[dict[str, Any]]
 
-# In MongoDB's order of types; within a type in order.
+# In MongoDB's order of types, and in order within a type.
 IDS_IN_ORDER: list[Any] = [
     MinKey(),
     None,
@@ -49,7 +49,7 @@ def fill(client: Client, mongo: Mongo, documents: list[dict[str, Any]]) -> None:
 
 
 async def chunk_after(mongo: Mongo, *after: Any, size: int) -> list[Any]:
-    """The ids of the next chunk: after one id, or from the beginning."""
+    """Return the ids of the next chunk: after one id, or from the beginning."""
     baseline = Baseline(started=True, after=after[0]) if after else Baseline()
     chunk = await read_chunk(mongo, "things", baseline, size=size)
     assert chunk.after == (after or None)
@@ -59,7 +59,7 @@ async def chunk_after(mongo: Mongo, *after: Any, size: int) -> list[Any]:
 
 
 async def whole(mongo: Mongo, size: int) -> list[list[Any]]:
-    """The ids of all chunks."""
+    """Return the ids of all chunks."""
     found: list[list[Any]] = []
     baseline = Baseline()
     while True:
@@ -73,10 +73,10 @@ async def whole(mongo: Mongo, size: int) -> list[list[Any]]:
 
 
 @pytest.mark.parametrize("size", [1, 2, 5, 100])
-async def test_chunks_pass_over_every_id_once_whatever_its_type(
+async def test_chunks_have_every_id_once_whatever_its_type(
     mongo: Mongo, client: Client, size: int
 ) -> None:
-    """In index order through all types, where `$gt` would stay within one."""
+    """They follow the index order through all types, where `$gt` would stay within one."""
     fill(client, mongo, [{"_id": key} for key in reversed(IDS_IN_ORDER)])
     found = [key for chunk in await whole(mongo, size) for key in chunk]
     assert [bson.encode({"": each}) for each in found] == [
@@ -84,10 +84,10 @@ async def test_chunks_pass_over_every_id_once_whatever_its_type(
     ]
 
 
-async def test_a_chunk_goes_on_after_an_id_that_was_stored_or_is_gone(
+async def test_a_chunk_continues_after_an_id_that_was_stored_or_is_deleted(
     mongo: Mongo, client: Client
 ) -> None:
-    """The last id may come from a checkpoint, decoded, and its document may be deleted by now."""
+    """The last id may be from a checkpoint, decoded, and its document may be deleted by now."""
     fill(client, mongo, [{"_id": {"a": 1}}, {"_id": {"a": 2}}, {"_id": True}])
 
     async def after(key: Any) -> list[Any]:
@@ -96,13 +96,13 @@ async def test_a_chunk_goes_on_after_an_id_that_was_stored_or_is_gone(
 
     assert await after({"a": 1}) == [{"a": 2}]
     assert await after({"a": 1, "b": 0}) == [{"a": 2}]
-    # 1 is gone, and True, which Python takes for it, is not to be passed over.
+    # 1 is deleted; True, which is equal to it in Python, must not be skipped.
     assert await after(1) == [{"a": 1}]
     assert await after(False) == [True]
     assert await after(True) == []
 
 
-async def test_a_chunk_does_not_pass_over_true_after_one(mongo: Mongo, client: Client) -> None:
+async def test_a_chunk_does_not_skip_true_after_one(mongo: Mongo, client: Client) -> None:
     """Python calls them equal, MongoDB does not."""
     fill(client, mongo, [{"_id": True}])
     assert await chunk_after(mongo, 1, size=5) == [True]
@@ -111,7 +111,7 @@ async def test_a_chunk_does_not_pass_over_true_after_one(mongo: Mongo, client: C
 async def test_chunks_follow_the_id_index_of_a_collection_with_a_collation(
     mongo: Mongo, client: Client
 ) -> None:
-    """Its index is in the collation's order, and bounds are looked for in that order."""
+    """The index and its bounds have the collation's order."""
     client[mongo.name].create_collection("things", collation={"locale": "en", "strength": 1})
     fill(client, mongo, [{"_id": key} for key in ("a", "B", "c", 1, True)])
     assert await whole(mongo, 2) == [[1, "a"], ["B", "c"], [True]]
@@ -120,7 +120,7 @@ async def test_chunks_follow_the_id_index_of_a_collection_with_a_collation(
 async def test_a_chunk_of_large_documents_is_cut_short(
     mongo: Mongo, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Memory is bounded by bytes too, and there is progress however large a document is."""
+    """Memory is bounded by bytes too, and every chunk makes progress."""
     monkeypatch.setattr("revstream.streams.layouts.core.snapshot_scan._CHUNK_BYTES", 10_000)
     for key, size in enumerate((100, 4000, 7000, 20_000, 30_000, 10, 10, 50_000)):
         fill(client, mongo, [{"_id": key, "text": "x" * size}])
@@ -129,8 +129,8 @@ async def test_a_chunk_of_large_documents_is_cut_short(
     assert len(chunks) >= 4
 
 
-async def test_a_chunk_stands_at_one_cluster_time(mongo: Mongo, client: Client) -> None:
-    """With the database's wall clock of that time; what is written later is not in it."""
+async def test_a_chunk_is_read_at_one_cluster_time(mongo: Mongo, client: Client) -> None:
+    """It has the database's wall clock of that time, and no later writes."""
     fill(client, mongo, [{"_id": 1}])
     before = await mongo.operation_time()
     chunk = await read_chunk(mongo, "things", Baseline(), size=5)
@@ -141,10 +141,10 @@ async def test_a_chunk_stands_at_one_cluster_time(mongo: Mongo, client: Client) 
     assert (empty.documents, empty.end) == ([], True)
 
 
-async def test_a_reading_ends_though_documents_are_added_at_its_end(
+async def test_a_snapshot_ends_though_documents_are_added_at_its_end(
     mongo: Mongo, client: Client
 ) -> None:
-    """A chunk that is not full is the last: what comes behind it comes with its insert."""
+    """A chunk that is not full is the last: later documents have insert events."""
     fill(client, mongo, [{"_id": n} for n in range(4)])
     baseline = Baseline()
     for n in range(10, 20):

@@ -1,4 +1,4 @@
-"""Undocumented members of graphql-core that the packages gql/engine and gql/schema use."""
+"""Contract test of undocumented members of graphql-core that gql/engine and gql/schema use."""
 
 from __future__ import annotations
 

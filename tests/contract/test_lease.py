@@ -1,5 +1,7 @@
-"""Leases, judged by the database's clock: one holder at a time, and a fencing token that only
-grows."""
+"""Leases, judged by the database's clock.
+
+There is one holder at a time, and the fencing token only grows.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,7 @@ def stored(client: Client, mongo: Mongo) -> dict[str, Any]:
 
 
 def run_out(client: Client, mongo: Mongo) -> None:
-    """Let the lease be over: the database's clock cannot be moved, what it is compared with can."""
+    """Let the lease expire: the stored time is moved, since the database's clock cannot be."""
     client[mongo.name]["revstream.leases"].update_one(
         {"_id": NAME}, {"$set": {"expiresAt": LONG_AGO}}
     )
@@ -38,8 +40,8 @@ async def held(leases: Leases) -> Lease:
     return lease
 
 
-async def test_the_first_to_ask_holds_it(mongo: Mongo, client: Client) -> None:
-    """With fencing token 1, until a time that the database set."""
+async def test_the_first_caller_gets_the_lease(mongo: Mongo, client: Client) -> None:
+    """It has fencing token 1 and an expiry set by the database."""
     before = time.monotonic()
     lease = await held(Leases(mongo, "one"))
     assert (lease.name, lease.holder, lease.fencing_token) == (NAME, "one", 1)
@@ -50,8 +52,8 @@ async def test_the_first_to_ask_holds_it(mongo: Mongo, client: Client) -> None:
     assert timedelta(0) < found["expiresAt"] - now <= timedelta(seconds=10)
 
 
-async def test_nobody_else_gets_it_while_it_holds(mongo: Mongo) -> None:
-    """Another holder's attempt changes nothing while the lease holds; other names are free."""
+async def test_another_holder_is_refused_until_the_lease_ends(mongo: Mongo) -> None:
+    """The attempt changes nothing; other names are free."""
     lease = await held(Leases(mongo, "one"))
     other = Leases(mongo, "two")
     assert await other.acquire(NAME) is None
@@ -75,8 +77,10 @@ async def test_renewing_keeps_the_fencing_token_and_moves_the_end(
 
 
 async def test_a_change_of_holder_increases_the_fencing_token(mongo: Mongo, client: Client) -> None:
-    """Once run out it is anybody's; who held it before gets it back only in turn, with a new
-    token."""
+    """Any process may take an expired lease.
+
+    The former holder gets it back later, with a new token.
+    """
     one, two = Leases(mongo, "one"), Leases(mongo, "two")
     await held(one)
     run_out(client, mongo)
@@ -89,7 +93,7 @@ async def test_a_change_of_holder_increases_the_fencing_token(mongo: Mongo, clie
 async def test_release_frees_it_at_once_and_never_restarts_the_fencing_token(
     mongo: Mongo, client: Client
 ) -> None:
-    """The document stays; even the same holder counts on."""
+    """The document stays; the fencing token grows even for the same holder."""
     one = Leases(mongo, "one")
     await one.release(await held(one))
     found = stored(client, mongo)
@@ -100,10 +104,8 @@ async def test_release_frees_it_at_once_and_never_restarts_the_fencing_token(
     assert (await held(one)).fencing_token == 3
 
 
-async def test_a_late_release_frees_nothing_of_the_next_holder(
-    mongo: Mongo, client: Client
-) -> None:
-    """Neither another's lease, nor one's own that was taken again since."""
+async def test_a_late_release_does_not_free_the_next_lease(mongo: Mongo, client: Client) -> None:
+    """The next lease may be another holder's, or the same holder's new one."""
     one, two = Leases(mongo, "one"), Leases(mongo, "two")
     old = await held(one)
     run_out(client, mongo)
@@ -117,16 +119,16 @@ async def test_a_late_release_frees_nothing_of_the_next_holder(
     assert stored(client, mongo)["holder"] == "one"
 
 
-async def test_of_many_that_ask_at_once_one_gets_it(mongo: Mongo) -> None:
-    """Also where the document does not exist yet."""
+async def test_of_many_concurrent_callers_one_gets_the_lease(mongo: Mongo) -> None:
+    """This holds before the document exists, too."""
     found = await asyncio.gather(*(Leases(mongo, str(n)).acquire(NAME) for n in range(8)))
     leases = [each for each in found if each is not None]
     assert [each.fencing_token for each in leases] == [1]
     assert (await held(Leases(mongo, leases[0].holder))).fencing_token == 1
 
 
-async def test_anybody_may_ask_who_holds_what(mongo: Mongo, client: Client) -> None:
-    """Live, run out, released; a name that was never held is left out."""
+async def test_the_holders_of_leases_can_be_read(mongo: Mongo, client: Client) -> None:
+    """Leases are live, expired or released; a name that was never held is left out."""
     one = Leases(mongo, "one")
     lease = await held(one)
     names = [NAME, "never"]
@@ -137,8 +139,8 @@ async def test_anybody_may_ask_who_holds_what(mongo: Mongo, client: Client) -> N
     assert await one.holders(names) == {NAME: Holder(None, 1, live=False)}
 
 
-def test_a_lease_that_is_renewed_too_seldom_is_refused() -> None:
-    """It would run out between two renewals."""
+def test_a_renewal_interval_longer_than_the_lease_is_refused() -> None:
+    """The lease would expire between two renewals."""
     with pytest.raises(ValueError, match="got 5 and 5"):
         LeaseOptions(duration_s=5, renew_every_s=5)
     with pytest.raises(ValueError, match="renew_every_s"):
@@ -146,6 +148,6 @@ def test_a_lease_that_is_renewed_too_seldom_is_refused() -> None:
 
 
 def test_a_lease_expires_by_this_process_s_own_monotonic_clock() -> None:
-    """So a holder knows that it may be over without asking."""
+    """A holder knows without a read that the lease may have expired."""
     assert Lease(NAME, "one", 1, time.monotonic() - 1).expired
     assert not Lease(NAME, "one", 1, time.monotonic() + 60).expired

@@ -1,4 +1,4 @@
-"""A merge does the same in MongoDB and in Python, and what RFC 7396 says."""
+"""A merge has the same result in MongoDB, in Python, and in RFC 7396."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.support.history import same
 
 Things = Collection[dict[str, Any]]
 
-# Few enough that patches meet what is there.
+# There are few names, so that patches apply to existing fields.
 NAMES = (
     "a",
     "b",
@@ -56,10 +56,10 @@ def objects(below: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
 JSON = st.recursive(
     SCALARS, lambda below: st.lists(below, max_size=3) | objects(below), max_leaves=12
 )
-# Half of what is drawn is an object, or next to nothing would be merged.
+# Half of the generated values are objects, or almost no fields would be merged.
 OBJECTS = objects(JSON | objects(JSON))
 
-# The collection is emptied by each example itself.
+# Each example empties the collection itself.
 SERVER = settings(
     max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
@@ -72,7 +72,7 @@ def things(client: MongoClient[dict[str, Any]], database_name: str) -> Things:
 
 
 def textbook(target: Any, patch: Any) -> Any:
-    """RFC 7396, section 2, word for word; shares nothing with the code under test."""
+    """Merge as in RFC 7396, section 2; shares no code with the merge under test."""
     if not isinstance(patch, dict):
         return patch
     if not isinstance(target, dict):
@@ -124,10 +124,10 @@ def test_a_merge_is_the_same_in_mongodb_and_in_python(
 
 @SERVER
 @given(target=SCALARS | st.lists(JSON, max_size=3) | st.just(...), patch=OBJECTS)
-def test_a_merge_over_what_is_no_object_begins_with_an_empty_one(
+def test_a_merge_over_a_value_that_is_no_object_begins_with_an_empty_one(
     things: Things, target: Any, patch: dict[str, Any]
 ) -> None:
-    """Over a scalar, a list, and a field that is missing."""
+    """The value is a scalar, a list, or missing."""
     expected = textbook(None, patch)
     merge = merge_of(patch)
     assert same(apply_merge(merge, None if target is ... else target), expected)
@@ -136,7 +136,7 @@ def test_a_merge_over_what_is_no_object_begins_with_an_empty_one(
 
 @SERVER
 @given(target=OBJECTS, patches=st.lists(OBJECTS, min_size=2, max_size=4))
-def test_patches_one_after_the_other_are_the_same_in_both(
+def test_consecutive_patches_are_the_same_in_both(
     things: Things, target: dict[str, Any], patches: list[dict[str, Any]]
 ) -> None:
     """Each patch applies to the result of the one before, as in Python's merge of drafts."""
@@ -159,7 +159,7 @@ for _ in range(60):
 
 
 def nested(place: str, levels: int, leaf: Any) -> dict[str, Any]:
-    """A patch of a JSON field at this place, nested so deep."""
+    """Return a patch of a JSON field at this path, with so many levels."""
     for name in reversed((*place.split("."), *"a" * levels)):
         leaf = {name: leaf}
     return dict(leaf)
@@ -178,13 +178,13 @@ def nested(place: str, levels: int, leaf: Any) -> dict[str, Any]:
 def test_mongodb_runs_the_deepest_patch_that_is_accepted(
     things: Things, place: str, levels: int, leaf: Any
 ) -> None:
-    """Its expression, with all that a write adds, stays within what the server takes."""
+    """Its expression, with all that a write adds, is within the server's limit."""
     patch = nested(place, levels, leaf)
     assert same(patched(things, patch), textbook({}, patch))
 
 
 def test_mongodb_runs_a_deep_patch_whose_value_is_deep(things: Things) -> None:
-    """Both count."""
+    """The depth of both counts."""
     patch = nested("attributes", MOST_NESTED - 1, LIST)
     assert same(patched(things, patch), patch)
 
@@ -203,7 +203,7 @@ def test_mongodb_runs_a_deep_patch_whose_value_is_deep(things: Things) -> None:
 def test_a_patch_that_is_too_deep_for_mongodb_is_refused_before(
     place: str, levels: int, leaf: Any
 ) -> None:
-    """Not by an error of the server, which would tell the client nothing."""
+    """The server's error would not help the client."""
     with pytest.raises(InvalidDocument) as refused:
         parse_change(DEEP, DEEP.entities[0], nested(place, levels, leaf))
     assert refused.value.path in (place, place.split(".")[0])
@@ -224,12 +224,12 @@ def patched(things: Things, patch: Mapping[str, Any]) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """What the driver takes for a reference is an object with those names."""
+    """Convert values that the driver decodes as references back to objects."""
     if hasattr(value, "as_doc"):
         value = dict(value.as_doc())
     if isinstance(value, dict):
         return {name: _plain(each) for name, each in value.items()}
     if isinstance(value, list):
         return [_plain(each) for each in value]
-    # 64 bits are a type of their own to the driver.
+    # The driver has a type of its own for 64 bits.
     return int(value) if isinstance(value, int) and not isinstance(value, bool) else value

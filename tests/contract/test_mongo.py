@@ -1,4 +1,4 @@
-"""The same calls mean the same on both drivers."""
+"""Reads and writes of MongoDB, with equal results on both drivers."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def fill(client: Client, mongo: Mongo, documents: list[dict[str, Any]]) -> None:
 
 
 async def test_find_filters_sorts_projects_and_limits(mongo: Mongo, client: Client) -> None:
-    """Decoded: aware times, UUIDs, and dates that Python does not have."""
+    """Results are decoded: aware times, UUIDs, and dates beyond Python's range."""
     uuid = Binary.from_uuid(uuid4())
     fill(client, mongo, [{"_id": n, "n": n % 3, "u": uuid} for n in range(6)])
     found = await mongo.find(
@@ -58,18 +58,18 @@ async def test_find_filters_sorts_projects_and_limits(mongo: Mongo, client: Clie
     assert await mongo.find("nowhere", {}) == []
 
 
-async def test_find_gives_raw_documents_where_asked(mongo: Mongo, client: Client) -> None:
-    """Bytes as the server sent them, nested ones too."""
+async def test_find_returns_raw_documents_if_requested(mongo: Mongo, client: Client) -> None:
+    """They are the bytes that the server sent, nested ones too."""
     fill(client, mongo, [{"_id": 1, "a": {"b": 1}}])
     found = (await mongo.find("things", {}, raw=True))[0]
     assert isinstance(found, RawBSONDocument)
     assert isinstance(found["a"], RawBSONDocument)
 
 
-async def test_a_read_at_a_cluster_time_sees_what_was_there_then(
+async def test_a_read_at_a_cluster_time_has_the_state_of_that_time(
     mongo: Mongo, client: Client
 ) -> None:
-    """find, aggregate, count and pages, through later updates, inserts and deletes."""
+    """find, aggregate, count and pages ignore later updates, inserts and deletes."""
     fill(client, mongo, [{"_id": n, "n": n} for n in range(4)])
     at = await mongo.operation_time()
     things = client[mongo.name].things
@@ -95,7 +95,7 @@ async def test_a_read_at_a_cluster_time_sees_what_was_there_then(
 async def test_aggregate_runs_on_a_collection_or_on_the_database(
     mongo: Mongo, client: Client
 ) -> None:
-    """Without a collection the pipeline brings its own documents; a hint is the index's name."""
+    """Without a collection the pipeline has its own documents; a hint is the index's name."""
     fill(client, mongo, [{"_id": n} for n in range(3)])
     assert await mongo.aggregate("things", [{"$match": {"_id": 1}}], hint="_id_") == [{"_id": 1}]
     assert await mongo.aggregate(None, [{"$documents": [{"a": 1}]}]) == [{"a": 1}]
@@ -114,7 +114,7 @@ async def test_more_than_the_first_batch_is_read(mongo: Mongo, client: Client) -
 
 @pytest.mark.parametrize("size", [1, 4, 1000])
 async def test_pages_are_bounded_and_complete(mongo: Mongo, client: Client, size: int) -> None:
-    """Lists of at most `size`, none of them empty."""
+    """Pages are lists of at most `size`, and none of them is empty."""
     fill(client, mongo, [{"_id": n} for n in range(9)])
     pages = [page async for page in mongo.pages("things", {}, sort=[("_id", -1)], size=size)]
     assert [each["_id"] for page in pages for each in page] == list(range(8, -1, -1))
@@ -122,8 +122,8 @@ async def test_pages_are_bounded_and_complete(mongo: Mongo, client: Client, size
     assert [page async for page in mongo.pages("none", {}, sort=[("_id", 1)], size=size)] == []
 
 
-async def test_pages_that_are_left_free_their_cursor(mongo: Mongo, client: Client) -> None:
-    """A reader that goes away leaves nothing open on the server."""
+async def test_closed_pages_free_their_cursor(mongo: Mongo, client: Client) -> None:
+    """No cursor stays open on the server when a reader stops early."""
     fill(client, mongo, [{"_id": n} for n in range(9)])
 
     def cursors() -> list[Any]:
@@ -136,8 +136,8 @@ async def test_pages_that_are_left_free_their_cursor(mongo: Mongo, client: Clien
     assert await asyncio.to_thread(cursors) == []
 
 
-async def test_inserts_stop_at_the_first_that_is_refused(mongo: Mongo, client: Client) -> None:
-    """In order: those before the duplicate are there, those after it are not."""
+async def test_inserts_stop_at_the_first_refused_document(mongo: Mongo, client: Client) -> None:
+    """Documents before the duplicate are inserted, those after it are not."""
     fill(client, mongo, [{"_id": 2}])
     with pytest.raises(DuplicateKey, match="2"):
         await mongo.insert_in_order("things", [{"_id": n} for n in range(1, 5)])
@@ -165,9 +165,10 @@ async def test_writes_of_many_are_counted_and_refusals_raised(mongo: Mongo, clie
     assert raised.value.number == 121
 
 
-async def test_find_one_and_update_tells_what_became_of_it(mongo: Mongo, client: Client) -> None:
-    """The document after the change, None where none matched; an upsert that meets a key says
-    so."""
+async def test_find_one_and_update_returns_the_document_after_the_change(
+    mongo: Mongo, client: Client
+) -> None:
+    """The result is None without a match; an upsert with a duplicate key raises the error."""
     assert await mongo.find_one_and_update("things", {"_id": 1}, {"$set": {"a": 1}}) is None
     upserted = await mongo.find_one_and_update(
         "things", {"_id": 1}, [{"$set": {"a": {"$add": [1, 1]}}}], upsert=True
@@ -182,7 +183,7 @@ async def test_find_one_and_update_tells_what_became_of_it(mongo: Mongo, client:
 async def test_an_index_is_created_once_and_refused_where_data_break_it(
     mongo: Mongo, client: Client
 ) -> None:
-    """Creating what is there changes nothing; a unique index over duplicates is refused."""
+    """Creating it again changes nothing; a unique index over duplicates is refused."""
     fill(client, mongo, [{"_id": n, "same": 1, "other": n} for n in range(2)])
     for _ in range(2):
         await mongo.create_index("things", [("other", 1)], unique=True)
@@ -193,7 +194,7 @@ async def test_an_index_is_created_once_and_refused_where_data_break_it(
 
 
 async def test_the_operation_time_grows_with_every_write(mongo: Mongo, client: Client) -> None:
-    """It is the place in the stream up to which there is anything."""
+    """It is the position of the last event in the stream."""
     fill(client, mongo, [{"_id": 0}])
     before = await mongo.operation_time()
     fill(client, mongo, [{"_id": 1}])
@@ -208,7 +209,7 @@ async def test_the_operation_time_grows_with_every_write(mongo: Mongo, client: C
 async def test_the_oldest_document_of_another_database_is_found(
     mongo: Mongo, client: Client
 ) -> None:
-    """In natural order, by a filter: the oplog entry of one write."""
+    """It is the first in natural order that matches: the oplog entry of one write."""
     fill(client, mongo, [{"_id": 1, "a": 1}])
     client[mongo.name].things.insert_one({"_id": 2})
     namespace = f"{mongo.name}.things"
@@ -221,10 +222,10 @@ async def test_the_oldest_document_of_another_database_is_found(
 async def test_a_read_over_its_limit_is_ended_by_the_server(
     mongo_uri: str, database_name: str, client: Client, options: MongoOptions
 ) -> None:
-    """TIMEOUT, in our words."""
+    """The error has the code TIMEOUT and a message of the gateway."""
     client[database_name].things.insert_many([{"_id": n} for n in range(50)])
     limits = MongoOptions(driver=options.driver, read_limit_s=0.05)
-    # Each document takes its time.
+    # The server takes some time for each document.
     work = {"input": {"$range": [0, 300_000]}, "initialValue": 0, "in": {"$add": ["$$value", 1]}}
     slow = {"$expr": {"$gt": [{"$add": [{"$reduce": work}, "$_id"]}, -1]}}
     async with Mongo.connect(mongo_uri, database_name, options=limits) as mongo:
@@ -239,7 +240,7 @@ async def test_a_read_over_its_limit_is_ended_by_the_server(
 
 @pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
 async def test_a_server_that_cannot_be_reached_is_unavailable(options: MongoOptions) -> None:
-    """The message gives away neither the URI nor its password, nor a topology."""
+    """The message has neither the URI nor its password, nor the topology."""
     uri = "mongodb://alice:topsecret@127.0.0.1:9/?replicaSet=rs0&authSource=admin"
     async with Mongo.connect(uri, "shop", options=options) as mongo:
         for call in (mongo.operation_time(), mongo.find("things", {})):
@@ -249,13 +250,13 @@ async def test_a_server_that_cannot_be_reached_is_unavailable(options: MongoOpti
             assert message.startswith("MongoDB cannot be reached")
             for secret in ("topsecret", "alice", "mongodb://", "Topology", "\n"):
                 assert secret not in message
-    # PyMongo leaves a refused socket to the garbage collector, which would tell another test of it.
+    # PyMongo leaves a refused socket to the garbage collector, which would warn in another test.
     del caught, call, mongo
     gc.collect()
 
 
 async def test_a_wrong_password_is_unsuitable(options: MongoOptions, mongo_uri: str) -> None:
-    """Trying again does not help, and the message does not repeat it."""
+    """A retry does not help, and the message does not repeat the password."""
     uri = f"mongodb://alice:topsecret@{mongo_uri.rpartition('@')[2]}"
     limits = MongoOptions(driver=options.driver, server_selection_s=2)
     async with Mongo.connect(uri, "shop", options=limits) as mongo:
@@ -275,18 +276,18 @@ async def test_a_wrong_password_is_unsuitable(options: MongoOptions, mongo_uri: 
         "mongodb://",
     ],
 )
-async def test_a_uri_that_is_none_is_refused_before_anything_is_asked(
+async def test_an_invalid_uri_is_refused_before_any_request(
     options: MongoOptions, uri: str
 ) -> None:
-    """The message says what is wrong with it, and does not repeat it."""
+    """The message has the reason, and does not repeat the URI."""
     with pytest.raises(Unsuitable, match="URI cannot be used") as caught:
         async with Mongo.connect(uri, "shop", options=options):
             pass
     assert "secret" not in caught.value.message
 
 
-async def test_commands_and_their_refusals_keep_the_servers_number(mongo: Mongo) -> None:
-    """For those who can go on after some of them; the rest is one line."""
+async def test_commands_and_their_errors_keep_the_servers_number(mongo: Mongo) -> None:
+    """Some callers can continue after certain numbers; the message is one line."""
     assert (await mongo.command({"ping": 1}))["ok"] == 1.0
     assert "version" in await mongo.command({"buildInfo": 1}, database="admin")
     with pytest.raises(DatabaseError) as caught:
@@ -295,8 +296,8 @@ async def test_commands_and_their_refusals_keep_the_servers_number(mongo: Mongo)
     assert "full error" not in caught.value.message
 
 
-async def test_a_change_stream_hands_over_whole_batches(mongo: Mongo, client: Client) -> None:
-    """Events with the postBatchResumeToken of their reply, and empty replies with theirs."""
+async def test_a_change_stream_returns_whole_batches(mongo: Mongo, client: Client) -> None:
+    """Batches have the postBatchResumeToken of their reply, and so do empty ones."""
     at = await mongo.operation_time()
     fill(client, mongo, [{"_id": n} for n in range(5)])
     pipeline = [{"$changeStream": {"startAtOperationTime": at}}]
@@ -310,8 +311,8 @@ async def test_a_change_stream_hands_over_whole_batches(mongo: Mongo, client: Cl
     assert max(batches) == 2
 
 
-async def test_a_stream_that_is_left_frees_its_cursor(mongo: Mongo, client: Client) -> None:
-    """A process that follows for weeks and reconnects often leaves none behind."""
+async def test_a_closed_stream_frees_its_cursor(mongo: Mongo, client: Client) -> None:
+    """A process that reconnects often leaves no cursors behind on the server."""
     fill(client, mongo, [{"_id": 1}])
 
     def cursors() -> int:
@@ -325,15 +326,15 @@ async def test_a_stream_that_is_left_frees_its_cursor(mongo: Mongo, client: Clie
 
     async with mongo.change_batches([{"$changeStream": {}}], size=2, wait_ms=1) as replies:
         await anext(replies)
-        # Not while it makes the next batch.
+        # The cursor is not idle while the server produces the next batch.
         await eventually(lambda: cursors() == 1)
     assert await asyncio.to_thread(cursors) == 0
 
 
-async def test_a_connection_of_before_the_server_was_ready_is_given_up(
+async def test_a_connection_opened_before_the_server_was_ready_is_dropped(
     mongo: Mongo, client: Client
 ) -> None:
-    """It has no sessions for as long as it lives; who comes upon it may try again."""
+    """It never has sessions; the error allows a retry."""
     await write(mongo, lambda writing: writing.insert("things", {"_id": 1}))
     _end_sessions(mongo)
     with pytest.raises(Unavailable, match="not ready"):
@@ -342,10 +343,10 @@ async def test_a_connection_of_before_the_server_was_ready_is_given_up(
     assert [each["_id"] for each in client[mongo.name].things.find()] == [1, 3]
 
 
-async def test_where_it_cannot_be_given_up_the_driver_has_its_say(
+async def test_without_the_member_to_drop_it_the_drivers_error_is_raised(
     mongo: Mongo, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another version of it may keep its connections elsewhere."""
+    """Another version of the driver may manage its connections elsewhere."""
     await write(mongo, lambda writing: writing.insert("things", {"_id": 1}))
     for server in _end_sessions(mongo):
         monkeypatch.delattr(type(server.pool), "reset_without_pause")

@@ -1,4 +1,7 @@
-"""Undocumented members of PyMongo and Motor that streams/mongo/driver/pymongo_internals.py uses."""
+"""Contract test of undocumented members of PyMongo and Motor.
+
+The module streams/mongo/driver/pymongo_internals.py uses them.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +20,8 @@ from tests.support.eventually import eventually
 from tests.support.members import check_members
 
 
-async def test_pymongo_lends_a_connection_with_its_transport(mongo_uri: str) -> None:
-    """Commands are sent on it past PyMongo's own protocol."""
+async def test_pymongo_gives_access_to_a_connections_transport(mongo_uri: str) -> None:
+    """Commands are sent on it without PyMongo's own protocol."""
     async with pymongo.AsyncMongoClient[dict[str, Any]](mongo_uri) as client:
         check_members("pymongo", client, "_get_topology")
         topology: Any = await client._get_topology()
@@ -35,7 +38,7 @@ async def test_pymongo_lends_a_connection_with_its_transport(mongo_uri: str) -> 
 
 
 async def test_motor_has_a_pymongo_client_with_pools_that_can_be_reset(mongo_uri: str) -> None:
-    """Connections that were opened during an election are not used again."""
+    """Connections opened during an election are not used again."""
     client: Any = AsyncIOMotorClient(mongo_uri)
     check_members("motor", client, "delegate")
     await client.admin.command("ping")
@@ -47,7 +50,7 @@ async def test_motor_has_a_pymongo_client_with_pools_that_can_be_reset(mongo_uri
     client.close()
 
 
-async def test_a_member_that_is_missing_is_named_with_the_version(
+async def test_a_missing_member_is_named_with_the_version(
     mongo_uri: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The gateway then sends its commands by the driver's own methods."""
@@ -78,7 +81,7 @@ async def test_pymongo_still_loses_a_lock_with_the_wait_for_of_python_3_11(
     await eventually(lambda: lock._waiters)
     waiting.cancel()
     await asyncio.sleep(0)
-    # The task that was cancelled has released the lock that this one holds.
+    # The cancelled task has released the lock that this one holds.
     assert not lock.locked()
     with pytest.raises(asyncio.CancelledError):
         await waiting

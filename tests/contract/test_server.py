@@ -30,10 +30,10 @@ async def test_a_replica_set_that_is_new_enough_is_suitable(mongo: Mongo) -> Non
 
 
 class Answers:
-    """A server that says of itself what the test wants.
+    """A server with the properties that the test sets.
 
     Args:
-        token: what its change stream begins with, or why there is none.
+        token: Start of its change stream's tokens, or the error of the stream.
     """
 
     name = "shop"
@@ -68,14 +68,14 @@ class Answers:
 async def test_a_server_that_cannot_serve_is_refused_with_the_remedy(
     hello: dict[str, Any], version: str, said: str
 ) -> None:
-    """A standalone, or one that is too old."""
+    """It is a standalone server, or one that is too old."""
     with pytest.raises(Unsuitable, match=said):
         await inspect_server(Answers(hello, version))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("version", ["6.0.0", "7.1.0-rc0", "10.2.3"])
-async def test_newer_servers_are_suitable_sharded_ones_too(version: str) -> None:
-    """Compared by number, not as text."""
+async def test_newer_and_sharded_servers_are_suitable(version: str) -> None:
+    """Versions compare by number, not as text."""
     found = await inspect_server(Answers({"msg": "isdbgrid"}, version))  # type: ignore[arg-type]
     assert (found.version, found.sharded) == (version, True)
 
@@ -83,13 +83,13 @@ async def test_newer_servers_are_suitable_sharded_ones_too(version: str) -> None
 @pytest.mark.parametrize(
     ("version", "says"), [("6.0.27", False), ("6.1.0", True), ("7.0.0-rc1", True), ("10.0.0", True)]
 )
-def test_newer_servers_say_how_paths_are_meant(version: str, says: bool) -> None:
-    """From 6.1 on, where expanded events are asked for."""
+def test_newer_servers_disambiguate_paths(version: str, says: bool) -> None:
+    """They do so from 6.1 on, with expanded events."""
     assert Server(version, sharded=False).disambiguates == says
 
 
-async def test_a_sharded_cluster_is_refused_unless_it_is_asked_for() -> None:
-    """With what is not right there, and the option."""
+async def test_a_sharded_cluster_is_refused_without_its_option() -> None:
+    """The error has its limitations, and the option."""
     server = await inspect_server(Answers({"msg": "isdbgrid"}, "7.0.0"))  # type: ignore[arg-type]
     with pytest.raises(Unsuitable, match=r"shard key.*--experimental-sharded"):
         check_sharding(server, experimental=False)
@@ -139,37 +139,37 @@ async def test_another_database_that_cannot_be_suitable_is_refused_by_its_name(
         (Answers({"setName": "rs0"}, "7.0.0", token={"_data": "x"}), "another database"),
     ],
 )
-async def test_a_change_stream_that_is_not_mongodb_s_is_refused_at_the_start(
+async def test_a_change_stream_of_another_product_is_refused_at_the_start(
     server: Answers, said: str
 ) -> None:
-    """By the name of the product, where it says what it is."""
+    """The error has the product's name, if the server sends it."""
     found = await inspect_server(server)  # type: ignore[arg-type]
     with pytest.raises(Unsuitable, match=f"this is {said}"):
         await check_stream(server, found)  # type: ignore[arg-type]
 
 
-async def test_a_change_stream_of_mongodb_s_is_accepted(mongo: Mongo) -> None:
+async def test_a_change_stream_of_mongodb_is_accepted(mongo: Mongo) -> None:
     """Its first token begins with a cluster time."""
     await check_stream(mongo, await inspect_server(mongo))
 
 
-async def test_a_refusal_by_mongodb_itself_stays_what_it_is() -> None:
-    """It says more than that something is not suitable."""
+async def test_an_error_of_mongodb_itself_is_raised_unchanged() -> None:
+    """Its message has more details than the check's."""
     server = Answers({"setName": "rs0"}, "7.0.0", token=DatabaseError("no", number=1))
     with pytest.raises(DatabaseError):
         await check_stream(server, await inspect_server(server))  # type: ignore[arg-type]
 
 
-async def test_a_deployment_has_one_tag_for_ever(mongo: Mongo) -> None:
-    """Made once, also where many processes start at once."""
+async def test_a_deployment_has_one_permanent_tag(mongo: Mongo) -> None:
+    """It is created once, even if many processes start at once."""
     tags = await asyncio.gather(*(deployment_tag(mongo) for _ in range(8)))
     assert len(set(tags)) == 1
     assert tags[0].isalnum()
     assert await deployment_tag(mongo) == tags[0]
 
 
-async def test_a_cursor_is_kept_under_its_name_for_its_owner(mongo: Mongo) -> None:
-    """The last one saved; another owner's of the same name is another."""
+async def test_a_cursor_is_stored_under_its_name_for_its_owner(mongo: Mongo) -> None:
+    """The last one saved is stored; the same name of another owner is another cursor."""
     cursors = CursorStore(mongo)
     assert await cursors.load("alice", "board") is None
     for token in ("A", "B"):

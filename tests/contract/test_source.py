@@ -1,5 +1,4 @@
-"""The source on a real server: one place for one event whatever the stream, and nothing lost or
-twice."""
+"""The source on a real server: equal tokens in all streams, and no event lost or repeated."""
 
 from __future__ import annotations
 
@@ -40,7 +39,7 @@ async def read(
     *,
     on_batch: Callable[[EventBatch], Any] = lambda batch: None,
 ) -> list[ChangeEvent]:
-    """Every event after one place, until the position has reached another."""
+    """Return every event after one position, until the position has reached another."""
     found: list[ChangeEvent] = []
     position = after
     async with aclosing(source.batches(after)) as batches:
@@ -62,8 +61,10 @@ def told(events: list[ChangeEvent]) -> list[tuple[str, str, Any]]:
 
 
 async def test_two_streams_give_the_same_event_the_same_token(mongo: Mongo, client: Client) -> None:
-    """Over other collections, with and without images, from elsewhere: hand-over and append rest on
-    it."""
+    """Hand-over and append depend on it.
+
+    The streams have other collections, with and without images, and other starts.
+    """
     database = client[mongo.name]
     for name in ("things", "people"):
         database.create_collection(name, changeStreamPreAndPostImages={"enabled": True})
@@ -91,13 +92,13 @@ async def test_two_streams_give_the_same_event_the_same_token(mongo: Mongo, clie
         source_of(mongo, "people", "things", before_images=True, sharded=True),
     ):
         for after in (begin, middle):
-            # A sharded cluster is not known to be past a moment before something else happens.
+            # The position of a sharded cluster passes a time only with the next event.
             found = await read(other, after, expected[-1].token)
             things = [each.token for each in found if each.collection == "things"]
             assert things == [each.token for each in expected if each.token > after]
 
 
-async def test_expanded_events_bring_nothing_else(mongo: Mongo, client: Client) -> None:
+async def test_expanded_events_change_nothing_else(mongo: Mongo, client: Client) -> None:
     """Expanded events, requested of newer servers, change neither the events nor their tokens."""
     database = client[mongo.name]
     begin = await now(mongo)
@@ -123,10 +124,10 @@ async def test_expanded_events_bring_nothing_else(mongo: Mongo, client: Client) 
     assert found == expected
 
 
-async def test_the_events_of_a_transaction_have_one_time_and_their_own_places(
+async def test_the_events_of_a_transaction_have_one_time_and_their_own_tokens(
     mongo: Mongo, client: Client
 ) -> None:
-    """In the order of the writes; outside of it each write has a time of its own."""
+    """They have the order of the writes; outside a transaction each write has a time of its own."""
     database = client[mongo.name]
     database.create_collection("things")
     begin = await now(mongo)
@@ -143,10 +144,10 @@ async def test_the_events_of_a_transaction_have_one_time_and_their_own_places(
     assert [each.in_transaction for each in found] == [True] * 10 + [False]
 
 
-async def test_a_stream_resumes_from_every_place_within_a_transaction(
+async def test_a_stream_resumes_from_every_event_within_a_transaction(
     mongo: Mongo, client: Client
 ) -> None:
-    """After each event come exactly those behind it, however small the batches are."""
+    """Exactly the later events follow, however small the batches are."""
     database = client[mongo.name]
     database.create_collection("things")
     begin = await now(mongo)
@@ -165,18 +166,16 @@ async def test_a_stream_resumes_from_every_place_within_a_transaction(
             assert [each.token for each in found] == [each.token for each in every[n + 1 :]]
 
 
-async def test_the_position_reaches_a_moment_at_which_nothing_happened(
-    mongo: Mongo, client: Client
-) -> None:
-    """Writes elsewhere move it on: that nothing stands before a moment can be known."""
+async def test_the_position_reaches_a_time_without_events(mongo: Mongo, client: Client) -> None:
+    """Writes to other collections move it, so that the absence of events is known."""
     begin = await now(mongo)
     client[mongo.name].elsewhere.insert_one({"_id": 1})
     until = await now(mongo)
     assert await read(source_of(mongo), begin, until) == []
 
 
-async def test_a_batch_is_bounded_and_followed_by_the_rest(mongo: Mongo, client: Client) -> None:
-    """The position of a full batch is its last event's, since more may stand at that time."""
+async def test_a_full_batch_is_followed_by_the_rest(mongo: Mongo, client: Client) -> None:
+    """The position of a full batch is its last event's, since more events may have that time."""
     begin = await now(mongo)
     client[mongo.name].things.insert_many([{"_id": n} for n in range(25)])
     sizes: list[int] = []
@@ -188,8 +187,8 @@ async def test_a_batch_is_bounded_and_followed_by_the_rest(mongo: Mongo, client:
     assert max(sizes) == 10
 
 
-async def test_writes_of_others_end_a_reply_from_a_time_on(mongo: Mongo, client: Client) -> None:
-    """Without them the server looks through all that there is; no event is lost or doubled."""
+async def test_other_writes_end_a_reply_from_a_given_time_on(mongo: Mongo, client: Client) -> None:
+    """Without them the server reads the whole oplog; no event is lost or repeated."""
     database, begin = client[mongo.name], await now(mongo)
     database.elsewhere.insert_many([{"n": n} for n in range(10)])
     marks_from = await mongo.operation_time()
@@ -224,7 +223,7 @@ async def test_writes_of_others_end_a_reply_from_a_time_on(mongo: Mongo, client:
 async def test_a_stream_starts_one_tick_after_the_last_operation(
     mongo: Mongo, client: Client
 ) -> None:
-    """A time that has not come yet can be started at: what happens from then on is seen."""
+    """A stream can start at a future time, and returns all events from then on."""
     database = client[mongo.name]
     database.things.insert_one({"_id": 1})
     last = await mongo.operation_time()
@@ -239,7 +238,7 @@ async def test_a_stream_starts_one_tick_after_the_last_operation(
 
 
 async def events_of(batches: AsyncGenerator[EventBatch], count: int) -> AsyncIterator[ChangeEvent]:
-    """So many events, however they are spread over batches."""
+    """Yield so many events, over any number of batches."""
     async for batch in batches:
         for event in batch.events:
             yield event
@@ -249,7 +248,7 @@ async def events_of(batches: AsyncGenerator[EventBatch], count: int) -> AsyncIte
 
 
 def kill_cursors(client: Client, name: str) -> None:
-    """The server's own cursors of the change streams on a database."""
+    """Kill the server's cursors of the change streams on a database."""
     for each in client.admin.aggregate(
         [
             {"$currentOp": {"idleCursors": True, "allUsers": True}},
@@ -262,7 +261,7 @@ def kill_cursors(client: Client, name: str) -> None:
 
 
 def kill_sessions(client: Client, name: str) -> None:
-    """The sessions in which the streams on a database run."""
+    """Kill the sessions in which the streams on a database run."""
     found = client.admin.aggregate(
         [
             {"$currentOp": {"idleCursors": True, "allUsers": True}},
@@ -290,10 +289,10 @@ def close_connections(wires: WirePool) -> None:
         (kill_sessions, False),
     ],
 )
-async def test_a_stream_whose_cursor_dies_goes_on_without_loss_or_duplicate(
+async def test_a_stream_whose_cursor_dies_continues_without_loss_or_duplicate(
     mongo: Mongo, client: Client, kill: Callable[..., None], wired: bool
 ) -> None:
-    """Opened again where it was, in the middle of a transaction too."""
+    """It is opened again at its position, in the middle of a transaction too."""
     wires = mongo.wires
     assert wires is not None
     if not wired:
@@ -345,12 +344,15 @@ async def test_streams_leave_connections_to_others(
         await eventually(lambda: mongo.wires is not None and not mongo.wires.open)
 
 
-async def test_who_waits_at_a_stream_waits_for_the_primary_too(
+async def test_a_stream_waits_for_the_primary(
     monkeypatch: pytest.MonkeyPatch, mongo_uri: str, database_name: str
 ) -> None:
-    """A stream waits for the primary as the options say; short reads soon use driver cursors."""
+    """A stream waits for the primary as long as the options allow.
+
+    Short reads soon use driver cursors.
+    """
     monkeypatch.setattr("revstream.streams.mongo.wire.pool._SELECTION_S", 0.0)
-    # None of them has looked for it before.
+    # No wire connection has looked for the primary before.
     async with Mongo.connect(mongo_uri, database_name) as mongo:
         assert mongo.wires is not None
         async with mongo.change_batches([{"$changeStream": {}}], size=1, wait_ms=1) as replies:
@@ -366,8 +368,7 @@ async def test_who_waits_at_a_stream_waits_for_the_primary_too(
 async def test_a_dropped_database_does_not_end_the_stream(
     mongo: Mongo, client: Client, live: bool
 ) -> None:
-    """Followed or caught up with later: drop, dropDatabase and invalidate are seen, and what comes
-    then."""
+    """Live or later, the stream has drop, dropDatabase, invalidate, and the next events."""
     begin = await now(mongo)
     database = client[mongo.name]
     source = source_of(mongo)
@@ -390,10 +391,10 @@ async def test_a_dropped_database_does_not_end_the_stream(
     assert source.reconnects == 0
 
 
-async def test_a_stream_resumes_from_every_place_around_a_dropped_database(
+async def test_a_stream_resumes_from_every_position_around_a_dropped_database(
     mongo: Mongo, client: Client
 ) -> None:
-    """From the invalidate itself too, where the server's own resuming has a way of its own."""
+    """The invalidate is included, after which the server resumes differently."""
     begin = await now(mongo)
     database = client[mongo.name]
     for n in range(2):
@@ -411,10 +412,11 @@ async def test_a_stream_resumes_from_every_place_around_a_dropped_database(
         assert [each.token for each in found] == [each.token for each in every[n + 1 :]]
 
 
-async def test_drops_and_renames_are_seen_by_those_they_concern(
-    mongo: Mongo, client: Client
-) -> None:
-    """A rename by the collection that it leaves and by the one that it makes; others not at all."""
+async def test_drops_and_renames_reach_their_collections(mongo: Mongo, client: Client) -> None:
+    """A rename concerns its old and its new collection.
+
+    Events of other collections are not sent.
+    """
     database = client[mongo.name]
     for name in ("things", "elsewhere"):
         database[name].insert_one({"_id": 1})
@@ -437,7 +439,7 @@ async def test_drops_and_renames_are_seen_by_those_they_concern(
     ]
 
 
-async def test_a_stream_that_is_cancelled_while_it_waits_has_lost_nothing(
+async def test_a_stream_cancelled_while_it_waits_loses_nothing(
     mongo: Mongo, client: Client
 ) -> None:
     """All events after the last returned position come again, even if a reply was on its way."""
@@ -445,7 +447,7 @@ async def test_a_stream_that_is_cancelled_while_it_waits_has_lost_nothing(
     source = source_of(mongo)
     position, found = begin, []
     for turn in range(12):
-        # A connection to spare: PyMongo leaks one that is cancelled while it is being made.
+        # A spare connection: PyMongo leaks one that is cancelled while it is being opened.
         await mongo.operation_time()
         batches = source.batches(position)
         waiting = asyncio.ensure_future(anext(batches))
@@ -462,9 +464,13 @@ async def test_a_stream_that_is_cancelled_while_it_waits_has_lost_nothing(
     assert found == list(range(12))
 
 
-async def test_images_come_where_the_server_keeps_them(mongo: Mongo, client: Client) -> None:
-    """After always, before where it was asked for; without them an update has its description
-    only."""
+async def test_events_have_images_where_the_server_stores_them(
+    mongo: Mongo, client: Client
+) -> None:
+    """Post-images always, pre-images if requested.
+
+    Without images an update has only its description.
+    """
     database = client[mongo.name]
     database.create_collection("things", changeStreamPreAndPostImages={"enabled": True})
     database.create_collection("bare")
@@ -489,10 +495,10 @@ async def test_images_come_where_the_server_keeps_them(mongo: Mongo, client: Cli
 
 
 @pytest.mark.parametrize("mongo", ["motor"], indirect=True)
-async def test_an_event_that_exceeds_16_mb_with_its_images_comes_without_them(
+async def test_an_event_that_exceeds_16_mb_with_its_images_has_none(
     mongo: Mongo, client: Client
 ) -> None:
-    """Nothing is lost or twice, and later all is as ever."""
+    """No event is lost or repeated, and later events have their images."""
     things = client[mongo.name].things
     client[mongo.name].create_collection("things", changeStreamPreAndPostImages={"enabled": True})
     begin = await now(mongo)
@@ -516,8 +522,10 @@ async def test_an_event_that_exceeds_16_mb_with_its_images_comes_without_them(
     assert 1 in [each.key for each in found if each.after is None]
 
 
-async def test_writes_to_documents_of_others_are_passed_over(mongo: Mongo, client: Client) -> None:
-    """The position moves on all the same; what befalls the collection concerns everybody."""
+async def test_writes_to_documents_of_other_partitions_are_skipped(
+    mongo: Mongo, client: Client
+) -> None:
+    """The position moves all the same; collection events concern every partition."""
     start = await now(mongo)
     things = client[mongo.name].things
     things.insert_many([{"_id": n} for n in range(4)])
@@ -532,7 +540,7 @@ async def test_writes_to_documents_of_others_are_passed_over(mongo: Mongo, clien
         ("insert", 2),
         ("drop", None),
     ]
-    # It is not taken for the place of a drop, which is divided among records.
+    # The position is not inside a drop, which is divided among records.
     assert not any(each.partition("-")[2] for each in positions if each > events[-1].token + "~")
     whole = await read(source_of(mongo), start, end)
     assert await read(source_of(mongo, holds=lambda key: False), whole[4].token, end) == []

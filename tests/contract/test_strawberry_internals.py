@@ -1,4 +1,7 @@
-"""Undocumented members of Strawberry that gql/engine, gql/schema and gql/endpoint use."""
+"""Contract test of undocumented members of Strawberry.
+
+The packages gql/engine, gql/schema and gql/endpoint use them.
+"""
 
 from __future__ import annotations
 
@@ -49,12 +52,12 @@ def test_strawberry_has_the_members_of_a_schema() -> None:
 
 
 def test_strawberry_has_the_members_of_an_info() -> None:
-    """Fields of ours are given graphql-core's info."""
+    """Field resolvers of the gateway receive graphql-core's info."""
     check_members("strawberry-graphql", SimpleNamespace(**Info.__annotations__), "_raw_info")
 
 
-def test_strawberry_has_the_parts_of_types_that_are_made_at_run_time() -> None:
-    """gql/schema/common/type_builder.py makes definitions without decorators."""
+def test_strawberry_has_the_members_of_types_built_at_run_time() -> None:
+    """gql/schema/common/type_builder.py creates definitions without decorators."""
     check_members("strawberry-graphql", Query, "__strawberry_definition__")
     check_members("strawberry-graphql", StrawberryUnion, "get_type_resolver")
     check_members("strawberry-graphql", StrawberryAnnotation, "evaluate")
@@ -116,7 +119,7 @@ def test_strawberry_has_the_members_of_socket_handlers() -> None:
 
 
 def test_strawberry_refuses_sockets_of_other_origins() -> None:
-    """gql/endpoint/http.py counts them, and settings normalize the origins that are allowed."""
+    """gql/endpoint/http.py counts them, and settings normalize the allowed origins."""
     check_members("strawberry-graphql", GraphQL, "is_websocket_origin_allowed")
     check_members(
         "strawberry-graphql", async_base_view.AsyncBaseHTTPView, "is_websocket_origin_allowed"

@@ -1,4 +1,4 @@
-"""Writes that a primary has done and cannot confirm, as it steps down: on both drivers."""
+"""Writes that a primary has executed and cannot confirm because it steps down, on both drivers."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from revstream.streams.mongo.transactions import WriteSession, write
 from tests.support.bare_mongod import BareMongod, failing, short_lived_replica_set
 
 DRIVERS = ["motor", "pymongo"]
-# Who steps down says so to the driver at once. This server does not, so that the driver finds its
-# primary again with the next heartbeat only, for which it lets 10 s pass by default.
+# A primary that steps down normally notifies the driver at once. This server does not, so the
+# driver finds its primary again only with the next heartbeat, by default after 10 s.
 HEARTBEATS = "&heartbeatFrequencyMS=500"
 INTERRUPTED = 11602  # InterruptedDueToReplStateChange
 
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[BareMongod]:
-    """One that does what tests tell it to."""
+    """Provide a server with fail points."""
     with short_lived_replica_set("--setParameter", "enableTestCommands=1") as server:
         yield server
 
@@ -33,22 +33,22 @@ def server() -> Iterator[BareMongod]:
 def unconfirmed(
     server: BareMongod, times: int, command: str = "findAndModify"
 ) -> AbstractContextManager[None]:
-    """The next writes are done, and answered with what a primary says that steps down."""
+    """Let the next writes be executed, and answered as by a primary that steps down."""
     error = {"code": INTERRUPTED, "errmsg": "operation was interrupted"}
     labels = ["RetryableWriteError"]
     return failing(server, command, times, writeConcernError=error, errorLabels=labels)
 
 
 async def count(writing: WriteSession) -> Any:
-    """Change a document in a way that shows how often."""
+    """Change a document so that repeated writes are visible."""
     return await writing.change("things", {"_id": 1}, {"$inc": {"n": 1}}, upsert=True)
 
 
 @pytest.mark.parametrize("driver", DRIVERS)
-async def test_a_write_that_was_not_confirmed_is_sent_again_and_done_once(
+async def test_an_unconfirmed_write_is_retried_and_executed_once(
     server: BareMongod, driver: str
 ) -> None:
-    """The driver repeats it under its number, and the server knows that."""
+    """The driver repeats it with its transaction number, by which the server recognizes it."""
     options = MongoOptions(driver=driver)  # type: ignore[arg-type]
     async with Mongo.connect(server.uri + HEARTBEATS, f"once_{driver}", options=options) as mongo:
         with unconfirmed(server, 1):
@@ -61,7 +61,7 @@ async def test_a_write_that_was_not_confirmed_is_sent_again_and_done_once(
 async def test_a_write_that_stays_unconfirmed_is_unavailable(
     server: BareMongod, driver: str
 ) -> None:
-    """An unconfirmed write may be undone: the error is to try again, and no fault of revstream."""
+    """An unconfirmed write may be undone: the error allows a retry, and is no bug of revstream."""
     options = MongoOptions(driver=driver)  # type: ignore[arg-type]
     async with Mongo.connect(server.uri + HEARTBEATS, f"never_{driver}", options=options) as mongo:
         with unconfirmed(server, 10), pytest.raises(Unavailable, match="has not confirmed"):
@@ -69,7 +69,7 @@ async def test_a_write_that_stays_unconfirmed_is_unavailable(
 
 
 @pytest.mark.parametrize("driver", DRIVERS)
-async def test_writes_of_many_that_stay_unconfirmed_are_unavailable(
+async def test_bulk_writes_that_stay_unconfirmed_are_unavailable(
     server: BareMongod, driver: str
 ) -> None:
     """Unconfirmed writes of maintenance are unavailable too: an election may undo them."""

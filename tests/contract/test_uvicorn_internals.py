@@ -1,4 +1,4 @@
-"""Undocumented members of uvicorn that the package gql/server uses."""
+"""Contract test of undocumented members of uvicorn that gql/server uses."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ HANDSHAKE = (
 
 
 class FakeTransport(asyncio.Transport):
-    """Takes what is written."""
+    """A transport that collects the written bytes."""
 
     def write(self, data: Any) -> None: ...
 
@@ -49,7 +49,7 @@ def config() -> uvicorn.Config:
 
 
 async def test_uvicorn_has_the_members_of_an_http_connection(config: uvicorn.Config) -> None:
-    """`RequestConnection` limits heads, bodies and responses by them."""
+    """`RequestConnection` limits heads, bodies and responses with them."""
     check_members(
         "uvicorn",
         HttpToolsProtocol,
@@ -78,7 +78,7 @@ async def test_uvicorn_has_the_members_of_an_http_connection(config: uvicorn.Con
 
 
 async def test_uvicorn_has_the_members_of_a_websocket_connection(config: uvicorn.Config) -> None:
-    """`WebSocketConnection` bounds messages, buffers and closing by them."""
+    """`WebSocketConnection` limits messages, buffers and closing with them."""
     check_members(
         "uvicorn",
         WebSocketsSansIOProtocol,
@@ -102,8 +102,8 @@ async def test_uvicorn_has_the_members_of_a_websocket_connection(config: uvicorn
     connection.connection_lost(None)
 
 
-def test_uvicorn_takes_functions_for_its_connection_classes(config: uvicorn.Config) -> None:
-    """Each connection is given the limits of the process."""
+def test_uvicorn_accepts_functions_as_connection_classes(config: uvicorn.Config) -> None:
+    """Each connection gets the limits of the process."""
 
     def http() -> None: ...
 
@@ -117,7 +117,7 @@ def test_uvicorn_takes_functions_for_its_connection_classes(config: uvicorn.Conf
 
 
 async def test_uvicorn_has_the_members_of_a_server(config: uvicorn.Config) -> None:
-    """`UvicornServer` stops accepting first, and leaves signals alone."""
+    """`UvicornServer` first stops accepting connections, and does not handle signals."""
     check_members("uvicorn", uvicorn.Server, "shutdown", "capture_signals")
     server = uvicorn.Server(uvicorn.Config(config.app, lifespan="off", log_config=None, port=0))
     server.config.load()

@@ -1,4 +1,4 @@
-"""Undocumented members of websockets that gql/server and gql/endpoint use."""
+"""Contract test of undocumented members of websockets that gql/server and gql/endpoint use."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.support.members import check_members
 
 
 def test_websockets_has_the_members_of_a_protocol() -> None:
-    """`WebSocketConnection` measures what has come, and sees how a socket was closed."""
+    """`WebSocketConnection` measures received bytes, and reads how a socket was closed."""
     protocol = ServerProtocol()
     check_members(
         "websockets",

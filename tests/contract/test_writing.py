@@ -1,5 +1,7 @@
-"""Writes and the cluster time at which they happened, on both drivers: the time is that of the
-change event, or nothing that is made of it means what it says."""
+"""Writes and their cluster times, on both drivers.
+
+The time is that of the change event; all uses of it depend on this.
+"""
 
 from __future__ import annotations
 
@@ -70,17 +72,19 @@ async def several(writing: WriteSession) -> None:
 
 @pytest.mark.parametrize("transaction", [False, True], ids=["alone", "transaction"])
 @pytest.mark.parametrize("work", [insert, change, compute, upsert, remove])
-async def test_a_write_tells_the_time_of_its_change_event(
+async def test_a_write_returns_the_time_of_its_change_event(
     mongo: Mongo, client: Client, work: Work, transaction: bool
 ) -> None:
-    """Alone and in a transaction."""
+    """This holds alone and in a transaction."""
     with watched(client, mongo) as stream:
         _, at = await write(mongo, work, transaction=transaction)
         [event] = times(stream, 1).values()
     assert at == event
 
 
-async def test_a_write_of_many_tells_the_time_of_the_last_one(mongo: Mongo, client: Client) -> None:
+async def test_a_bulk_write_returns_the_time_of_its_last_write(
+    mongo: Mongo, client: Client
+) -> None:
     """Each write has an event and a time of its own; a reader after the last has seen them all."""
     keys = [0, 1, *(f"new-{n}" for n in range(50))]
     changes = [(key, COUNT) for key in keys]
@@ -94,7 +98,7 @@ async def test_a_write_of_many_tells_the_time_of_the_last_one(mongo: Mongo, clie
     assert at == max(found.values())
 
 
-async def test_a_transaction_tells_its_one_time(mongo: Mongo, client: Client) -> None:
+async def test_a_transaction_returns_its_one_time(mongo: Mongo, client: Client) -> None:
     """All events of a transaction have the time of its commit."""
     with watched(client, mongo) as stream:
         _, at = await write(mongo, several, transaction=True)
@@ -102,10 +106,10 @@ async def test_a_transaction_tells_its_one_time(mongo: Mongo, client: Client) ->
 
 
 @pytest.mark.parametrize("transaction", [False, True], ids=["alone", "transaction"])
-async def test_thirty_at_once_tell_each_its_own_time(
+async def test_thirty_concurrent_writes_return_each_its_own_time(
     mongo: Mongo, client: Client, transaction: bool
 ) -> None:
-    """Not that of whatever the server has written meanwhile."""
+    """The time is not that of another write of the server."""
 
     def work(key: str) -> Work:
         return lambda writing: writing.change("things", {"_id": key}, COUNT, upsert=True)
@@ -120,8 +124,11 @@ async def test_thirty_at_once_tell_each_its_own_time(
     assert len(set(found.values())) == 30
 
 
-async def test_documents_come_back_raw_and_as_the_write_left_them(mongo: Mongo) -> None:
-    """With bytes of their own; None where nothing matched. A removed one as it was."""
+async def test_documents_are_returned_raw_and_after_the_write(mongo: Mongo) -> None:
+    """They have bytes of their own; the result is None without a match.
+
+    A removed document is returned unchanged.
+    """
 
     async def work(writing: WriteSession) -> list[Any]:
         return [
@@ -149,7 +156,7 @@ async def test_documents_come_back_raw_and_as_the_write_left_them(mongo: Mongo) 
         (("size.w", "colour"), {"size": {"w": 1}, "colour": "red"}),
     ],
 )
-async def test_a_duplicate_key_says_of_which_fields(
+async def test_a_duplicate_key_names_its_fields(
     mongo: Mongo, client: Client, fields: tuple[str, ...], document: Any, transaction: bool
 ) -> None:
     """The error names the dotted, stored fields, after an insert and after an update."""
@@ -175,11 +182,13 @@ async def test_a_duplicate_key_says_of_which_fields(
     assert changed.value.fields == fields
 
 
-async def test_a_first_insert_that_met_another_is_to_be_tried_again(
+async def test_a_first_insert_that_lost_a_race_is_returned_for_a_retry(
     mongo: Mongo, client: Client
 ) -> None:
-    """By its place; the others of the same command were made. Here it is the collection's own
-    collation that makes two ids one, as a race does."""
+    """It is named by its index; the others of the same command are executed.
+
+    The collection's collation makes two ids equal here, as a race does.
+    """
     ci = {"locale": "en", "strength": 2}
     things = client[mongo.name].create_collection("things", collation=ci)
     things.insert_one({"_id": "A"})
@@ -191,8 +200,8 @@ async def test_a_first_insert_that_met_another_is_to_be_tried_again(
     assert things.count_documents({}) == 3
 
 
-async def test_first_inserts_at_once_lose_none(mongo: Mongo, client: Client) -> None:
-    """Eight writers meet at each of forty ids: what is to be tried again is all that is missing."""
+async def test_concurrent_first_inserts_lose_none(mongo: Mongo, client: Client) -> None:
+    """Eight writers insert each of forty ids: only those returned for a retry are missing."""
     keys = [f"key-{n}" for n in range(40)]
 
     async def each_once(writing: WriteSession) -> int:
@@ -212,10 +221,10 @@ async def test_first_inserts_at_once_lose_none(mongo: Mongo, client: Client) -> 
     assert {each["_id"]: each["n"] for each in found} == dict.fromkeys(keys, 8)
 
 
-async def test_a_write_of_many_that_is_refused_otherwise_is_an_error(
+async def test_a_bulk_write_that_is_refused_otherwise_is_an_error(
     mongo: Mongo, client: Client
 ) -> None:
-    """Another unique field is not a race: it would be met again and again."""
+    """A duplicate in another unique field is not a race: a retry would fail again."""
     client[mongo.name]["things"].create_index("sku", unique=True)
     same = [{"$replaceWith": {"$mergeObjects": ["$$ROOT", {"sku": "a"}]}}]
     with pytest.raises(DuplicateKey) as refused:
@@ -226,8 +235,8 @@ async def test_a_write_of_many_that_is_refused_otherwise_is_an_error(
         await write(mongo, lambda w: w.change_each("things", [(1, broken)], upsert=True))
 
 
-async def test_what_is_raised_undoes_a_transaction(mongo: Mongo, client: Client) -> None:
-    """All of it, and it is raised as it was."""
+async def test_an_exception_undoes_a_transaction(mongo: Mongo, client: Client) -> None:
+    """All of its writes are undone, and the exception is raised unchanged."""
 
     class Thought(Exception):
         pass
@@ -243,10 +252,8 @@ async def test_what_is_raised_undoes_a_transaction(mongo: Mongo, client: Client)
     assert client[mongo.name]["others"].count_documents({}) == 0
 
 
-async def test_a_transaction_that_met_another_one_is_run_again(
-    mongo: Mongo, client: Client
-) -> None:
-    """Until the other one has ended; its result is that of the run that was committed."""
+async def test_a_transaction_that_conflicts_is_run_again(mongo: Mongo, client: Client) -> None:
+    """It runs until the other one has ended; its result is that of the committed run."""
     things = client[mongo.name]["things"]
     things.insert_one({"_id": 1, "n": 0})
     runs = []
@@ -268,10 +275,10 @@ async def test_a_transaction_that_met_another_one_is_run_again(
     assert things.find_one() == {"_id": 1, "n": 11}
 
 
-async def test_a_transaction_that_is_cancelled_tells_of_nothing_else(
+async def test_a_cancelled_transaction_raises_only_the_cancellation(
     mongo: Mongo, client: Client
 ) -> None:
-    """A driver's thread may have undone it already, and the driver complain of that."""
+    """The driver's thread may have undone it already, which the driver reports as an error."""
     things = client[mongo.name]["things"]
     things.insert_one({"_id": 0})
     written = asyncio.Event()
