@@ -20,7 +20,7 @@ from revstream.resolvers.access.cluster_time import at_one_time
 from revstream.resolvers.access.permissions import OPEN, Scope
 from revstream.resolvers.current.batcher import BatchLoaders
 from revstream.resolvers.current.document_lookup import find_by_id
-from revstream.resolvers.current.page_query import PageQuery, resume_token_from_time
+from revstream.resolvers.current.page_read import PageRead, resume_token_from_time
 from revstream.resolvers.current.read_your_writes import OwnWrites, ReadPositions
 from revstream.resolvers.current.stored_ids import (
     RecordKind,
@@ -32,8 +32,9 @@ from revstream.resolvers.filters.mongo_query import to_query
 from revstream.resolvers.filters.number_filters import asks_for_number, numbered_layout
 from revstream.resolvers.filters.parser import Condition
 from revstream.resolvers.pagination.keyset import Keyset
-from revstream.resolvers.pagination.order_by import Order, order_keys
-from revstream.resolvers.pagination.page import Page, PageRequest, Window, and_queries
+from revstream.resolvers.pagination.order_by import order_keys
+from revstream.resolvers.pagination.page import Page, Window, and_queries
+from revstream.resolvers.pagination.page_query import PageQuery
 from revstream.resolvers.pagination.pages_by_parent import pages_by_key
 from revstream.resolvers.pagination.projection import Fields, document_projection
 from revstream.streams.archive.store import Archive
@@ -129,94 +130,60 @@ class Current:
             return None
         return await find_other_id(self._mongo, archive, entity, key, kinds)
 
-    async def page(
-        self,
-        entity: Entity,
-        *,
-        where: Condition | None,
-        order: Order | None,
-        page: PageRequest,
-        fields: Fields,
-        total: bool = False,
-        token: bool = False,
-        shown: bool = False,
-    ) -> Page[Document]:
+    async def page(self, entity: Entity, query: PageQuery[Condition]) -> Page[Document]:
         """Read a page of the documents that match a filter.
-
-        Args:
-            total: True to count all matching documents.
-            token: True to read everything at one cluster time and return its resume token. A
-                subscription from that token neither misses nor repeats a change.
-            shown: see `by_ids`.
 
         Raises:
             BadUserInput: an invalid order, or a cursor of another list.
             ArchiveBehind: the filter or the order needs version numbers that are not recorded yet.
             TimeLimit: the read took longer than allowed.
         """
-        reading = self.reading(
-            entity, where=where, order=order, page=page, fields=fields, total=total, token=token
-        )
-        return await self.read(reading, shown=shown)
+        return await self.read(self.prepare_read(entity, query))
 
-    def reading(
-        self,
-        entity: Entity,
-        *,
-        where: Condition | None,
-        order: Order | None,
-        page: PageRequest,
-        fields: Fields,
-        total: bool = False,
-        token: bool = False,
-    ) -> PageQuery:
-        """Return the query of a page, for one or many calls of `read`.
+    def prepare_read(self, entity: Entity, query: PageQuery[Condition]) -> PageRead:
+        """Prepare the read of a page, for one or many calls of `read`.
 
-        Args and Raises: see `page`.
+        Raises: see `page`.
         """
-        window, projection = self._window(entity, order, page, fields)
-        numbered = asks_for_number(entity, where, order)
-        query = self._scope.read_rows(entity).limited({} if where is None else to_query(where))
-        return PageQuery(
+        window, projection = self._window(entity, query)
+        where = {} if query.where is None else to_query(query.where)
+        matching = self._scope.read_rows(entity).limited(where)
+        return PageRead(
             entity=entity,
             window=window,
-            query=query,
-            windowed=window.limited_to(query),
+            query=matching,
+            windowed=window.limited_to(matching),
             projection=projection,
-            total=total,
-            token=token,
-            numbered=numbered,
+            total=query.total,
+            token=query.token,
+            shown=query.shown,
+            numbered=asks_for_number(entity, query.where, query.order),
         )
 
-    async def read(self, reading: PageQuery, *, shown: bool = False) -> Page[Document]:
-        """Read the page of a query; see `page`."""
-        layout = self._layout(reading.entity, numbered=reading.numbered)
-        if reading.numbered:
-            await self._numbers_settled(reading.entity)
-        if reading.token:
-            return await at_one_time(self._mongo, partial(reading.read, layout, shown))
-        return await reading.read(layout, shown, None)
+    async def read(self, page_read: PageRead) -> Page[Document]:
+        """Read a prepared page; see `page`."""
+        layout = self._layout(page_read.entity, numbered=page_read.numbered)
+        if page_read.numbered:
+            await self._numbers_settled(page_read.entity)
+        if page_read.token:
+            return await at_one_time(self._mongo, partial(page_read.read, layout))
+        return await page_read.read(layout, None)
 
     async def pages_by_parent(
         self,
         entity: Entity,
         stored_field: str,
         parents: Sequence[Any],
-        *,
-        where: Condition | None,
-        order: Order | None,
-        page: PageRequest,
-        fields: Fields,
-        total: bool = False,
-        token: bool = False,
+        query: PageQuery[Condition],
     ) -> list[Page[Document]]:
         """Read a page of child documents for each of many parents, with one command.
 
         Args:
             stored_field: the field that holds the parent's id.
             parents: n parent ids; an item may be a list of ids, any of which matches.
+            query: the page of each parent.
 
-        Other arguments and errors: see `page`. Costs: see `pages_by_key`.
+        Errors: see `page`. Costs: see `pages_by_key`.
 
         Returns:
             n pages in the order of the parents.
@@ -225,13 +192,14 @@ class Current:
         if not parents:
             return []
         # The keyset's kind excludes the parent: one cursor applies to all parents.
-        keyset = Keyset(f"current {entity.name} by {stored_field}", order_keys(entity, order))
-        window = Window(keyset, page)
-        numbered = asks_for_number(entity, where, order)
+        keyset = Keyset(f"current {entity.name} by {stored_field}", order_keys(entity, query.order))
+        window = Window(keyset, query.page)
+        numbered = asks_for_number(entity, query.where, query.order)
         layout = self._layout(entity, numbered=numbered)
         joined = layout.lookup_stages(stored_field)
         if numbered:
             await self._numbers_settled(entity)
+        where = {} if query.where is None else to_query(query.where)
 
         async def read(at: Timestamp | None = None) -> list[Page[Document]]:
             def pages(beside: Mapping[str, Any]) -> Awaitable[list[Page[Document]]]:
@@ -239,12 +207,10 @@ class Current:
                     self._mongo,
                     joined,
                     parents,
-                    query=and_queries(
-                        rows.limited({} if where is None else to_query(where)), beside
-                    ),
+                    query=and_queries(rows.limited(where), beside),
                     window=window,
-                    projection=document_projection(fields),
-                    total=total,
+                    projection=document_projection(query.fields),
+                    total=query.total,
                     at=at,
                     snapshot=layout.snapshot,
                     token=resume_token_from_time(at),
@@ -253,7 +219,7 @@ class Current:
             found, unordered = await window.read(pages)
             return [replace(each, unordered=unordered) for each in found] if unordered else found
 
-        return await (at_one_time(self._mongo, read) if token else read())
+        return await (at_one_time(self._mongo, read) if query.token else read())
 
     def read_positions(self) -> ReadPositions:
         """Return resume tokens by collection that later reads reach; an argument of `numbers`."""
@@ -372,14 +338,15 @@ class Current:
         ]
 
     def _window(
-        self, entity: Entity, order: Order | None, page: PageRequest, fields: Fields
+        self, entity: Entity, query: PageQuery[Condition]
     ) -> tuple[Window, Mapping[str, Any]]:
         """Return the window of a page and its projection; first pages are cached."""
+        page, fields = query.page, query.fields
         key = entity.name, fields, page
-        usual = not order and page.after is None and page.before is None
+        usual = not query.order and page.after is None and page.before is None
         found = self._windows.get(key) if usual else None
         if found is None:
-            keyset = Keyset(f"current {entity.name}", order_keys(entity, order))
+            keyset = Keyset(f"current {entity.name}", order_keys(entity, query.order))
             window = Window(keyset, page)
             found = window, window.projected(document_projection(fields)) | window.placing
             if usual and len(self._windows) < _MOST_WINDOWS:

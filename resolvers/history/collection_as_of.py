@@ -39,9 +39,10 @@ from revstream.resolvers.filters.mongo_query import to_query
 from revstream.resolvers.history.content_filter import ContentFilter
 from revstream.resolvers.history.id_walk import IdWalk
 from revstream.resolvers.pagination.keyset import Keyset
-from revstream.resolvers.pagination.order_by import Order, order_keys
+from revstream.resolvers.pagination.order_by import order_keys
 from revstream.resolvers.pagination.page import Page, PageRequest, Window, and_queries
-from revstream.resolvers.pagination.projection import EVERY_FACT, Fields, record_projection
+from revstream.resolvers.pagination.page_query import PageQuery
+from revstream.resolvers.pagination.projection import record_projection
 from revstream.streams.archive.coverage import Coverage, CoverageStore
 from revstream.streams.archive.horizon import check_horizon
 from revstream.streams.archive.indexes import ALL_DOCUMENTS, TIME_INDEX, last_version_stages
@@ -60,11 +61,7 @@ _PORTION = 500
 
 
 class CollectionAsOf:
-    """Reads of one collection at one cluster time, with one filter and order.
-
-    Args:
-        shown: see `History.pages_of`.
-    """
+    """Reads of one collection at one cluster time, with one filter and order."""
 
     def __init__(
         self,
@@ -72,24 +69,21 @@ class CollectionAsOf:
         archive: Archive,
         entity: Entity,
         at: Timestamp,
-        *,
-        where: Condition | None,
-        order: Order | None,
-        facts: Fields = EVERY_FACT,
-        shown: bool = False,
+        query: PageQuery[Condition],
     ) -> None:
         self._mongo = mongo
         self._coverages = CoverageStore(mongo)
         self._archive = archive
         self._name = archive.name
         self._at = at
-        self._facts = facts
-        self._make = None if shown else Version.from_record
-        condition = EVERYTHING if where is None else to_record_condition(where, entity)
+        self._query = query
+        self._make = None if query.shown else Version.from_record
+        where = EVERYTHING if query.where is None else query.where
+        condition = to_record_condition(where, entity)
         self._where = to_query(condition)
         where_id = to_query(_of_id(condition))
-        self._walk = IdWalk(mongo, archive, at, where_id=where_id, naive=shown)
-        keys = order_keys(entity, order, id_path="doc", version_path="v", prefix="full.")
+        self._walk = IdWalk(mongo, archive, at, where_id=where_id, naive=query.shown)
+        keys = order_keys(entity, query.order, id_path="doc", version_path="v", prefix="full.")
         self._keyset = Keyset(f"as of {entity.name}", keys)
         looked_at = {path for path, _ in keys} | paths(condition)
         names = frozenset(p.split(".")[1] for p in looked_at if p.startswith("full."))
@@ -100,18 +94,20 @@ class CollectionAsOf:
         here = [self._where, {"packed": {"$ne": True}}]
         self._where_here = {"$and": here} if names else self._where
 
-    async def page(
-        self, request: PageRequest, fields: Fields | None, *, total: bool = False
-    ) -> Page[Any]:
+    async def page(self, request: PageRequest | None = None) -> Page[Any]:
         """Read a page.
+
+        Args:
+            request: another page than the query's.
 
         Raises:
             BadUserInput: A cursor of another list.
             HistoryLost: Not all that was current then is known.
             ArchiveBehind: The moment lies in a window of lost history whose end is not known yet.
         """
-        window = Window(self._keyset, request)
-        projection = window.projected(record_projection(fields, self._facts))
+        query = self._query
+        window = Window(self._keyset, request or query.page)
+        projection = window.projected(record_projection(query.fields, query.facts))
         apart = self._looks_inside and await self._archive.has_packed()
 
         async def read() -> tuple[list[Document], Coverage | None, Sequence[str]]:
@@ -121,16 +117,16 @@ class CollectionAsOf:
             return await self._read(window, projection)
 
         count = None
-        if total:
+        if query.total:
             counting = self._count_apart() if apart else self._count()
             (rows, coverage, unordered), count = await asyncio.gather(read(), counting)
         else:
             rows, coverage, unordered = await read()
-        if coverage is None or total:
+        if coverage is None or query.total:
             # After the reads: see `streams.archive.horizon`.
             coverage = await self._coverages.load(self._archive.collection)
         check_horizon(self._archive.collection, self._at, coverage)
-        if fields is not None and not apart:
+        if query.fields is not None and not apart:
             rows = await self._archive.contents.fill(rows)
         return window.page(rows, self._make, total=count, unordered=unordered)
 

@@ -19,7 +19,8 @@ from revstream.resolvers.history.collection_as_of import to_record_condition
 from revstream.resolvers.history.hidden_predecessor import changes_path, conceal_changes
 from revstream.resolvers.history.version_filter import VersionFilter
 from revstream.resolvers.pagination.page import Page, Window
-from revstream.resolvers.pagination.projection import Fields, record_projection
+from revstream.resolvers.pagination.page_query import PageQuery
+from revstream.resolvers.pagination.projection import record_projection
 from revstream.streams.archive.store import Archive
 from revstream.streams.mongo.driver.codecs import Document
 from revstream.streams.versioning.version import Version
@@ -59,11 +60,8 @@ class RowFilteredPages:
     async def page(
         self,
         of: Mapping[str, Any],
-        where: VersionFilter | None,
         window: Window,
-        fields: Fields | None,
-        *,
-        total: bool,
+        query: PageQuery[VersionFilter],
         make: Callable[[Document], Any] | None,
     ) -> Page[Any]:
         """Read a page, wherever the contents lie.
@@ -72,19 +70,22 @@ class RowFilteredPages:
             of: A query over records, which selects the documents.
             make: See `Window.page`.
         """
-        query = {"$and": [of, {} if where is None else where.query, {"op": {"$ne": "DELETE"}}]}
-        projection = window.projected(record_projection(self._rows.widened(fields)))
+        where = query.where
+        matching = {"$and": [of, {} if where is None else where.query, {"op": {"$ne": "DELETE"}}]}
+        projection = window.projected(record_projection(self._rows.widened(query.fields)))
         rows: list[Document] = []
         size = max(window.limit, _FEWEST)
         changed = None if where is None else where.changed
         async with aclosing(
-            self._visible_rows(query, window, projection, size, changed)
+            self._visible_rows(matching, window, projection, size, changed)
         ) as portions:
             async for portion in portions:
                 rows += portion
                 if len(rows) >= window.limit:
                     break
-        count = await self._count(query, window.unbounded(), changed) if total else None
+        count = None
+        if query.total:
+            count = await self._count(matching, window.unbounded(), changed)
         return window.page(rows[: window.limit], make, total=count)
 
     async def _count(self, query: Mapping[str, Any], window: Window, changed: str | None) -> int:

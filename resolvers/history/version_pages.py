@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from revstream.model.definition import Entity
@@ -12,37 +11,21 @@ from revstream.resolvers.access.row_filter import RowFilter
 from revstream.resolvers.history.row_filtered_pages import RowFilteredPages
 from revstream.resolvers.history.version_filter import VersionFilter
 from revstream.resolvers.pagination.keyset import Keyset
-from revstream.resolvers.pagination.page import Page, PageRequest, Window
+from revstream.resolvers.pagination.page import Page, Window
+from revstream.resolvers.pagination.page_query import PageQuery
 from revstream.resolvers.pagination.pages_by_parent import pages_by_key
-from revstream.resolvers.pagination.projection import Fields, record_projection
+from revstream.resolvers.pagination.projection import record_projection
 from revstream.streams.archive.store import Archive
 from revstream.streams.layouts.core.plain_collection import lookup_by_field
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.codecs import Document
 from revstream.streams.versioning.version import Version
 
-__all__ = ["VersionPageQuery", "VersionPages"]
-
-
-@dataclass(frozen=True, slots=True)
-class VersionPageQuery:
-    """The versions to read and the fields of each; `facts`: see `record_projection`."""
-
-    where: VersionFilter | None
-    page: PageRequest
-    fields: Fields | None
-    facts: Fields
-
-    @property
-    def projection(self) -> Mapping[str, Any]:
-        """Projection of each record."""
-        return record_projection(self.fields, self.facts)
+__all__ = ["VersionPages"]
 
 
 class VersionPages:
-    """Reads of pages from all archives; `rows` are those that are there for the caller, `shown`
-    gives records instead of versions (see `History.pages_of`).
-    """
+    """Reads of pages from all archives; `rows` are those that are there for the caller."""
 
     def __init__(self, mongo: Mongo) -> None:
         self._mongo = mongo
@@ -53,45 +36,28 @@ class VersionPages:
         entity: Entity,
         rows: RowFilter,
         ids: Sequence[Any],
-        reading: VersionPageQuery,
-        *,
-        total: bool,
-        shown: bool,
+        reading: PageQuery[VersionFilter],
     ) -> list[Page[Any]]:
         """N ids -> a page each of the document's versions, newest first, in one command."""
-        make, where, page, fields = (
-            _item_renderer(shown),
-            reading.where,
-            reading.page,
-            reading.fields,
-        )
+        make, where = _item_renderer(reading.shown), reading.where
         keyset = Keyset(f"versions of one {entity.name}", (("v", -1),), uniform=True)
+        window = Window(keyset, reading.page)
         sifting = RowFilteredPages(archive, entity, rows)
         if await sifting.is_needed(where):
-            reads = (
-                sifting.page(
-                    {"doc": {"$eq": key}},
-                    where,
-                    Window(keyset, page),
-                    fields,
-                    total=total,
-                    make=make,
-                )
-                for key in ids
-            )
+            reads = (sifting.page({"doc": {"$eq": key}}, window, reading, make) for key in ids)
             return list(await asyncio.gather(*reads))
         query = sifting.query({} if where is None else where.query)
-        if len(ids) == 1 and ids[0] is not None and not total:
-            window = Window(keyset, page)
+        projection = record_projection(reading.fields, reading.facts)
+        if len(ids) == 1 and ids[0] is not None and not reading.total:
             own = {"doc": {"$eq": ids[0]}}
             # A third of what the lookup costs that many take.
             found = await archive.find(
                 window.limited_to({"$and": [own, query]} if query else own),
-                projection=reading.projection,
+                projection=projection,
                 sort=window.keys,
                 limit=window.limit,
                 short=True,
-                naive=shown,
+                naive=reading.shown,
             )
             return [window.page(found, make)]
         return await pages_by_key(
@@ -99,10 +65,10 @@ class VersionPages:
             lookup_by_field(archive.name, "doc"),
             ids,
             query=query,
-            window=Window(keyset, page),
-            projection=reading.projection,
+            window=window,
+            projection=projection,
             make=make,
-            total=total,
+            total=reading.total,
             filled=archive.contents.fill,
         )
 
@@ -111,28 +77,25 @@ class VersionPages:
         archive: Archive,
         entity: Entity,
         rows: RowFilter,
-        reading: VersionPageQuery,
-        *,
-        total: bool,
-        shown: bool,
+        reading: PageQuery[VersionFilter],
     ) -> Page[Any]:
         """A page of the versions of all documents, newest first: in the order of the stream."""
-        make, where, fields = _item_renderer(shown), reading.where, reading.fields
+        make, where = _item_renderer(reading.shown), reading.where
         keyset = Keyset(f"versions of all {entity.name}", (("_id", -1),), uniform=True)
         window = Window(keyset, reading.page)
         sifting = RowFilteredPages(archive, entity, rows)
         if await sifting.is_needed(where):
-            return await sifting.page({}, where, window, fields, total=total, make=make)
+            return await sifting.page({}, window, reading, make)
         query = sifting.query({} if where is None else where.query)
         finding = archive.find(
             window.limited_to(query),
-            projection=window.projected(reading.projection),
+            projection=window.projected(record_projection(reading.fields, reading.facts)),
             sort=window.keys,
             limit=window.limit,
             short=True,
-            naive=shown,
+            naive=reading.shown,
         )
-        if total:
+        if reading.total:
             found, count = await asyncio.gather(finding, self._mongo.count(archive.name, query))
         else:
             found, count = await finding, None

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -34,10 +35,10 @@ from revstream.resolvers.history.replaced_at import add_replacement_times
 from revstream.resolvers.history.row_filtered_pages import visible_by_index
 from revstream.resolvers.history.time_point import TimePoint
 from revstream.resolvers.history.version_filter import VersionFilter
-from revstream.resolvers.history.version_pages import VersionPageQuery, VersionPages
-from revstream.resolvers.pagination.order_by import Order
-from revstream.resolvers.pagination.page import Page, PageRequest
-from revstream.resolvers.pagination.projection import ENDED, EVERY_FACT, Fields, record_projection
+from revstream.resolvers.history.version_pages import VersionPages
+from revstream.resolvers.pagination.page import Page
+from revstream.resolvers.pagination.page_query import PageQuery
+from revstream.resolvers.pagination.projection import ENDED, Fields, record_projection
 from revstream.streams.archive.horizon import Horizons
 from revstream.streams.archive.store import Archive
 from revstream.streams.changefeed.event import identity
@@ -268,59 +269,29 @@ class VersionHistory:
         )
 
     async def pages_of(
-        self,
-        entity: Entity,
-        ids: Sequence[Any],
-        *,
-        where: VersionFilter | None,
-        page: PageRequest,
-        fields: Fields | None,
-        total: bool = False,
-        facts: Fields = EVERY_FACT,
-        shown: bool = False,
+        self, entity: Entity, ids: Sequence[Any], query: PageQuery[VersionFilter]
     ) -> list[Page[Any]]:
         """N ids -> a page each of the document's versions, newest first, in one command.
-
-        Args:
-            facts: see `record_projection`.
-            shown: they are shown, and nothing else: records, of which `Version.from_record` makes
-                versions, and their dates need not say that they are in UTC.
 
         Raises:
             BadUserInput: a cursor of another list.
             ArchiveBehind: one is empty, and the archive has not come so far that it is known to be.
         """
         rows, archive = self._scope.read_rows(entity), self._archive(entity)
-        reading = VersionPageQuery(where, page, fields, rows.facts(facts))
+        reading = replace(query, facts=rows.facts(query.facts))
         await self._own_writes.recorded(entity.collection, ids)
 
         async def read() -> list[Page[Any]]:
-            return await self._pages.of_documents(
-                archive, entity, rows, ids, reading, total=total, shown=shown
-            )
+            return await self._pages.of_documents(archive, entity, rows, ids, reading)
 
         pages = await read()
         if not all(each.items for each in pages):
             await self._settled(entity)
             pages = await read()
-        return await self._ended(entity, pages, facts)
+        return await self._ended(entity, pages, query.facts)
 
-    async def trail(
-        self,
-        entity: Entity,
-        *,
-        where: VersionFilter | None,
-        page: PageRequest,
-        fields: Fields | None,
-        total: bool = False,
-        facts: Fields = EVERY_FACT,
-        shown: bool = False,
-    ) -> Page[Any]:
+    async def trail(self, entity: Entity, query: PageQuery[VersionFilter]) -> Page[Any]:
         """A page of the versions of all documents, newest first: in the order of the stream.
-
-        Args:
-            facts: see `record_projection`.
-            shown: see `pages_of`.
 
         Raises:
             BadUserInput: a cursor of another list.
@@ -328,41 +299,25 @@ class VersionHistory:
                 and the archive has not come so far that it is known to be.
         """
         rows, archive = self._scope.read_rows(entity), self._archive(entity)
-        reading = VersionPageQuery(where, page, fields, rows.facts(facts))
+        reading = replace(query, facts=rows.facts(query.facts))
         await self._own_writes.recorded(entity.collection)
         if not self._own_writes.begun(entity.collection):
             # Not all that was there before the archive is known to be in it.
             await self._settled(entity)
 
         async def read() -> Page[Any]:
-            return await self._pages.of_all(
-                archive, entity, rows, reading, total=total, shown=shown
-            )
+            return await self._pages.of_all(archive, entity, rows, reading)
 
         found = await read()
         if not found.items:
             await self._settled(entity)
             found = await read()
-        return (await self._ended(entity, [found], facts))[0]
+        return (await self._ended(entity, [found], query.facts))[0]
 
     async def collection_as_of(
-        self,
-        entity: Entity,
-        moment: TimePoint,
-        *,
-        where: Condition | None,
-        order: Order | None,
-        page: PageRequest,
-        fields: Fields | None,
-        total: bool = False,
-        facts: Fields = EVERY_FACT,
-        shown: bool = False,
+        self, entity: Entity, moment: TimePoint, query: PageQuery[Condition]
     ) -> Page[Any]:
         """A page of the versions that stood at a moment, of the documents that matched then.
-
-        Args:
-            facts: see `record_projection`.
-            shown: see `pages_of`.
 
         Raises:
             BadUserInput: an order that cannot be, a cursor of another list.
@@ -370,18 +325,10 @@ class VersionHistory:
             TimeLimit: the read took longer than it may.
         """
         rows = self._scope.read_rows(entity)
-        reading = CollectionAsOf(
-            self._mongo,
-            self._archive(entity),
-            entity,
-            moment.at,
-            where=rows.narrowed(where),
-            order=order,
-            facts=rows.facts(facts),
-            shown=shown,
-        )
-        read = await reading.page(page, fields, total=total)
-        return (await self._ended(entity, [read], facts))[0]
+        reading = replace(query, where=rows.narrowed(query.where), facts=rows.facts(query.facts))
+        states = CollectionAsOf(self._mongo, self._archive(entity), entity, moment.at, reading)
+        page = await states.page()
+        return (await self._ended(entity, [page], query.facts))[0]
 
     async def _ended(
         self, entity: Entity, pages: Sequence[Page[Any]], facts: Fields

@@ -31,9 +31,9 @@ ENDED = "ended"
 
 
 @lru_cache(maxsize=1000)
-def document_projection(fields: Fields) -> Mapping[str, Any]:
+def document_projection(fields: Fields | None) -> Mapping[str, Any]:
     """Return the projection of a current document; it always includes `_id`."""
-    return {"_id": 1, **dict.fromkeys(_outermost(fields), 1)}
+    return {"_id": 1, **dict.fromkeys(_outermost(fields or ()), 1)}
 
 
 @lru_cache(maxsize=1000)

@@ -9,17 +9,19 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
+from dataclasses import replace
 from typing import Any
 
 from bson import Timestamp
 
 from revstream.model.definition import Entity
 from revstream.resolvers.access.row_filter import RowFilter
-from revstream.resolvers.filters.expression import EVERYTHING, In, all_of
+from revstream.resolvers.filters.expression import EVERYTHING, Condition, In, all_of
 from revstream.resolvers.filters.mongo_query import to_query
 from revstream.resolvers.filters.number_filters import asks_for_number, numbered_layout
 from revstream.resolvers.history.collection_as_of import CollectionAsOf
 from revstream.resolvers.pagination.page import PageRequest
+from revstream.resolvers.pagination.page_query import PageQuery
 from revstream.resolvers.subscriptions.event_enrichment import Change
 from revstream.resolvers.subscriptions.start import ChangeRequest
 from revstream.streams.archive.store import Archive
@@ -105,19 +107,17 @@ class Snapshot:
 
     async def _standing(self, last: tuple[Any] | None) -> AsyncGenerator[list[Version]]:
         """Return the versions that were current, of the documents after an `_id`."""
-        reading = CollectionAsOf(
-            self._mongo,
-            self._archive,
-            self._entity,
-            self._at,
+        first = PageRequest(first=self._size)
+        query: PageQuery[Condition] = PageQuery(
             where=self._where,
-            order=None,
+            page=first,
+            fields=frozenset(each.stored for each in self._entity.fields),
             facts=frozenset(),
         )
-        fields = frozenset(each.stored for each in self._entity.fields)
+        reading = CollectionAsOf(self._mongo, self._archive, self._entity, self._at, query)
         after = None if last is None else reading.cursor(last[0])
         while True:
-            page = await reading.page(PageRequest(first=self._size, after=after), fields)
+            page = await reading.page(replace(first, after=after))
             if page.items:
                 yield page.items
             if not page.has_next:

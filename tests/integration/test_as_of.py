@@ -14,11 +14,13 @@ from hypothesis import strategies as st
 from pymongo import MongoClient
 
 from revstream.model.definition import Entity, Storage
+from revstream.resolvers.filters.expression import Condition
 from revstream.resolvers.filters.parser import parse_where
 from revstream.resolvers.filters.predicate import compile_predicate
 from revstream.resolvers.history import collection_as_of
 from revstream.resolvers.history.collection_as_of import CollectionAsOf
 from revstream.resolvers.pagination.page import Page, PageRequest
+from revstream.resolvers.pagination.page_query import PageQuery
 from revstream.streams.archive.store import Archive
 from revstream.streams.changefeed.event import identity
 from revstream.streams.mongo.database import Mongo
@@ -136,8 +138,13 @@ async def test_pages_are_those_of_a_plain_replay(
         scribe.archive,
         PRODUCT,
         at(moment),
-        where=None if said is None else parse_where(SHOP, PRODUCT, said),
-        order=order,
+        PageQuery(
+            where=None if said is None else parse_where(SHOP, PRODUCT, said),
+            order=order,
+            page=PageRequest(first=size),
+            fields=frozenset({"stock", "name"}),
+            total=True,
+        ),
     )
     state = replayed(scribe, moment)
     ids = expected(state, said, order)
@@ -161,9 +168,10 @@ async def test_what_has_no_place_in_an_order_is_left_out(
     scribe.write("b", {"name": ["x", "y"], "stock": [1, 2]}, at(3))
     await scribe.save()
     order = (("name", "DESC"), ("stock", "ASC"))
-    page = await plain(mongo, scribe.archive, 3, order).page(
-        PageRequest(first=3), frozenset({"name"}), total=True
+    query = PageQuery(
+        order=order, page=PageRequest(first=3), fields=frozenset({"name"}), total=True
     )
+    page = await plain(mongo, scribe.archive, 3, query).page()
     assert [each.document for each in page.items] == ["d", "c", "a"]
     assert (page.total, page.has_next) == (4, False)
     assert page.unordered == ("lists in several of the fields name, stock",)
@@ -218,7 +226,13 @@ async def test_a_page_is_what_stood_then_whatever_came_in_between(
             forwards = data.draw(st.booleans(), label="forwards")
             direction = data.draw(st.sampled_from(["ASC", "DESC"]), label="direction")
             size = data.draw(st.integers(1, 3), label="size")
-            reading = plain(mongo, scribe.archive, moment, (("id", direction),))
+            query = PageQuery(
+                order=(("id", direction),),
+                page=PageRequest(first=size),
+                fields=frozenset({"stock", "name"}),
+                total=True,
+            )
+            reading = plain(mongo, scribe.archive, moment, query)
             stood = {
                 record["doc"]: record["v"]
                 for record in scribe.records
@@ -242,8 +256,8 @@ async def test_a_page_in_the_order_of_ids_is_two_reads(counted: Mongo, commands:
         scribe.write(n, {"stock": n}, at(n // 10))
     await scribe.save()
     with commands.counting() as started:
-        reading = plain(counted, scribe.archive, 19)
-        page = await reading.page(PageRequest(first=20), frozenset({"stock"}))
+        query = PageQuery(page=PageRequest(first=20), fields=frozenset({"stock"}))
+        page = await plain(counted, scribe.archive, 19, query).page()
     assert told(page) == [f"{n}@1" for n in range(20)]
     assert started == ["find", "aggregate"]
 
@@ -256,8 +270,8 @@ async def test_a_page_lies_between_its_two_cursors(mongo: Mongo, direction: str)
     await scribe.save()
 
     async def read(order: str, **request: Any) -> tuple[list[Any], Sequence[str]]:
-        reading = plain(mongo, scribe.archive, 1, (("id", order),))
-        page = await reading.page(PageRequest(**request), frozenset())
+        query = PageQuery(order=(("id", order),), page=PageRequest(**request), fields=frozenset())
+        page = await plain(mongo, scribe.archive, 1, query).page()
         return [each.document for each in page.items], page.cursors
 
     everything, cursors = await read(direction, first=30)
@@ -283,11 +297,10 @@ async def walked(
     reading: CollectionAsOf, size: int, *, forwards: bool, total: int
 ) -> list[Version]:
     """All pages one after the other."""
-    fields = frozenset({"stock", "name"})
     request = PageRequest(first=size) if forwards else PageRequest(last=size)
     seen: list[Version] = []
     while True:
-        page = await reading.page(request, fields, total=True)
+        page = await reading.page(request)
         assert page.total == total
         if forwards:
             seen += page.items
@@ -313,32 +326,24 @@ async def test_a_content_that_lies_elsewhere_since_a_moment_ago_is_not_judged_wi
     scribe.write("a", {"stock": 1}, at(2))
     await scribe.save()
     where = parse_where(SHOP, PRODUCT, {"stock": {"ne": 1}})
-    reading = CollectionAsOf(mongo, scribe.archive, PRODUCT, at(3), where=where, order=())
+    query = PageQuery(
+        where=where, page=PageRequest(first=5), fields=frozenset({"stock"}), total=True
+    )
+    reading = CollectionAsOf(mongo, scribe.archive, PRODUCT, at(3), query)
 
     async def none_yet() -> bool:
         return False
 
     assert await scribe.archive.has_packed()
     monkeypatch.setattr(scribe.archive, "has_packed", none_yet)
-    page = await reading.page(PageRequest(first=5), frozenset({"stock"}), total=True)
+    page = await reading.page()
     assert (told(page), page.total) == (["b@1"], 1)
 
 
 def plain(
-    mongo: Mongo,
-    archive: Archive,
-    second: int,
-    order: Any = (),
+    mongo: Mongo, archive: Archive, second: int, query: PageQuery[Condition]
 ) -> CollectionAsOf:
-    """Without a filter."""
-    return CollectionAsOf(
-        mongo,
-        archive,
-        PRODUCT,
-        at(second),
-        where=None,
-        order=order,
-    )
+    return CollectionAsOf(mongo, archive, PRODUCT, at(second), query)
 
 
 def told(page: Page[Version]) -> list[str]:
@@ -381,11 +386,16 @@ async def test_the_versions_that_stood_are_found_without_reading_the_others(
             scribe.archive,
             PRODUCT,
             at(second),
-            where=parse_where(SHOP, PRODUCT, where),
-            order=((order, "DESC" if backwards else "ASC"),),
+            PageQuery(
+                where=parse_where(SHOP, PRODUCT, where),
+                order=((order, "DESC" if backwards else "ASC"),),
+                page=PageRequest(first=5),
+                fields=None,
+                total=True,
+            ),
         )
         client[mongo.name].command({"profile": 2})
-        page = await reading.page(PageRequest(first=5), None, total=True)
+        page = await reading.page()
         client[mongo.name].command({"profile": 0})
         read = list(profile.find({"command.aggregate": "products.versions"}))
         client[mongo.name].drop_collection("system.profile")
@@ -406,7 +416,8 @@ async def test_a_page_in_id_order_passes_over_what_is_not_there(
         scribe.write(f"there {key}", {"stock": 1}, at(1))
     await scribe.save()
     with commands.counting() as started:
-        page = await plain(counted, scribe.archive, 10).page(PageRequest(first=5), None)
+        query = PageQuery(page=PageRequest(first=5), fields=None)
+        page = await plain(counted, scribe.archive, 10, query).page()
     assert told(page) == [f"there {key}@1" for key in (0, 1, 10, 11, 12)]
     assert started == ["find", "aggregate"]
 
@@ -426,7 +437,8 @@ async def test_a_page_in_id_order_costs_the_same_however_many_versions(
     client[mongo.name].command({"profile": 2})
     order = (("id", "DESC"),) if backwards else ()
     keys = [f"{key:02}@21" for key in range(30)]
-    page = await plain(mongo, scribe.archive, 2050, order).page(PageRequest(first=size), None)
+    query = PageQuery(order=order, page=PageRequest(first=size), fields=None)
+    page = await plain(mongo, scribe.archive, 2050, query).page()
     assert told(page) == (keys[::-1] if backwards else keys)[:size]
     client[mongo.name].command({"profile": 0})
     profiled = list(

@@ -16,6 +16,7 @@ from revstream.resolvers.current.documents import Current
 from revstream.resolvers.errors import BadUserInput
 from revstream.resolvers.filters.parser import Condition, parse_where
 from revstream.resolvers.pagination.page import SORT_KEY, page_request
+from revstream.resolvers.pagination.page_query import PageQuery
 from revstream.streams.archive.store import Archive
 from revstream.streams.core import resume_tokens
 from revstream.streams.mongo.database import Mongo
@@ -57,14 +58,10 @@ async def test_pages_that_are_asked_for_together_are_reads_of_their_own(
     reads = current(counted)
 
     async def page(below: int) -> list[str]:
-        reading = reads.reading(
-            PRODUCT,
-            where=where({"stock": {"lt": below}}),
-            order=None,
-            page=page_request(3),
-            fields=NAME,
+        query = PageQuery(
+            where=where({"stock": {"lt": below}}), page=page_request(3), fields=NAME, shown=True
         )
-        return names((await reads.read(reading, shown=True)).items)
+        return names((await reads.read(reads.prepare_read(PRODUCT, query))).items)
 
     bounds = [4, 0, 1, 9, 0, 2, 2]
     with commands.counting() as started:
@@ -112,21 +109,25 @@ async def test_a_page_is_filtered_sorted_counted_and_projected(
     reading = current(mongo)
     page = await reading.page(
         PRODUCT,
-        where=said,
-        order=[("price", "DESC"), ("id", "ASC")],
-        page=page_request(first=4),
-        fields=NAME,
-        total=True,
+        PageQuery(
+            where=said,
+            order=[("price", "DESC"), ("id", "ASC")],
+            page=page_request(first=4),
+            fields=NAME,
+            total=True,
+        ),
     )
     assert names(page.items) == ["p002", "p005", "p008", "p001"]
     assert all(each.keys() == {"_id", "name", "price", SORT_KEY} for each in page.items)
     assert (page.total, page.has_next, page.token) == (6, True, None)
     page = await reading.page(
         PRODUCT,
-        where=said,
-        order=[("price", "DESC"), ("id", "ASC")],
-        page=page_request(first=4, after=page.cursors[-1]),
-        fields=frozenset(),
+        PageQuery(
+            where=said,
+            order=[("price", "DESC"), ("id", "ASC")],
+            page=page_request(first=4, after=page.cursors[-1]),
+            fields=frozenset(),
+        ),
     )
     assert names(page.items) == ["p004", "p007"]
     assert (page.total, page.has_next) == (None, False)
@@ -143,12 +144,14 @@ async def test_a_page_with_a_token_is_read_at_that_very_moment(
     for _ in range(15):
         page = await reading.page(
             PRODUCT,
-            where=None,
-            order=[("id", "DESC")],
-            page=page_request(first=1000),
-            fields=frozenset(),
-            total=True,
-            token=True,
+            PageQuery(
+                where=None,
+                order=[("id", "DESC")],
+                page=page_request(first=1000),
+                fields=frozenset(),
+                total=True,
+                token=True,
+            ),
         )
         assert page.token is not None
         assert page.total == len(page.items)
@@ -172,7 +175,7 @@ async def test_a_collection_that_is_just_being_made_can_be_read_with_a_token(
 
     async def page() -> int:
         found = await reading.page(
-            PRODUCT, where=None, order=None, page=page_request(), fields=NAME, token=True
+            PRODUCT, PageQuery(where=None, order=None, page=page_request(), fields=NAME, token=True)
         )
         return len(found.items)
 
@@ -203,7 +206,9 @@ async def test_pages_by_parent_are_as_if_asked_one_by_one(mongo: Mongo, client: 
         "fields": frozenset(),
     }
     reading = current(mongo)
-    pages = await reading.pages_by_parent(PRODUCT, "supplier", parents, total=True, **arguments)
+    pages = await reading.pages_by_parent(
+        PRODUCT, "supplier", parents, PageQuery(total=True, **arguments)
+    )
     of_two = (["p017", "p014", "p011"], 5, True)
     assert [(names(each.items), each.total, each.has_next) for each in pages] == [
         of_two,
@@ -213,11 +218,13 @@ async def test_pages_by_parent_are_as_if_asked_one_by_one(mongo: Mongo, client: 
         ([], 0, False),
         ([], 0, False),
     ]
-    without = await reading.pages_by_parent(PRODUCT, "supplier", parents, **arguments)
+    without = await reading.pages_by_parent(PRODUCT, "supplier", parents, PageQuery(**arguments))
     assert [each.items for each in without] == [each.items for each in pages]
     assert [each.total for each in without] == [None] * 6
     arguments["page"] = page_request(first=3, after=pages[0].cursors[-1])
-    (rest,) = await reading.pages_by_parent(PRODUCT, "supplier", [suppliers[2]], **arguments)
+    (rest,) = await reading.pages_by_parent(
+        PRODUCT, "supplier", [suppliers[2]], PageQuery(**arguments)
+    )
     assert (names(rest.items), rest.has_next) == (["p008", "p005"], False)
 
 
@@ -229,10 +236,7 @@ async def test_ids_that_look_like_expressions_are_values(mongo: Mongo, client: C
         PRODUCT,
         "supplier",
         ["$n", "$$ROOT"],
-        where=None,
-        order=None,
-        page=page_request(),
-        fields=NAME,
+        PageQuery(where=None, order=None, page=page_request(), fields=NAME),
     )
     assert [names(each.items) for each in pages] == [["a"], ["b"]]
 
@@ -244,7 +248,10 @@ async def test_pages_by_parent_with_a_token_are_of_one_moment(mongo: Mongo, clie
     stored.insert_one(product(1, supplier=supplier))
     arguments: dict[str, Any] = {"where": None, "order": None, "page": page_request()}
     pages = await current(mongo).pages_by_parent(
-        PRODUCT, "supplier", [supplier, None], fields=NAME, token=True, total=True, **arguments
+        PRODUCT,
+        "supplier",
+        [supplier, None],
+        PageQuery(fields=NAME, token=True, total=True, **arguments),
     )
     (token,) = {each.token for each in pages}
     assert token is not None
@@ -285,11 +292,11 @@ async def test_a_cursor_of_another_list_is_refused(mongo: Mongo) -> None:
     scribe.write("p001", product(1, supplier="s"), at(1))
     await scribe.save()
     (page,) = await reading.pages_by_parent(
-        PRODUCT, "supplier", ["s"], page=page_request(), **arguments
+        PRODUCT, "supplier", ["s"], PageQuery(page=page_request(), **arguments)
     )
     foreign = page_request(after=page.cursors[0])
     with pytest.raises(BadUserInput, match=r"after: '.*' is no cursor"):
-        await reading.page(PRODUCT, page=foreign, **arguments)
+        await reading.page(PRODUCT, PageQuery(page=foreign, **arguments))
 
 
 async def test_the_number_of_commands_does_not_depend_on_how_many_are_asked_about(
@@ -313,11 +320,9 @@ async def test_the_number_of_commands_does_not_depend_on_how_many_are_asked_abou
                 PRODUCT,
                 "supplier",
                 [f"s{n}" for n, _ in enumerate(some)],
-                where=None,
-                order=None,
-                page=page_request(first=1),
-                fields=NAME,
-                total=True,
+                PageQuery(
+                    where=None, order=None, page=page_request(first=1), fields=NAME, total=True
+                ),
             )
         sent.append(list(started))
     # The last version of one document is a find.

@@ -15,6 +15,7 @@ from revstream.resolvers.history.time_point import TimePoint
 from revstream.resolvers.history.version_filter import VersionFilter, parse_version_where
 from revstream.resolvers.history.versions import VersionHistory
 from revstream.resolvers.pagination.page import page_request
+from revstream.resolvers.pagination.page_query import PageQuery
 from revstream.resolvers.pagination.projection import ENDED, EVERY_FACT
 from revstream.streams.core import resume_tokens
 from revstream.streams.core.errors import HistoryLost
@@ -144,10 +145,7 @@ async def test_pages_of_several_documents_are_read_together(mongo: Mongo, scribe
     pages = await reading.pages_of(
         PRODUCT,
         ["b", "c", "a"],
-        where=None,
-        page=page_request(first=2),
-        fields=None,
-        total=True,
+        PageQuery(where=None, page=page_request(first=2), fields=None, total=True),
     )
     assert [(told(each.items), each.total, each.has_next) for each in pages] == [
         (["b@2", "b@1"], 2, False),
@@ -159,7 +157,9 @@ async def test_pages_of_several_documents_are_read_together(mongo: Mongo, scribe
         (page_request(last=1, before=pages[2].cursors[1]), ["a@6"]),
         (page_request(last=2), ["a@2", "a@1"]),
     ):
-        (page,) = await reading.pages_of(PRODUCT, ["a"], where=None, page=request, fields=None)
+        (page,) = await reading.pages_of(
+            PRODUCT, ["a"], PageQuery(where=None, page=request, fields=None)
+        )
         assert told(page.items) == expected
         assert page.total is None
 
@@ -170,7 +170,7 @@ async def test_one_document_alone_has_the_page_that_it_has_among_others(
     """Which is read in another way; with what follows it."""
     reading = history(mongo, scribe)
     (first,) = await reading.pages_of(
-        PRODUCT, ["a"], where=None, page=page_request(first=2), fields=NAME
+        PRODUCT, ["a"], PageQuery(where=None, page=page_request(first=2), fields=NAME)
     )
     wheres = (
         None,
@@ -190,10 +190,10 @@ async def test_one_document_alone_has_the_page_that_it_has_among_others(
         ),
     ):
         arguments: Any = {"where": where, "page": request, "fields": NAME}
-        (alone,) = await reading.pages_of(PRODUCT, [id_], **arguments)
-        (records,) = await reading.pages_of(PRODUCT, [id_], **arguments, shown=True)
+        (alone,) = await reading.pages_of(PRODUCT, [id_], PageQuery(**arguments))
+        (records,) = await reading.pages_of(PRODUCT, [id_], PageQuery(**arguments, shown=True))
         shown = records.transform(Version.from_record)
-        among = await reading.pages_of(PRODUCT, [id_, "other"], **arguments)
+        among = await reading.pages_of(PRODUCT, [id_, "other"], PageQuery(**arguments))
         assert alone == among[0]
         assert told(shown.items) == told(alone.items)
 
@@ -205,14 +205,18 @@ async def test_the_trail_is_in_the_order_of_the_stream(mongo: Mongo, scribe: Scr
     seen: list[str | None] = []
     request = page_request(first=3)
     while True:
-        page = await reading.trail(PRODUCT, where=None, page=request, fields=None, total=True)
+        page = await reading.trail(
+            PRODUCT, PageQuery(where=None, page=request, fields=None, total=True)
+        )
         assert page.total == len(everything)
         seen += told(page.items)
         if not page.has_next:
             break
         request = page_request(first=3, after=page.cursors[-1])
     assert seen == everything
-    page = await reading.trail(PRODUCT, where=None, page=page_request(last=2), fields=NAME)
+    page = await reading.trail(
+        PRODUCT, PageQuery(where=None, page=page_request(last=2), fields=NAME)
+    )
     assert told(page.items) == everything[-2:]
     assert page.total is None
 
@@ -242,11 +246,13 @@ async def test_versions_are_filtered(
     """In the trail and in a document's own history alike."""
     reading = history(mongo, scribe)
     page = await reading.trail(
-        PRODUCT, where=where(said), page=page_request(), fields=None, total=True
+        PRODUCT, PageQuery(where=where(said), page=page_request(), fields=None, total=True)
     )
     assert (told(page.items), page.total) == (expected, len(expected))
     pages = await reading.pages_of(
-        PRODUCT, ["a", "b"], where=where(said), page=page_request(), fields=None, total=True
+        PRODUCT,
+        ["a", "b"],
+        PageQuery(where=where(said), page=page_request(), fields=None, total=True),
     )
     for key, page in zip(("a", "b"), pages, strict=True):
         own = [each for each in expected if each.startswith(key)]
@@ -260,11 +266,7 @@ async def test_a_collection_as_of_a_moment_is_a_page_of_versions(
     page = await history(mongo, scribe).collection_as_of(
         PRODUCT,
         TimePoint(at(3)),
-        where=None,
-        order=None,
-        page=page_request(),
-        fields=NAME,
-        total=True,
+        PageQuery(where=None, order=None, page=page_request(), fields=NAME, total=True),
     )
     assert told(page.items) == ["a@2", "b@1"]
     assert [each.full for each in page.items] == [
@@ -278,17 +280,17 @@ async def test_cursors_of_different_lists_are_not_mixed_up(mongo: Mongo, scribe:
     """A document's own history, the trail and a past state are three lists."""
     reading = history(mongo, scribe)
     arguments: dict[str, Any] = {"where": None, "fields": None}
-    own = (await reading.pages_of(PRODUCT, ["a"], page=page_request(), **arguments))[0]
-    trail = await reading.trail(PRODUCT, page=page_request(), **arguments)
+    own = (await reading.pages_of(PRODUCT, ["a"], PageQuery(page=page_request(), **arguments)))[0]
+    trail = await reading.trail(PRODUCT, PageQuery(page=page_request(), **arguments))
     with pytest.raises(BadUserInput, match="no cursor of this list"):
-        await reading.trail(PRODUCT, page=page_request(after=own.cursors[0]), **arguments)
+        await reading.trail(
+            PRODUCT, PageQuery(page=page_request(after=own.cursors[0]), **arguments)
+        )
     with pytest.raises(BadUserInput, match="no cursor of this list"):
         await reading.collection_as_of(
             PRODUCT,
             TimePoint(at(9)),
-            order=None,
-            page=page_request(after=trail.cursors[0]),
-            **arguments,
+            PageQuery(order=None, page=page_request(after=trail.cursors[0]), **arguments),
         )
 
 
@@ -309,13 +311,17 @@ async def test_versions_say_when_they_were_replaced(mongo: Mongo, scribe: Scribe
         arguments: Any = {"page": request, "fields": None, "shown": shown}
         facts = EVERY_FACT | {ENDED}
         pages = [
-            *await reading.pages_of(PRODUCT, ["a"], where=where, facts=facts, **arguments),
             *await reading.pages_of(
-                PRODUCT, ["a", "b", "c"], where=where, facts=facts, **arguments
+                PRODUCT, ["a"], PageQuery(where=where, facts=facts, **arguments)
             ),
-            await reading.trail(PRODUCT, where=where, facts=facts, **arguments),
+            *await reading.pages_of(
+                PRODUCT, ["a", "b", "c"], PageQuery(where=where, facts=facts, **arguments)
+            ),
+            await reading.trail(PRODUCT, PageQuery(where=where, facts=facts, **arguments)),
             await reading.collection_as_of(
-                PRODUCT, TimePoint(at(3)), where=None, order=None, facts=facts, **arguments
+                PRODUCT,
+                TimePoint(at(3)),
+                PageQuery(where=None, order=None, facts=facts, **arguments),
             ),
         ]
         for page in pages:
@@ -324,7 +330,7 @@ async def test_versions_say_when_they_were_replaced(mongo: Mongo, scribe: Scribe
             told_ends = {token: _aware(end) for token, end in page.ends.items()}
             assert told_ends == {each.token: expected[each.token] for each in items}
             seen |= told_ends.keys()
-        [page] = await reading.pages_of(PRODUCT, ["a"], where=where, **arguments)
+        [page] = await reading.pages_of(PRODUCT, ["a"], PageQuery(where=where, **arguments))
         assert page.ends is None
     assert seen == expected.keys()
     wanted = [(each["doc"], each["v"]) for each in scribe.records]
@@ -354,7 +360,7 @@ async def test_every_batch_is_one_command(counted: Mongo, commands: Commands) ->
             await reading.as_of(PRODUCT, [(key, at(7)) for key in keys], NAME)
             await reading.before(PRODUCT, [r["_id"] for r in scribe.records[: len(keys)]], NAME)
             await reading.pages_of(
-                PRODUCT, keys, where=None, page=page_request(), fields=NAME, total=True
+                PRODUCT, keys, PageQuery(where=None, page=page_request(), fields=NAME, total=True)
             )
             await reading.ends(PRODUCT, [(key, n) for key in keys for n in (1, 2)])
         moment = "find" if len(keys) == 1 else "aggregate"

@@ -17,6 +17,7 @@ from revstream.resolvers.access.row_filter import ALL_ROWS
 from revstream.resolvers.current.documents import Current
 from revstream.resolvers.filters.parser import parse_where
 from revstream.resolvers.pagination.page import page_request
+from revstream.resolvers.pagination.page_query import PageQuery
 from revstream.resolvers.subscriptions.event_enrichment import Change
 from revstream.resolvers.subscriptions.snapshot import Snapshot
 from revstream.resolvers.subscriptions.start import ChangeRequest
@@ -275,7 +276,8 @@ async def test_a_page_that_says_its_moment_is_read_as_of_a_later_one(
 
     monkeypatch.setattr(mongo, "operation_time", moment)
     page = await current.page(
-        THING, where=None, order=None, page=page_request(), fields=frozenset({"n"}), token=True
+        THING,
+        PageQuery(where=None, order=None, page=page_request(), fields=frozenset({"n"}), token=True),
     )
     assert page.token == resume_tokens.token_from_time(moments[1])
     assert page.items[0] == {"_id": "1", "n": -49}

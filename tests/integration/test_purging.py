@@ -18,6 +18,7 @@ from revstream.resolvers.errors import BadUserInput
 from revstream.resolvers.history.time_point import TimePoint
 from revstream.resolvers.mutations.write_executor import ATTEMPTS
 from revstream.resolvers.pagination.page import PageRequest, page_request
+from revstream.resolvers.pagination.page_query import PageQuery
 from revstream.streams.coordination.checkpoint import Baseline
 from revstream.streams.core import resume_tokens
 from revstream.streams.core.errors import ArchiveBehind, HistoryLost
@@ -163,14 +164,13 @@ async def test_of_a_document_that_is_there_the_last_version_stays(
         page = await reading.collection_as_of(
             PRODUCT,
             TimePoint(moment),
-            where=None,
-            order=None,
-            page=PageRequest(first=9),
-            fields=NAMES,
+            PageQuery(where=None, order=None, page=PageRequest(first=9), fields=NAMES),
         )
         assert [(each.document, each.number) for each in page.items] == expected
     (first,) = (
-        await reading.pages_of(PRODUCT, ["p1"], where=None, page=page_request(), fields=NAMES)
+        await reading.pages_of(
+            PRODUCT, ["p1"], PageQuery(where=None, page=page_request(), fields=NAMES)
+        )
     )[0].items
     assert first.cut is not None
     assert first.cut.purge is not None

@@ -18,6 +18,7 @@ from revstream.model.definition import Entity, Keep
 from revstream.resolvers.history import collection_as_of
 from revstream.resolvers.history.time_point import TimePoint
 from revstream.resolvers.pagination.page import PageRequest
+from revstream.resolvers.pagination.page_query import PageQuery
 from revstream.streams.archive.store import Archive
 from revstream.streams.coordination.checkpoint import Checkpoint, Checkpoints
 from revstream.streams.core import resume_tokens
@@ -192,7 +193,9 @@ async def check_reads(
                 assert told == state.get(key), (key, moment)
         page = PageRequest(first=100)
         whole = reading.collection_as_of(
-            PRODUCT, TimePoint(at(moment)), where=None, order=None, page=page, fields=NAMES
+            PRODUCT,
+            TimePoint(at(moment)),
+            PageQuery(where=None, order=None, page=page, fields=NAMES),
         )
         if at(moment) < horizon:
             with pytest.raises(HistoryLost) as lost:
@@ -280,10 +283,7 @@ async def check_reads_between(
             page = await reading.collection_as_of(
                 PRODUCT,
                 TimePoint(at(moment)),
-                where=None,
-                order=None,
-                page=PageRequest(first=10),
-                fields=NAMES,
+                PageQuery(where=None, order=None, page=PageRequest(first=10), fields=NAMES),
             )
         except HistoryLost:
             continue
@@ -375,10 +375,7 @@ async def test_passes_while_everything_is_written_lose_nothing(
                 page = await reading.collection_as_of(
                     PRODUCT,
                     TimePoint(now),
-                    where=None,
-                    order=None,
-                    page=PageRequest(first=100),
-                    fields=NAMES,
+                    PageQuery(where=None, order=None, page=PageRequest(first=100), fields=NAMES),
                 )
             except HistoryLost:
                 counts["lost"] += 1
@@ -433,10 +430,7 @@ async def test_a_document_is_shown_once_while_it_is_cut(
     page = await history(mongo, scribe).collection_as_of(
         PRODUCT,
         TimePoint(at(5)),
-        where=None,
-        order=None,
-        page=PageRequest(first=9),
-        fields=NAMES,
+        PageQuery(where=None, order=None, page=PageRequest(first=9), fields=NAMES),
     )
     assert [(each.document, each.number) for each in page.items] == [("a", 3), ("b", 3), ("c", 3)]
 

@@ -15,6 +15,7 @@ from revstream.resolvers.filters.parser import parse_where
 from revstream.resolvers.history.collection_as_of import CollectionAsOf
 from revstream.resolvers.history.versions import VersionHistory
 from revstream.resolvers.pagination.page import PageRequest
+from revstream.resolvers.pagination.page_query import PageQuery
 from revstream.streams.coordination.checkpoint import Checkpoints
 from revstream.streams.core.errors import DamagedArchive
 from revstream.streams.maintenance.verification import Verification
@@ -86,7 +87,9 @@ async def test_contents_cost_one_read_more_however_many_there_are(
     assert all(each is not None and each.full is None for each in numbers)
     with commands.counting() as started:
         (page, _) = await history.pages_of(
-            PACKED, ["a", "b"], where=None, page=PageRequest(first=30), fields=frozenset({"stock"})
+            PACKED,
+            ["a", "b"],
+            PageQuery(where=None, page=PageRequest(first=30), fields=frozenset({"stock"})),
         )
     assert started == ["aggregate", "find"]
     assert [each.full and each.full["stock"] for each in page.items][:3] == [49, 48, 47]
@@ -139,10 +142,15 @@ async def test_a_document_as_large_as_can_be_is_kept_in_parts(mongo: Mongo, clie
             recording.archive,
             PRODUCT,
             records[-1]["at"],
-            where=where,
-            order=order,
+            PageQuery(
+                where=where,
+                order=order,
+                page=PageRequest(first=5),
+                fields=frozenset({"stock"}),
+                total=True,
+            ),
         )
-        page = await reading.page(PageRequest(first=5), frozenset({"stock"}), total=True)
+        page = await reading.page()
         assert [each.document for each in page.items] == expected
         assert page.total == len(expected)
     assert (await verified(recording)).findings == []

@@ -21,7 +21,9 @@ from revstream.resolvers.admin.stream_status import StreamStatus
 from revstream.resolvers.filters.parser import Condition
 from revstream.resolvers.filters.predicate import compile_predicate
 from revstream.resolvers.history.time_point import TimePoint
-from revstream.resolvers.pagination.page import Page, PageRequest
+from revstream.resolvers.history.version_filter import VersionFilter
+from revstream.resolvers.pagination.page import Page
+from revstream.resolvers.pagination.page_query import PageQuery
 from revstream.resolvers.pagination.projection import ENDED
 from revstream.resolvers.subscriptions.event_enrichment import Change
 from revstream.resolvers.subscriptions.start import ChangeRequest
@@ -152,51 +154,31 @@ class MemoryCurrent:
     async def other_id(self, entity: Entity, key: Any, kinds: Sequence[str]) -> Any:
         return None
 
-    async def page(
-        self,
-        entity: Entity,
-        *,
-        where: Condition | None,
-        order: Sequence[tuple[str, str]],
-        page: PageRequest,
-        fields: frozenset[str],
-        total: bool = False,
-        token: bool = False,
-        shown: bool = False,
-    ) -> Page[Document]:
-        self._memory.called("page", entity, 1, fields)
-        documents = self._memory.documents.get(entity.collection, [])
-        chosen = _chosen(entity, documents, where, order)
-        return _page(chosen, page, fields, total, token)
+    async def page(self, entity: Entity, query: PageQuery[Condition]) -> Page[Document]:
+        self._memory.called("page", entity, 1, query.fields)
+        return _page(self._chosen(entity, query), query)
 
-    def reading(self, entity: Entity, **arguments: Any) -> Any:
+    def prepare_read(self, entity: Entity, query: PageQuery[Condition]) -> Any:
         # A cached schema outlives this memory: bind nothing of it.
-        return entity, arguments
+        return entity, query
 
-    async def read(self, reading: Any, *, shown: bool = False) -> Page[Document]:
-        entity, arguments = reading
-        return await self.page(entity, **arguments, shown=shown)
+    async def read(self, page_read: Any) -> Page[Document]:
+        return await self.page(*page_read)
 
     async def pages_by_parent(
         self,
         entity: Entity,
         stored_field: str,
         parents: Sequence[Any],
-        *,
-        where: Condition | None,
-        order: Sequence[tuple[str, str]],
-        page: PageRequest,
-        fields: frozenset[str],
-        total: bool = False,
-        token: bool = False,
+        query: PageQuery[Condition],
     ) -> list[Page[Document]]:
-        self._memory.called("pages_by_parent", entity, len(parents), fields)
+        self._memory.called("pages_by_parent", entity, len(parents), query.fields)
+        chosen = self._chosen(entity, query)
+        return [_page([d for d in chosen if d.get(stored_field) == p], query) for p in parents]
+
+    def _chosen(self, entity: Entity, query: PageQuery[Condition]) -> list[Document]:
         documents = self._memory.documents.get(entity.collection, [])
-        chosen = _chosen(entity, documents, where, order)
-        return [
-            _page([d for d in chosen if d.get(stored_field) == p], page, fields, total, token)
-            for p in parents
-        ]
+        return _chosen(entity, documents, query.where, query.order or ())
 
     def read_positions(self) -> dict[str, str]:
         return defaultdict(str)
@@ -281,83 +263,41 @@ class MemoryHistory:
         ]
 
     async def pages_of(
-        self,
-        entity: Entity,
-        ids: Sequence[Any],
-        *,
-        where: object,
-        page: PageRequest,
-        fields: frozenset[str] | None,
-        total: bool = False,
-        facts: frozenset[str] = frozenset(),
-        shown: bool = False,
+        self, entity: Entity, ids: Sequence[Any], query: PageQuery[VersionFilter]
     ) -> list[Page[Any]]:
-        self._memory.called("pages_of", entity, len(ids), fields)
-        return [self._page(entity, _of(i), page, fields, total, shown, facts) for i in ids]
+        self._memory.called("pages_of", entity, len(ids), query.fields)
+        return [self._page(entity, _of(i), query) for i in ids]
 
-    async def trail(
-        self,
-        entity: Entity,
-        *,
-        where: object,
-        page: PageRequest,
-        fields: frozenset[str] | None,
-        total: bool = False,
-        facts: frozenset[str] = frozenset(),
-        shown: bool = False,
-    ) -> Page[Any]:
-        self._memory.called("trail", entity, 1, fields)
-        return self._page(entity, lambda _: True, page, fields, total, shown, facts)
+    async def trail(self, entity: Entity, query: PageQuery[VersionFilter]) -> Page[Any]:
+        self._memory.called("trail", entity, 1, query.fields)
+        return self._page(entity, lambda _: True, query)
 
     async def collection_as_of(
-        self,
-        entity: Entity,
-        moment: TimePoint,
-        *,
-        where: Condition | None,
-        order: Sequence[tuple[str, str]],
-        page: PageRequest,
-        fields: frozenset[str] | None,
-        total: bool = False,
-        facts: frozenset[str] = frozenset(),
-        shown: bool = False,
+        self, entity: Entity, moment: TimePoint, query: PageQuery[Condition]
     ) -> Page[Any]:
-        self._memory.called("collection_as_of", entity, 1, fields)
-        matches = (lambda _: True) if where is None else compile_predicate(where)
+        self._memory.called("collection_as_of", entity, 1, query.fields)
+        matches = (lambda _: True) if query.where is None else compile_predicate(query.where)
         return self._page(
             entity,
             lambda v: self._stood(entity, v, moment.at) and v.full is not None and matches(v.full),
-            page,
-            fields,
-            total,
-            shown,
-            facts,
+            query,
         )
 
-    def _page(
-        self,
-        entity: Entity,
-        matches: Matches,
-        page: PageRequest,
-        fields: frozenset[str] | None,
-        total: bool,
-        shown: bool,
-        facts: frozenset[str],
-    ) -> Page[Any]:
+    def _page(self, entity: Entity, matches: Matches, query: PageQuery[Any]) -> Page[Any]:
         found = [each for each in self._all(entity) if matches(each)][::-1]
-        count = len(found[: page.first])
-        items = [_version(each, fields) for each in found[: count + 1]]
+        count = len(found[: query.page.first])
+        items = [_version(each, query.fields) for each in found[: count + 1]]
         page_found: Page[Version] = Page(
             items=items[:count],
             cursors=[f"c{n}" for n in range(count)],
             has_next=len(found) > count,
-            total=len(found) if total else None,
+            total=len(found) if query.total else None,
             beyond=items[count] if len(items) > count else None,
             ends={each.token: self._end(entity, each) for each in items[:count]}
-            if ENDED in facts
+            if ENDED in query.facts
             else None,
         )
-        return page_found.transform(self._memory.record) if shown else page_found
+        return page_found.transform(self._memory.record) if query.shown else page_found
 
     def _one(
         self, entity: Entity, fields: frozenset[str] | None, matches: Matches
@@ -507,20 +447,14 @@ def _place(value: Any) -> Any:
     return sort_key(repr(value) if isinstance(value, list) else value)
 
 
-def _page(
-    found: Sequence[Document],
-    page: PageRequest,
-    fields: frozenset[str],
-    total: bool,
-    token: bool,
-) -> Page[Document]:
-    shown = found[: page.first]
+def _page(found: Sequence[Document], query: PageQuery[Condition]) -> Page[Document]:
+    shown = found[: query.page.first]
     return Page(
-        items=[projected(each, fields) for each in shown],
+        items=[projected(each, query.fields or ()) for each in shown],
         cursors=[f"c{n}" for n, _ in enumerate(shown)],
         has_next=len(found) > len(shown),
-        total=len(found) if total else None,
-        token=resume_tokens.token_from_time(at(0)) if token else None,
+        total=len(found) if query.total else None,
+        token=resume_tokens.token_from_time(at(0)) if query.token else None,
     )
 
 

@@ -22,7 +22,9 @@ from revstream.gql.schema.entities.connections import (
 )
 from revstream.model.definition import Entity, Model
 from revstream.resolvers.current.stored_ids import other_ids
+from revstream.resolvers.filters.expression import Condition
 from revstream.resolvers.pagination.page import page_request
+from revstream.resolvers.pagination.page_query import PageQuery
 
 __all__ = ["back_reference_field"]
 
@@ -51,10 +53,7 @@ def back_reference_field(model: Model, link: BackLink) -> StrawberryField:
         )
 
         async def read(ids: list[Any]) -> Any:
-            return await context.current.pages_by_parent(
-                target.entity,
-                by.stored,
-                [_equivalent_ids(source.shape.entity, each) for each in ids],
+            query: PageQuery[Condition] = PageQuery(
                 where=await context.parse_filter(model, target.entity, where),
                 order=parse_allowed_order(context, target, order_by),
                 page=page_request(**page),
@@ -62,6 +61,8 @@ def back_reference_field(model: Model, link: BackLink) -> StrawberryField:
                 total=selected.total,
                 token=selected.token,
             )
+            parents = [_equivalent_ids(source.shape.entity, each) for each in ids]
+            return await context.current.pages_by_parent(target.entity, by.stored, parents, query)
 
         kind = (source.shape.name, link.reference.name, *map(id, info.field_nodes))
         found = await context.loads.for_document(kind, source.values["_id"], read)

@@ -33,15 +33,17 @@ from revstream.gql.schema.entities.connections import (
 )
 from revstream.model.definition import Model
 from revstream.resolvers.access.permissions import Scope
-from revstream.resolvers.current.page_query import PageQuery
+from revstream.resolvers.current.page_read import PageRead
+from revstream.resolvers.filters.expression import Condition
 from revstream.resolvers.pagination.page import Page, page_request
+from revstream.resolvers.pagination.page_query import PageQuery
 from revstream.streams.core.lru_cache import LruCache
 from revstream.streams.mongo.driver.codecs import Document
 
-__all__ = ["PageQueryCache", "compile_page"]
+__all__ = ["PageReadCache", "compile_page"]
 
-PageQueryCache: TypeAlias = "LruCache[tuple[_CompiledPage, Scope, bytes], PageQuery]"
-"""Cache of page queries by compiled field, access rights and JSON of the arguments."""
+PageReadCache: TypeAlias = "LruCache[tuple[_CompiledPage, Scope, bytes], PageRead]"
+"""Cache of reads by compiled field, access rights and JSON of the arguments."""
 
 
 def compile_page(
@@ -49,7 +51,7 @@ def compile_page(
     model: Model,
     shape: ObjectTypeInfo,
     details: Any,
-    readings: PageQueryCache,
+    cache: PageReadCache,
 ) -> _CompiledPage | None:
     """Compile a root field that returns a page; None if its selection cannot be compiled.
 
@@ -58,7 +60,7 @@ def compile_page(
         model: the definition of all types.
         shape: the object type of the documents.
         details: graphql-core's field nodes of the root field.
-        readings: the cache of page queries, shared by all compiled fields of this root field.
+        cache: the cache of reads, shared by all compiled fields of this root field.
     """
     selections = executor.plan.selections
     if selections is None:
@@ -78,7 +80,7 @@ def compile_page(
     growth = rendering.growth
     if growth is not None:
         growth += _connection_growth(executor, connection, types[edge_name(shape.name)], details)
-    return _CompiledPage(model, selected, rendering, make, readings, growth)
+    return _CompiledPage(model, selected, rendering, make, cache, growth)
 
 
 def _connection_growth(
@@ -108,7 +110,7 @@ class _CompiledPage:
         selected: the selection of the connection.
         rendering: the compiled documents.
         make: creates the response's connection from a page with rendered items.
-        readings: the cache of page queries.
+        cache: the cache of reads.
         growth: see `gql.engine.definitions.field.CompiledRootField`.
     """
 
@@ -118,7 +120,7 @@ class _CompiledPage:
         selected: ConnectionSelection,
         rendering: CompiledDocuments,
         make: Make,
-        readings: PageQueryCache,
+        cache: PageReadCache,
         growth: float | None,
     ) -> None:
         self.growth = growth
@@ -127,7 +129,7 @@ class _CompiledPage:
         self._selected = selected
         self._rendering = rendering
         self._make = make
-        self._readings = readings
+        self._cache = cache
 
     async def read(
         self,
@@ -141,34 +143,35 @@ class _CompiledPage:
             text = orjson.dumps((where, order_by, page), option=orjson.OPT_PASSTHROUGH_SUBCLASS)
         except TypeError:
             # The arguments have values without a JSON form: no cache key.
-            reading = await self._reading(context, where, order_by, page)
+            page_read = await self._prepare(context, where, order_by, page)
         else:
             key = self, context.scope, text
-            kept = self._readings.get(key)
-            reading = kept or await self._reading(context, where, order_by, page)
+            kept = self._cache.get(key)
+            page_read = kept or await self._prepare(context, where, order_by, page)
             if kept is None:
-                self._readings.put(key, reading, len(text))
+                self._cache.put(key, page_read, len(text))
         rendering = self._rendering
-        found = await context.current.read(reading, shown=True)
+        found = await context.current.read(page_read)
         return found, await rendering.related(context, found.items)
 
-    async def _reading(
+    async def _prepare(
         self,
         context: RequestContext,
         where: Mapping[str, Any] | None,
         order_by: Any,
         page: Mapping[str, Any],
-    ) -> PageQuery:
+    ) -> PageRead:
         shape, selected = self._shape, self._selected
-        return context.current.reading(
-            shape.entity,
+        query: PageQuery[Condition] = PageQuery(
             where=await context.parse_filter(self._model, shape.entity, where),
             order=parse_allowed_order(context, shape, order_by),
             page=page_request(**page),
             fields=self._rendering.fields,
             total=selected.total,
             token=selected.token,
+            shown=True,
         )
+        return context.current.prepare_read(shape.entity, query)
 
     def render(self, found: tuple[Page[Document], RelatedData], context: RequestContext) -> Any:
         page, related = found

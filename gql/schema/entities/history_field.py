@@ -29,6 +29,7 @@ from revstream.gql.schema.entities.version_pages import (
 from revstream.model.definition import Model
 from revstream.resolvers.history.version_filter import parse_version_where
 from revstream.resolvers.pagination.page import Page, page_request
+from revstream.resolvers.pagination.page_query import PageQuery
 
 __all__ = ["VERSION_WHERE", "history_field"]
 
@@ -63,13 +64,12 @@ def history_field(model: Model, shape: ObjectTypeInfo) -> StrawberryField:
         where: Mapping[str, Any] | None = None,
         **page: Any,
     ) -> list[Page[Any]]:
-        return await context.history.pages_of(
-            shape.entity,
-            ids,
+        query = PageQuery(
             where=parse_version_where(model, shape.entity, where, context.scope),
             page=page_request(**page),
             **reading,
         )
+        return await context.history.pages_of(shape.entity, ids, query)
 
     def ready(
         executor: Any, details: Any

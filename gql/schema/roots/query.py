@@ -12,7 +12,7 @@ from revstream.gql.engine.definitions.object_type import ObjectTypeInfo
 from revstream.gql.engine.request.context import RequestContext, ResolveInfo
 from revstream.gql.engine.request.source import CurrentDocument, VersionRecord
 from revstream.gql.schema.common.type_builder import Types
-from revstream.gql.schema.entities.compiled_pages import PageQueryCache, compile_page
+from revstream.gql.schema.entities.compiled_pages import PageReadCache, compile_page
 from revstream.gql.schema.entities.connections import (
     PAGE_ARGUMENTS,
     PageRecord,
@@ -43,14 +43,16 @@ from revstream.gql.schema.roots.proposal_queries import (
     draft_list_field,
 )
 from revstream.model.definition import Model
+from revstream.resolvers.filters.expression import Condition
 from revstream.resolvers.history.version_filter import parse_version_where
 from revstream.resolvers.pagination.page import page_request
+from revstream.resolvers.pagination.page_query import PageQuery
 from revstream.streams.core import resume_tokens
 from revstream.streams.core.lru_cache import LruCache
 
 __all__ = ["define_query"]
 
-# Bounds per root field: a page query takes about 1 KB, in addition to the text of its arguments.
+# Bounds per root field: a read takes about 1 KB, in addition to the text of its arguments.
 _CACHED_QUERIES = 1000
 _CACHED_QUERIES_BYTES = 500_000
 
@@ -95,7 +97,7 @@ def _document_field(shape: ObjectTypeInfo) -> StrawberryField:
 
 
 def _list_field(model: Model, shape: ObjectTypeInfo) -> StrawberryField:
-    readings: PageQueryCache = LruCache(most=_CACHED_QUERIES, most_size=_CACHED_QUERIES_BYTES)
+    cache: PageReadCache = LruCache(most=_CACHED_QUERIES, most_size=_CACHED_QUERIES_BYTES)
 
     async def resolve(
         _root: None,
@@ -109,8 +111,7 @@ def _list_field(model: Model, shape: ObjectTypeInfo) -> StrawberryField:
         selected = selections.connection(
             info.field_nodes, connection_name(shape.name), edge_name(shape.name)
         )
-        found = await context.current.page(
-            shape.entity,
+        query: PageQuery[Condition] = PageQuery(
             where=await context.parse_filter(model, shape.entity, where),
             order=parse_allowed_order(context, shape, order_by),
             page=page_request(**page),
@@ -120,6 +121,7 @@ def _list_field(model: Model, shape: ObjectTypeInfo) -> StrawberryField:
             # A compiled query only shows the documents: it compares no states.
             shown=context.assumes_valid,
         )
+        found = await context.current.page(shape.entity, query)
         return await document_page_record(info, shape, found, selected.items)
 
     return Resolve(
@@ -128,7 +130,7 @@ def _list_field(model: Model, shape: ObjectTypeInfo) -> StrawberryField:
         f"The current documents of `{shape.entity.collection}`, filtered, sorted and paged.",
         resolve,
         (*filter_arguments(shape), *PAGE_ARGUMENTS),
-        prepare=lambda executor, details: compile_page(executor, model, shape, details, readings),
+        prepare=lambda executor, details: compile_page(executor, model, shape, details, cache),
     )
 
 
@@ -163,14 +165,13 @@ def _as_of_field(model: Model, shape: ObjectTypeInfo) -> StrawberryField:
         **page: Any,
     ) -> VersionPage:
         moment = await context.loads.moment(shape.entity, as_of.get("time"), as_of.get("token"))
-        found = await context.history.collection_as_of(
-            shape.entity,
-            moment,
+        query: PageQuery[Condition] = PageQuery(
             where=await context.parse_filter(model, shape.entity, where),
             order=parse_allowed_order(context, shape, order_by),
             page=page_request(**page),
             **reading,
         )
+        found = await context.history.collection_as_of(shape.entity, moment, query)
         return found, moment.at
 
     return Resolve(
@@ -195,13 +196,12 @@ def _audit_trail_field(model: Model, shape: ObjectTypeInfo) -> StrawberryField:
         where: Mapping[str, Any] | None = None,
         **page: Any,
     ) -> VersionPage:
-        found = await context.history.trail(
-            shape.entity,
+        query = PageQuery(
             where=parse_version_where(model, shape.entity, where, context.scope),
             page=page_request(**page),
             **reading,
         )
-        return found, None
+        return await context.history.trail(shape.entity, query), None
 
     return Resolve(
         f"{shape.entity.singular}Versions",

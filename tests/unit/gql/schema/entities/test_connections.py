@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from revstream.gql.schema.entities.connections import parse_order
+from revstream.model.definition import Entity
+from revstream.resolvers.pagination.page_query import PageQuery
 from tests.support.reads import Memory
 from tests.unit.gql.conftest import Ask
 
@@ -72,9 +74,9 @@ async def test_total_and_token_are_computed_only_if_they_are_selected(
     asked: list[tuple[bool, bool]] = []
     page = context.current.page
 
-    async def watched(*args: Any, **kwargs: Any) -> Any:
-        asked.append((kwargs["total"], kwargs["token"]))
-        return await page(*args, **kwargs)
+    async def watched(entity: Entity, query: PageQuery[Any]) -> Any:
+        asked.append((query.total, query.token))
+        return await page(entity, query)
 
     context.current.page = watched  # type: ignore[method-assign]
     result = await schema.execute(f"{{ readings {{ {selection} }} }}", context_value=context)

@@ -1,4 +1,4 @@
-"""Query of a page of current documents, built once and read any number of times."""
+"""Read of a page of current documents, prepared once and executed any number of times."""
 
 from __future__ import annotations
 
@@ -15,16 +15,17 @@ from revstream.streams.core import resume_tokens
 from revstream.streams.layouts.core.interface import Layout
 from revstream.streams.mongo.driver.codecs import Document
 
-__all__ = ["PageQuery", "resume_token_from_time"]
+__all__ = ["PageRead", "resume_token_from_time"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PageQuery:
-    """Query of a page for one caller.
+class PageRead:
+    """Read of a page for one caller, made from a `PageQuery`.
 
     Attributes:
         query: the filter of all pages.
         windowed: the filter of this page: `query` within the cursors.
+        total, token, shown: see `PageQuery`.
         numbered: True if the filter or the order uses the version number.
     """
 
@@ -35,14 +36,14 @@ class PageQuery:
     projection: Mapping[str, Any]
     total: bool
     token: bool
+    shown: bool
     numbered: bool = False
 
-    async def read(self, layout: Layout, shown: bool, at: Timestamp | None) -> Page[Document]:
+    async def read(self, layout: Layout, at: Timestamp | None) -> Page[Document]:
         """Read the page.
 
         Args:
             layout: the layout of the collection.
-            shown: see `Current.by_ids`.
             at: the cluster time to read at; None for the present.
         """
 
@@ -53,7 +54,7 @@ class PageQuery:
                 sort=self.window.keys,
                 limit=self.window.limit,
                 at=at,
-                naive=shown,
+                naive=self.shown,
             )
 
         reading = self.window.read(find)
