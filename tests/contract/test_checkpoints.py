@@ -126,7 +126,7 @@ async def test_other_programs_can_read_a_listeners_position(mongo: Mongo) -> Non
 async def test_the_checkpoints_of_a_collection_are_found_for_any_partitioning(
     mongo: Mongo,
 ) -> None:
-    """Those of collections with similar names are excluded, and removed ones are deleted."""
+    """Collections with similar names are excluded, and removed checkpoints are deleted."""
     checkpoints = Checkpoints(mongo)
     parts = [Partition("things"), *collection_partitions("things", 2), Partition("things", 6, 12)]
     for each in [*parts, Partition("things:old"), Partition("thing"), Partition("thingsy", 0, 2)]:

@@ -28,7 +28,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def things(mongo_uri: str, client: Client, model: Path) -> Iterator[Collection[dict[str, Any]]]:
-    """The collection that is served."""
+    """Provide the served collection."""
     database = client[f"protocol_{uuid4().hex[:8]}"]
     begin_new(mongo_uri, database.name, model)
     database["things"].insert_one({"_id": "a", "name": "first"})
@@ -40,7 +40,7 @@ def things(mongo_uri: str, client: Client, model: Path) -> Iterator[Collection[d
 def gateway(
     mongo_uri: str, things: Collection[dict[str, Any]], model: Path
 ) -> Iterator[RunningGateway]:
-    """In the end it still runs, and whatever it was sent has been no fault of its own."""
+    """Run a gateway; at the end it must still run, without an internal error in its log."""
     with running_gateway(mongo_uri, things.database.name, model) as running:
         yield running
         assert running.process.poll() is None

@@ -1,5 +1,7 @@
-"""Signing in over HTTP and sockets, on the real command: what is refused and how, renewal, the end
-of a token, administrators."""
+"""Authentication over HTTP and WebSockets with the real command.
+
+The tests cover refusals, renewal, the expiry of a token, and administration.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,10 @@ def issuer(tmp_path_factory: pytest.TempPathFactory) -> Issuer:
 
 
 def entry_of(key: str, principal: str, roles: str = '["reader"]', sub: bool = True) -> str:
-    """An entry of the file of keys. `sub`: whether it sees the rows of a person of that name."""
+    """Return an entry of the key file.
+
+    `sub` decides whether it has the rows of a person of that name.
+    """
     digest = hashlib.sha256(key.encode()).hexdigest()
     claims = f'claims = {{ sub = "{principal}" }}\n' if sub else ""
     return f'[[keys]]\nsha256 = "{digest}"\nprincipal = "{principal}"\nroles = {roles}\n{claims}'
@@ -54,7 +59,7 @@ CHANGED = entry_of(KEY, "bob", '["reader", "operator"]')
 
 @pytest.fixture(scope="module")
 def api_keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A key of bob's and one of carl's, and one of a service whose name is that of a person."""
+    """Write keys of bob and carl, and one of a service whose name is a person's."""
     path = tmp_path_factory.mktemp("keys") / "keys.toml"
     path.write_text(entry_of(KEY, "bob") + entry_of(OTHER_KEY, "carl") + SERVICE)
     return path
@@ -68,7 +73,7 @@ def guarded(
     api_keys: Path,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[RunningGateway]:
-    """A note of ann's and one of bob's."""
+    """Provide a gateway with a note of ann's and one of bob's."""
     folder = tmp_path_factory.mktemp("guarded")
     model = folder / "schema.graphql"
     model.write_text(MODEL)
@@ -97,8 +102,8 @@ def reader(issuer: Issuer, name: str = "ann", **more: Any) -> str:
     return issuer.token(name, **{"roles": ["reader"], **more})
 
 
-def test_each_sees_what_is_his(guarded: RunningGateway, issuer: Issuer) -> None:
-    """By a token and by a key."""
+def test_each_caller_reads_its_own_rows(guarded: RunningGateway, issuer: Issuer) -> None:
+    """The caller has a token or a key."""
     hers = ask(guarded, bearer(reader(issuer))).json()
     assert hers == {"data": {"notes": {"nodes": [{"id": "a"}]}}}
     his = ask(guarded, {"X-API-Key": KEY}).json()
@@ -120,10 +125,10 @@ def test_each_sees_what_is_his(guarded: RunningGateway, issuer: Issuer) -> None:
         {"X-API-Key": KEY, "Authorization": "Bearer x"},
     ],
 )
-def test_a_request_that_is_not_signed_in_is_refused_as_a_whole(
+def test_an_unauthenticated_request_is_refused_as_a_whole(
     guarded: RunningGateway, headers: dict[str, str]
 ) -> None:
-    """With 401, what to send, and an error of GraphQL."""
+    """The status is 401, with `WWW-Authenticate` and a GraphQL error."""
     answer = ask(guarded, headers)
     assert answer.status_code == 401
     assert answer.headers["www-authenticate"].startswith("Bearer ")
@@ -132,10 +137,10 @@ def test_a_request_that_is_not_signed_in_is_refused_as_a_whole(
 
 
 @pytest.mark.parametrize("page", ["schema.graphql", "examples.json"])
-def test_what_tells_the_schema_is_for_those_who_have_signed_in(
+def test_pages_with_the_schema_need_authentication(
     guarded: RunningGateway, issuer: Issuer, page: str
 ) -> None:
-    """The schema needs a sign-in, as introspection does."""
+    """The schema is as protected as introspection."""
     url = f"{guarded.address}/{page}"
     assert httpx.get(url).status_code == 401
     shown = httpx.get(url, headers=bearer(reader(issuer)))
@@ -153,10 +158,10 @@ async def signed_in(
 
 
 @pytest.mark.parametrize("protocol", [TRANSPORT, LEGACY])
-async def test_a_socket_is_of_whoever_has_introduced_it(
+async def test_a_socket_is_authenticated_by_its_init_message(
     guarded: RunningGateway, issuer: Issuer, protocol: Protocol
 ) -> None:
-    """By the payload, in either spelling, or an API key."""
+    """The payload has a token, in either spelling, or an API key."""
     token = f"Bearer {reader(issuer)}"
     for payload, seen in (
         ({"authorization": token}, "a"),
@@ -170,10 +175,10 @@ async def test_a_socket_is_of_whoever_has_introduced_it(
 
 @pytest.mark.parametrize("protocol", [TRANSPORT, LEGACY])
 @pytest.mark.parametrize("payload", [{}, {"authorization": "Bearer x"}, {"authorization": 5}])
-async def test_a_socket_that_is_not_signed_in_is_closed(
+async def test_an_unauthenticated_socket_is_closed(
     guarded: RunningGateway, protocol: Protocol, payload: dict[str, Any]
 ) -> None:
-    """With 4403, and why."""
+    """The code is 4403, with a reason."""
     async with signed_in(guarded, payload, protocol) as socket:
         closed = await socket.closed()
         assert closed is not None
@@ -181,7 +186,7 @@ async def test_a_socket_that_is_not_signed_in_is_closed(
         assert closed.reason
 
 
-async def test_a_socket_closes_when_its_token_ends_unless_it_is_renewed(
+async def test_a_socket_closes_when_its_token_expires_unless_it_is_renewed(
     guarded: RunningGateway, issuer: Issuer
 ) -> None:
     """Operations continue on the renewed socket, which outlives the one that is not renewed."""
@@ -203,7 +208,7 @@ async def test_a_socket_closes_when_its_token_ends_unless_it_is_renewed(
         with pytest.raises(ConnectionClosed) as caught:
             while True:
                 sent.append(await other.receive())
-        # Each subscription of the socket is told where it stands, and nothing else.
+        # Each subscription of the socket gets its last token, and nothing else.
         checkpoint = {"data": {"noteChanges": {"kind": "CHECKPOINT"}}}
         assert all(each["payload"] == checkpoint for each in sent)
         assert {each["id"] for each in sent[-2:]} == {"s", "t"}
@@ -221,7 +226,7 @@ async def test_a_socket_closes_when_its_token_ends_unless_it_is_renewed(
 async def test_a_stream_over_http_ends_with_its_token(
     guarded: RunningGateway, issuer: Issuer, accept: str
 ) -> None:
-    """Without a `complete`, behind what it has been sent by then; and nothing is left."""
+    """It ends without `complete` after the events sent until then, and leaves no trace."""
     async with (
         httpx.AsyncClient(timeout=60) as client,
         client.stream(
@@ -236,7 +241,7 @@ async def test_a_stream_over_http_ends_with_its_token(
     checkpoint = text.rindex('"kind":"CHECKPOINT"')
     assert text.index('"documentId":"a"') < checkpoint < text.index("UNAUTHENTICATED")
     assert "expired" in text
-    # A client of event streams comes back by itself; one that takes parts, where it is told.
+    # A client of event streams reconnects by itself; one of multipart only after an error.
     assert ('"errors"' in text) == accept.startswith("multipart")
     assert "event: complete" not in text
     operator = bearer(issuer.token("olga", roles=["operator"]))
@@ -244,7 +249,7 @@ async def test_a_stream_over_http_ends_with_its_token(
     assert [each for each in shown if each["principal"] == "ann"] == []
 
 
-async def test_a_key_that_is_withdrawn_ends_what_was_opened_with_it(
+async def test_a_withdrawn_key_ends_the_connections_that_it_signed(
     guarded: RunningGateway, issuer: Issuer
 ) -> None:
     """Sockets, event streams and accepted tokens of the key end; those of other keys continue."""
@@ -275,10 +280,10 @@ async def test_a_key_that_is_withdrawn_ends_what_was_opened_with_it(
 
 
 @pytest.mark.parametrize("entry", ["", CHANGED], ids=["withdrawn", "changed"])
-async def test_an_api_key_that_is_withdrawn_or_changed_ends_what_was_opened_with_it(
+async def test_a_removed_or_changed_api_key_ends_its_connections(
     guarded: RunningGateway, api_keys: Path, entry: str
 ) -> None:
-    """Sockets and event streams, though nothing is sent with it; nothing of other keys."""
+    """Sockets and event streams end even while idle; those of other keys continue."""
     changes = "subscription { noteChanges(snapshot: true) { kind } }"
     kept = await asyncio.to_thread(api_keys.read_text)
     headers = {"X-API-Key": KEY, "accept": "text/event-stream"}
@@ -310,7 +315,7 @@ async def test_an_api_key_that_is_withdrawn_or_changed_ends_what_was_opened_with
 
 
 async def heard(socket: Socket, **wanted: str) -> dict[str, Any]:
-    """The next message with these values; the subscription's are passed over."""
+    """Return the next message with these values; the subscription's messages are skipped."""
     while True:
         message = await socket.receive()
         if message.items() >= wanted.items():
@@ -320,10 +325,10 @@ async def heard(socket: Socket, **wanted: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     "other", [{"name": "bob"}, {"roles": ["reader", "operator"]}], ids=["name", "roles"]
 )
-async def test_another_sign_in_is_no_renewal(
+async def test_another_authentication_is_no_renewal(
     guarded: RunningGateway, issuer: Issuer, other: dict[str, Any]
 ) -> None:
-    """Another sign-in closes the socket, since its operations began with other rights."""
+    """It closes the socket, since the operations began with other rights."""
     async with signed_in(guarded, {"authorization": f"Bearer {reader(issuer)}"}) as socket:
         assert await socket.receive() == {"type": "connection_ack"}
         token = reader(issuer, **other)
@@ -333,10 +338,10 @@ async def test_another_sign_in_is_no_renewal(
         assert (closed.code, "connect again" in closed.reason) == (1012, True)
 
 
-async def test_an_administrator_sees_who_is_connected_and_disconnects_him(
+async def test_an_administrator_lists_and_ends_connections(
     guarded: RunningGateway, issuer: Issuer
 ) -> None:
-    """Only an administrator lists and ends connections."""
+    """Other callers are refused."""
     operator = bearer(issuer.token("olga", roles=["operator"]))
     admin = f"{guarded.address}/admin"
     async with signed_in(guarded, {"authorization": f"Bearer {reader(issuer, 'carl')}"}) as socket:
@@ -368,7 +373,7 @@ async def test_an_administrator_sees_who_is_connected_and_disconnects_him(
         ('{"principal": "carl"}', "application/json; charset=utf-8", 200),
     ],
 )
-def test_what_an_administrator_sends_is_read_as_any_request(
+def test_requests_of_an_administrator_are_checked_like_others(
     guarded: RunningGateway, issuer: Issuer, body: str, kind: str, status: int
 ) -> None:
     """Requests that a form could send are refused, and each refusal is an error with its code."""
@@ -389,10 +394,13 @@ def test_what_an_administrator_sends_is_read_as_any_request(
         (("--admin-role", "x"), "needs principals with roles"),
     ],
 )
-def test_what_cannot_be_kept_is_not_served(
+def test_a_model_with_access_rules_needs_authentication(
     mongo_uri: str, tmp_path: Path, options: tuple[str, ...], said: str
 ) -> None:
-    """A model with @access does not start where sign-in is impossible; the error has the remedy."""
+    """A model with @access does not start where authentication is impossible.
+
+    The error has the remedy.
+    """
     model = tmp_path / "schema.graphql"
     model.write_text(MODEL)
     done = run_command(
@@ -404,7 +412,7 @@ def test_what_cannot_be_kept_is_not_served(
 
 
 def test_the_log_has_no_tokens(guarded: RunningGateway, issuer: Issuer) -> None:
-    """Neither those that were accepted nor those that were not."""
+    """This holds for accepted and for refused ones."""
     token = reader(issuer)
     ask(guarded, bearer(token))
     ask(guarded, bearer(token[:-5] + "xxxxx"))

@@ -1,5 +1,4 @@
-"""Requests that are small to send and would be large to serve: each is refused within a bounded
-time, and others are served meanwhile."""
+"""Small requests with large responses: each is refused quickly, and others are served."""
 
 from __future__ import annotations
 
@@ -24,7 +23,7 @@ from tests.support.sockets import LEGACY, TRANSPORT, Protocol, open_socket
 
 Client = MongoClient[dict[str, Any]]
 LONGEST_S = 20.0
-"""For what takes milliseconds, on a machine that does other things, too."""
+"""The limit for requests that take milliseconds, on a busy machine."""
 
 
 REFUSED = {"LIMIT_EXCEEDED", "BAD_USER_INPUT"}
@@ -51,7 +50,10 @@ def database(mongo_uri: str, client: Client) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def gateway(mongo_uri: str, database: str) -> Iterator[RunningGateway]:
-    """With the settings as they are; in the end it still runs, and has had no fault of its own."""
+    """Run a gateway with default settings.
+
+    At the end it must still run, without an internal error.
+    """
     with running_gateway(mongo_uri, database, ROOT / "schema.graphql") as running:
         yield running
         assert running.process.poll() is None
@@ -66,7 +68,7 @@ def post(address: str, query: str, variables: dict[str, Any]) -> httpx.Response:
 
 
 def attack(gateway: RunningGateway, name: str) -> None:
-    """Refused by the gateway; or answered, where it does no harm."""
+    """Send the request: it is refused, or answered if it does no harm."""
     response = post(gateway.address, *ATTACKS[name])
     assert response.status_code < 500, response.text[:500]
     errors = response.json().get("errors")
@@ -76,16 +78,16 @@ def attack(gateway: RunningGateway, name: str) -> None:
 
 @pytest.mark.parametrize("name", ATTACKS)
 def test_an_attack_is_refused_in_time(gateway: RunningGateway, name: str) -> None:
-    """In milliseconds, which on a busy machine is less than the bound here."""
+    """It takes milliseconds; a busy machine needs the larger bound."""
     began = time.monotonic()
     attack(gateway, name)
     assert time.monotonic() - began < LONGEST_S
 
 
-def test_others_are_served_meanwhile(
+def test_other_clients_are_served_during_attacks(
     gateway: RunningGateway, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """All attacks at once, over and over, beside clients with a question of one document."""
+    """All attacks run at once and repeatedly, beside clients that read one document."""
     stop = threading.Event()
 
     def honest(seconds_of: list[float]) -> None:
@@ -132,7 +134,7 @@ def _p99(seconds: list[float]) -> float:
 async def test_an_attack_on_a_socket_is_an_error_of_its_operation(
     gateway: RunningGateway, protocol: Protocol
 ) -> None:
-    """The socket and what else runs there go on."""
+    """The socket and its other operations continue."""
     async with open_socket(gateway.address, protocol) as socket:
         for name in (
             "fragments within fragments, 12 KB",
@@ -145,8 +147,8 @@ async def test_an_attack_on_a_socket_is_an_error_of_its_operation(
         assert await socket.data(product("id")) == {"product": {"id": "p"}}
 
 
-async def test_more_at_once_than_may_are_told_to_come_again(mongo_uri: str, database: str) -> None:
-    """503 with the time to wait; those that were admitted are served, and afterwards everybody."""
+async def test_operations_beyond_the_limits_get_retry_after(mongo_uri: str, database: str) -> None:
+    """The status is 503; admitted ones are served, and afterwards all are."""
     options = ("--max-executing", "1", "--max-waiting", "2", "--max-connection-operations", "2")
     with running_gateway(
         mongo_uri, database, ROOT / "schema.graphql", "--no-record", *options
@@ -171,7 +173,7 @@ async def test_more_at_once_than_may_are_told_to_come_again(mongo_uri: str, data
             for name in "ab":
                 await socket.start(name, "subscription { readingChanges { kind } }")
             await socket.start("c", product("id"))
-            # The others may have something to say meanwhile.
+            # The other streams may send something meanwhile.
             while (answer := await socket.receive())["id"] != "c":
                 pass
             [error] = answer["payload"]
@@ -182,8 +184,8 @@ async def test_more_at_once_than_may_are_told_to_come_again(mongo_uri: str, data
         assert samples["revstream_operations_executing",] == 0
 
 
-def test_the_cost_is_told_to_who_asks_for_it(gateway: RunningGateway) -> None:
-    """The cost and its maximum stand beside the data or the refusal."""
+def test_the_cost_is_in_the_response_if_requested(gateway: RunningGateway) -> None:
+    """The cost and its maximum are beside the data or the refusal."""
     query = (
         "query($n: Int) { products(first: $n) { nodes { history(first: 50) { nodes { id } } } } }"
     )

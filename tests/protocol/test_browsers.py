@@ -1,4 +1,4 @@
-"""Rights of pages: of the gateway's own address, of an allowed origin, of another one."""
+"""Rights of pages: same origin, allowed origins, and other origins."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ ASKS = {
 def open_gateway(
     mongo_uri: str, client: MongoClient[dict[str, Any]], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[RunningGateway]:
-    """One that pages of two other origins may use."""
+    """Run a gateway that allows pages of two other origins."""
     model = tmp_path_factory.mktemp("model") / "schema.graphql"
     model.write_text(MODEL)
     name = f"browsers_{uuid4().hex[:8]}"
@@ -55,8 +55,10 @@ def asked(gateway: RunningGateway, origin: str) -> httpx.Response:
 
 
 @pytest.mark.parametrize("origin", [ALLOWED, ALSO_ALLOWED])
-def test_pages_of_an_allowed_origin_may_ask(open_gateway: RunningGateway, origin: str) -> None:
-    """After a preflight, with the headers that clients send, and never with cookies."""
+def test_pages_of_an_allowed_origin_may_send_requests(
+    open_gateway: RunningGateway, origin: str
+) -> None:
+    """A preflight allows the headers that clients send, and never cookies."""
     allowed = preflight(open_gateway, origin)
     assert allowed.status_code == 200
     assert allowed.headers["access-control-allow-origin"] == origin
@@ -72,8 +74,8 @@ def test_pages_of_an_allowed_origin_may_ask(open_gateway: RunningGateway, origin
         assert "access-control-allow-credentials" not in response.headers
 
 
-async def test_a_stream_can_be_read_by_who_may_ask(open_gateway: RunningGateway) -> None:
-    """An EventSource of an allowed page."""
+async def test_pages_of_an_allowed_origin_may_read_a_stream(open_gateway: RunningGateway) -> None:
+    """This is an EventSource."""
     params = {"query": "{ resumeToken }"}
     headers = {"accept": "text/event-stream", "origin": ALLOWED}
     response = httpx.get(f"{open_gateway.address}/graphql", params=params, headers=headers)
@@ -81,8 +83,8 @@ async def test_a_stream_can_be_read_by_who_may_ask(open_gateway: RunningGateway)
     assert response.headers["access-control-allow-origin"] == ALLOWED
 
 
-def test_an_error_can_be_read_by_who_may_ask(open_gateway: RunningGateway) -> None:
-    """A page would otherwise learn that something was wrong, and not what."""
+def test_pages_of_an_allowed_origin_may_read_an_error(open_gateway: RunningGateway) -> None:
+    """Otherwise a page would not learn the reason of a failure."""
     headers = {"origin": ALLOWED, "content-type": "application/json"}
     response = httpx.post(f"{open_gateway.address}/graphql", content=b"{", headers=headers)
     assert response.status_code == 400
@@ -90,8 +92,8 @@ def test_an_error_can_be_read_by_who_may_ask(open_gateway: RunningGateway) -> No
 
 
 @pytest.mark.parametrize("origin", [EVIL, "null", f"{ALLOWED}.evil.example", "http://localhost"])
-def test_pages_of_other_origins_may_not(open_gateway: RunningGateway, origin: str) -> None:
-    """No preflight succeeds, and no answer says that they may read it."""
+def test_pages_of_other_origins_are_refused(open_gateway: RunningGateway, origin: str) -> None:
+    """No preflight succeeds, and no response allows them to read it."""
     refused = preflight(open_gateway, origin)
     assert refused.status_code == 400
     for response in (refused, asked(open_gateway, origin)):
@@ -99,8 +101,8 @@ def test_pages_of_other_origins_may_not(open_gateway: RunningGateway, origin: st
 
 
 @pytest.mark.parametrize("origin", [ALLOWED, EVIL])
-def test_nobody_may_unless_it_is_set(gateway: RunningGateway, origin: str) -> None:
-    """There is no preflight then, and nothing about origins in any answer."""
+def test_without_allowed_origins_no_page_is_allowed(gateway: RunningGateway, origin: str) -> None:
+    """There is no preflight, and no response has headers on origins."""
     assert preflight(gateway, origin).status_code == 405
     for response in (preflight(gateway, origin), asked(gateway, origin)):
         assert not [name for name in response.headers if name.startswith("access-control")]
@@ -135,8 +137,8 @@ async def test_sockets_are_for_the_same_pages(
         assert not await connected(gateway, origin)
 
 
-def test_what_is_no_origin_is_found_out_at_the_start(tmp_path: Path) -> None:
-    """An invalid origin is refused before anything starts, since it would match no page."""
+def test_an_invalid_origin_is_refused_at_the_start(tmp_path: Path) -> None:
+    """It would match no page."""
     model = tmp_path / "schema.graphql"
     model.write_text(MODEL)
     options = ("--schema", str(model), "--mongodb-uri", "mongodb://127.0.0.1:1/x")
@@ -147,7 +149,7 @@ def test_what_is_no_origin_is_found_out_at_the_start(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("origins", ["https://a.example/page", "https://[", "null", "a b"])
 def test_an_origin_is_a_scheme_and_a_host(origins: str) -> None:
-    """And a port; nothing else is one."""
+    """It may have a port, and nothing else."""
     with pytest.raises(click.UsageError):
         Settings(allowed_origins=origins).origins()
 
@@ -156,7 +158,7 @@ PATHS = ("graphql?query={resumeToken}", "", "schema.graphql", "metrics")
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_a_name_that_was_made_to_resolve_to_this_machine_is_none_of_it(
+def test_a_foreign_host_name_that_resolves_to_this_machine_is_refused(
     gateway: RunningGateway, path: str
 ) -> None:
     """Every request to such a name is refused, since its page would be of the same origin."""
@@ -171,8 +173,8 @@ def test_a_name_that_was_made_to_resolve_to_this_machine_is_none_of_it(
     assert "--allowed-hosts" in error["message"]
 
 
-async def test_nor_may_its_sockets(gateway: RunningGateway) -> None:
-    """Though origin and host are the same."""
+async def test_sockets_with_a_foreign_host_name_are_refused(gateway: RunningGateway) -> None:
+    """The origin equals the host in such a request."""
     port = gateway.address.rpartition(":")[2]
     with pytest.raises(InvalidStatus) as caught:
         await connect(
@@ -185,8 +187,8 @@ async def test_nor_may_its_sockets(gateway: RunningGateway) -> None:
 
 
 @pytest.mark.parametrize("path", ["/", "/graphql"])
-def test_pages_say_what_they_may_do(gateway: RunningGateway, path: str) -> None:
-    """No script but the gateway's own files, no frame, nothing to other servers."""
+def test_pages_have_a_content_security_policy(gateway: RunningGateway, path: str) -> None:
+    """It allows only the gateway's own scripts, no frames, and no other servers."""
     response = httpx.get(gateway.address + path, headers={"accept": "text/html"})
     assert response.status_code == 200
     said = response.headers["content-security-policy"].split("; ")

@@ -1,4 +1,4 @@
-"""Operations whose clients have gone while they waited for a slot."""
+"""Operations whose clients disconnect while the operations wait for a slot."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ async def asked(address: str, id_: str) -> asyncio.StreamWriter:
     return writer
 
 
-async def test_what_waits_for_a_slot_is_dropped_with_its_client(shop: Shop) -> None:
+async def test_a_waiting_operation_is_dropped_with_its_client(shop: Shop) -> None:
     """The waiting operation never executes and delays no other; those of other clients execute."""
     async with served(create_app(shop.gateway)) as address:
         limiter = limiter_of(shop)

@@ -35,8 +35,8 @@ SOCKETS = 300
 SOCKETS_BYTES = 4_000_000
 MESSAGE_BYTES = 100_000
 STALLED_S = 1.0
-# Of a subscriber on a socket of its own: 49 KB are measured (benchmarks/memory.py), and as much
-# again for what waits for one that does not read.
+# The memory of a subscriber on a socket of its own: 49 KB are measured (benchmarks/memory.py), and
+# twice as much is allowed for unread messages.
 SOCKET_BYTES = 100_000
 
 
@@ -44,7 +44,7 @@ SOCKET_BYTES = 100_000
 def tight(
     mongo_uri: str, client: Client, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[RunningGateway, Things]]:
-    """A gateway with narrow bounds, alive and without a fault of its own in the end."""
+    """Run a gateway with narrow limits; at the end it must still run, without an internal error."""
     model = tmp_path_factory.mktemp("tight") / "schema.graphql"
     model.write_text(MODEL)
     name = "connections_of_few"
@@ -82,11 +82,13 @@ def resident_bytes(gateway: RunningGateway) -> int:
     return int(pages) * 4096
 
 
-async def test_one_more_than_may_be_open_is_refused_and_told_when_to_come_again(
+async def test_a_socket_beyond_the_limit_is_refused_with_retry_after(
     gateway: RunningGateway,
 ) -> None:
-    """With an error as any other; requests are answered meanwhile, and there is room again once one
-    is closed."""
+    """The refusal is an error like any other.
+
+    Requests are answered meanwhile, and the next socket is accepted once another is closed.
+    """
     url = gateway.address.replace("http", "ws", 1) + "/graphql"
     await eventually(lambda: told(gateway, "sockets") == 0)
     refused = told(gateway, "sockets_refused_total")
@@ -113,8 +115,8 @@ async def test_one_more_than_may_be_open_is_refused_and_told_when_to_come_again(
             assert await another.data("{ resumeToken }")
 
 
-async def test_a_message_that_is_too_long_is_not_taken(gateway: RunningGateway) -> None:
-    """A message is too long at once or in short pieces, and the close reason says so."""
+async def test_a_message_that_is_too_long_is_refused(gateway: RunningGateway) -> None:
+    """It is sent at once or in short fragments; the close reason names the limit."""
     async with open_socket(gateway.address) as socket:
         await socket.start("long", "{ resumeToken }" + " " * (MESSAGE_BYTES - 1000))
         assert (await socket.receive())["type"] == "next"
@@ -130,10 +132,10 @@ async def test_a_message_that_is_too_long_is_not_taken(gateway: RunningGateway) 
         assert close.code == 1009
 
 
-async def test_text_that_is_not_utf_8_closes_the_connection_and_is_no_fault(
+async def test_text_that_is_not_utf_8_closes_the_connection_without_an_error_in_the_log(
     gateway: RunningGateway,
 ) -> None:
-    """With the code that RFC 6455 has for it."""
+    """The code is RFC 6455's."""
     async with open_socket(gateway.address) as socket:
         await socket.connection.send(b'{"type": "ping", "payload": {"\xff": 1}}', text=True)
         close = await socket.closed()
@@ -141,31 +143,31 @@ async def test_text_that_is_not_utf_8_closes_the_connection_and_is_no_fault(
         assert close.code == 1007
 
 
-async def test_messages_that_are_never_finished_take_no_more_memory_than_is_allowed(
+async def test_unfinished_messages_have_a_limit_of_memory(
     gateway: RunningGateway,
 ) -> None:
-    """Connections that hold the most are closed with a reason; senders of whole messages stay."""
+    """Connections with most bytes are closed with a reason; senders of whole messages stay."""
     dropped = told(gateway, "sockets_dropped_total", "memory")
     async with open_socket(gateway.address) as good:
         with ExitStack() as stack:
             rude = [stack.enter_context(rude_socket(gateway.address)) for _ in range(80)]
             for each in rude:
                 each.begin_message(MESSAGE_BYTES, MESSAGE_BYTES * 9 // 10)
-            # 80 of 90 KB each are 7.2 MB, where 4 are allowed.
+            # 80 messages of 90 KB are 7.2 MB, and the limit is 4 MB.
             await eventually(
                 lambda: told(gateway, "sockets_dropped_total", "memory") > dropped + 30
             )
             assert told(gateway, "sockets_buffered_bytes") <= SOCKETS_BYTES
             assert await good.data("{ resumeToken }")
             closes = [each.closed() for each in rude]
-        # The others were closed for not introducing themselves.
+        # The others were closed because they sent no init message.
         codes = [None if each is None else each.code for each in closes]
         assert set(codes) == {1013, 4408}
     await eventually(lambda: told(gateway, "sockets") == 0)
     assert told(gateway, "sockets_buffered_bytes") == 0
 
 
-async def test_who_takes_nothing_is_closed_and_others_miss_nothing(
+async def test_a_client_that_never_reads_is_closed_and_others_miss_nothing(
     gateway: RunningGateway, things: Things
 ) -> None:
     """A client that reads receives every message, in order."""
@@ -193,17 +195,17 @@ async def test_who_takes_nothing_is_closed_and_others_miss_nothing(
     await eventually(lambda: told(gateway, "sockets") == 0)
 
 
-async def test_pings_whose_answers_nobody_reads_are_not_answered_for_ever(
+async def test_pings_without_reading_the_pongs_end_the_connection(
     gateway: RunningGateway,
 ) -> None:
-    """The frames of WebSocket itself: the gateway reads no more of them, and closes."""
+    """These are WebSocket frames: the gateway stops reading them, and closes."""
     before = resident_bytes(gateway)
     dropped = told(gateway, "sockets_dropped_total", "stalled")
     with rude_socket(gateway.address) as rude:
         rude.say(type="connection_init")
         sent = await asyncio.to_thread(rude.flood_pings, 200_000_000)
         await eventually(lambda: told(gateway, "sockets_dropped_total", "stalled") == dropped + 1)
-    # What the kernel holds for both sides, and a chunk of the gateway's.
+    # The kernel's buffers on both sides, and one chunk of the gateway's.
     assert sent < 50_000_000
     assert resident_bytes(gateway) - before < 20_000_000
 
@@ -222,8 +224,8 @@ async def test_hundreds_of_messages_at_once_are_too_many(gateway: RunningGateway
     assert told(gateway, "sockets_dropped_total", "flood") == flooded + 1
 
 
-async def test_a_request_that_does_not_come_is_not_waited_for(gateway: RunningGateway) -> None:
-    """The connection is closed if nothing comes, or headers without an end, slowly or at once."""
+async def test_a_request_that_does_not_arrive_is_not_awaited(gateway: RunningGateway) -> None:
+    """The connection is closed if nothing arrives, or headers without an end, slowly or at once."""
     at = urlsplit(gateway.address)
     began = time.monotonic()
 
@@ -249,10 +251,13 @@ async def test_a_request_that_does_not_come_is_not_waited_for(gateway: RunningGa
     assert gateway.query("{ resumeToken }")
 
 
-async def test_a_crowd_that_sends_nonsense_or_never_reads_stays_within_the_bound(
+async def test_many_sockets_that_send_garbage_or_never_read_stay_within_the_limit(
     gateway: RunningGateway, things: Things
 ) -> None:
-    """300 sockets in small; `python -m benchmarks sockets` has 5,000, and how long others wait."""
+    """There are 300 sockets here.
+
+    `python -m benchmarks sockets` has 5,000 and measures the delay of others.
+    """
     await eventually(lambda: told(gateway, "sockets") == 0)
     before = resident_bytes(gateway)
     each_kind = SOCKETS // 3 - 1
@@ -272,7 +277,7 @@ async def test_a_crowd_that_sends_nonsense_or_never_reads_stays_within_the_bound
                 most = max(most, resident_bytes(gateway))
             assert httpx.get(f"{gateway.address}/livez").status_code == 200
             assert told(gateway, "sockets_buffered_bytes") <= SOCKETS_BYTES
-    # The events are in the ring, once as bytes and once as what was made of them.
+    # The ring holds the events, once as bytes and once as serialized messages.
     bound = SOCKETS_BYTES + SOCKETS * SOCKET_BYTES + EVENTS * EVENT_BYTES * 4
     assert most - before < bound, f"{most - before:,} bytes more, {bound:,} allowed"
     await eventually(lambda: told(gateway, "sockets") == 0)

@@ -1,4 +1,4 @@
-"""Subscriptions over HTTP: what is sent, by which token it is resumed, and how it ends."""
+"""Subscriptions over HTTP: events, resumption by token, and ends."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ BACKLOG = 20
 
 @pytest.fixture(scope="module")
 def things(client: MongoClient[dict[str, Any]]) -> Iterator[Things]:
-    """The collection that is served."""
+    """Provide the served collection."""
     database = client[f"streams_{uuid4().hex[:8]}"]
     yield database["things"]
     client.drop_database(database.name)
@@ -55,7 +55,7 @@ def things(client: MongoClient[dict[str, Any]]) -> Iterator[Things]:
 def gateway(
     mongo_uri: str, things: Things, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[RunningGateway]:
-    """In the end it stops in order, and nothing was a fault of its own."""
+    """Run a gateway; at the end it must stop in order, without an internal error."""
     model = tmp_path_factory.mktemp("model") / "schema.graphql"
     model.write_text(MODEL)
     options = ("--heartbeat-s", str(HEARTBEAT_S), "--backlog-events", str(BACKLOG))
@@ -67,14 +67,14 @@ def gateway(
 
 
 def insert(things: Things, *names: str, **fields: str) -> list[str]:
-    """Things that no other test knows; their ids."""
+    """Insert documents with new ids, and return the ids."""
     ids = [f"{name}-{uuid4().hex[:6]}" for name in names]
     things.insert_many({"_id": each, **fields} for each in ids)
     return ids
 
 
 async def attached(stream: EventStream) -> str:
-    """Once it follows; the token that it has by then."""
+    """Wait until the stream is live, and return its token."""
     first = await stream.next()
     assert first.data["data"]["thingChanges"]["kind"] == "CHECKPOINT"
     assert first.id is not None
@@ -82,7 +82,7 @@ async def attached(stream: EventStream) -> str:
 
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
-async def test_each_event_carries_its_token(
+async def test_each_event_has_its_token(
     gateway: RunningGateway, things: Things, method: str
 ) -> None:
     """The token is the event's id, selected by the operation or not; lines end with line feeds."""
@@ -103,10 +103,10 @@ async def test_each_event_carries_its_token(
 
 
 @pytest.mark.parametrize("media_type", ["text/event-stream", APOLLO])
-async def test_each_event_may_lead_to_much(
+async def test_an_event_may_have_many_references(
     gateway: RunningGateway, things: Things, media_type: str
 ) -> None:
-    """The second event, too, where references bring more than is read for several at once."""
+    """The second event is complete, too, where references need more than one batch."""
     [large] = insert(things, "large", text="x" * 1_500_000)
     query = {"query": "subscription { thingChanges { documentId thing { part { text } } } }"}
     async with (
@@ -135,10 +135,10 @@ STARTS = {
 
 
 @pytest.mark.parametrize("start", STARTS.values(), ids=STARTS)
-async def test_who_comes_back_goes_on_behind_the_last_event(
+async def test_a_reconnecting_client_resumes_after_the_last_event(
     gateway: RunningGateway, things: Things, start: str
 ) -> None:
-    """The same address resumes after the last event, wherever its operation begins."""
+    """`Last-Event-ID` has precedence over the starting point of the operation."""
     beginning = gateway.query("{ resumeToken }")["resumeToken"]
     save = f'mutation {{ saveCursor(name: "mine", token: "{beginning}") }}'
     saved = httpx.post(
@@ -158,10 +158,10 @@ async def test_who_comes_back_goes_on_behind_the_last_event(
         assert [(await stream.change())["documentId"] for _ in range(2)] == [second, third]
 
 
-async def test_a_token_in_a_variable_gives_way_to_the_last_event(
+async def test_the_last_event_has_precedence_over_a_token_in_a_variable(
     gateway: RunningGateway, things: Things
 ) -> None:
-    """graphql-sse sends what it sent before, too."""
+    """graphql-sse sends its first variables again."""
     beginning = gateway.query("{ resumeToken }")["resumeToken"]
     first, second = insert(things, "first", "second")
     async with open_stream(gateway.address, AFTER, after=beginning) as stream:
@@ -171,10 +171,10 @@ async def test_a_token_in_a_variable_gives_way_to_the_last_event(
         assert (await stream.change())["documentId"] == second
 
 
-async def test_a_snapshot_is_resumed_behind_its_end_only(
+async def test_a_snapshot_is_resumed_only_after_its_end(
     gateway: RunningGateway, things: Things
 ) -> None:
-    """Its events have no id: who is cut off among them sends none, and begins anew."""
+    """Its events have no id, so that an interrupted client sends none and gets it again."""
     insert(things, "a", "b")
     async with open_stream(
         gateway.address, "subscription { thingChanges(snapshot: true) { kind } }"
@@ -188,8 +188,8 @@ async def test_a_snapshot_is_resumed_behind_its_end_only(
 
 
 @pytest.mark.parametrize("token", ["nonsense", "é", "6760D1A400000001~.nowhere"])
-async def test_a_last_event_that_is_none_is_refused(gateway: RunningGateway, token: str) -> None:
-    """Never silently from now on: it is over, and says why."""
+async def test_an_invalid_last_event_is_refused(gateway: RunningGateway, token: str) -> None:
+    """The stream ends with the error, and never continues from now on."""
     asked = {"query": CHANGES}
     headers = {"accept": "text/event-stream", "last-event-id": token.encode()}
     async with httpx.AsyncClient(timeout=60) as client:
@@ -200,8 +200,8 @@ async def test_a_last_event_that_is_none_is_refused(gateway: RunningGateway, tok
     assert end == "event: complete\ndata:"
 
 
-async def test_a_stream_shows_that_it_lives(gateway: RunningGateway) -> None:
-    """By comments, while there is nothing to say; the first one at once."""
+async def test_an_idle_stream_sends_heartbeats(gateway: RunningGateway) -> None:
+    """They are comments; the first one is sent at once."""
     async with open_stream(gateway.address, CHANGES) as stream:
         events = aiter(stream)
         opening = await anext(events)
@@ -228,8 +228,10 @@ OPERATIONS = {
 
 
 @pytest.mark.parametrize(("query", "key"), OPERATIONS.values(), ids=OPERATIONS)
-async def test_what_ends_is_complete(gateway: RunningGateway, query: str, key: str) -> None:
-    """Queries, mutations and what cannot be executed: one event, without id, and the end."""
+async def test_an_operation_with_one_result_is_complete(
+    gateway: RunningGateway, query: str, key: str
+) -> None:
+    """Queries, mutations and refused operations have one event without an id, and the end."""
     async with open_stream(gateway.address, query) as stream:
         assert stream.response.status_code == 200
         result, end = await stream.rest()
@@ -242,8 +244,10 @@ async def test_what_ends_is_complete(gateway: RunningGateway, query: str, key: s
 @pytest.mark.parametrize(
     "accept", ["application/json, text/event-stream", "text/event-stream, */*;q=0.1"]
 )
-def test_who_takes_json_is_not_sent_events(gateway: RunningGateway, accept: str) -> None:
-    """Neither for a query nor for a subscription, which is then refused."""
+def test_a_client_that_accepts_only_json_gets_no_events(
+    gateway: RunningGateway, accept: str
+) -> None:
+    """Queries are answered as JSON, and subscriptions are refused."""
     url, headers = f"{gateway.address}/graphql", {"accept": accept}
     answer = httpx.post(url, json={"query": "{ resumeToken }"}, headers=headers)
     assert answer.headers["content-type"].startswith("application/json")
@@ -253,7 +257,7 @@ def test_who_takes_json_is_not_sent_events(gateway: RunningGateway, accept: str)
 
 
 def parts_of(response: httpx.Response) -> list[Any]:
-    """The JSON of each part, as a parser of mail reads it."""
+    """Return the JSON of each part, as a MIME parser reads it."""
     head = f"content-type: {response.headers['content-type']}\n\n"
     message = email.parser.BytesParser().parsebytes(head.encode() + response.content)
     assert message.is_multipart()
@@ -266,7 +270,7 @@ def parts_of(response: httpx.Response) -> list[Any]:
 
 
 def test_a_response_in_parts_is_multipart(gateway: RunningGateway) -> None:
-    """From its first boundary to its last, for who takes nothing else, and for what is wrong."""
+    """It has its first and its last boundary, for errors too."""
     url = f"{gateway.address}/graphql"
     only = {"accept": APOLLO.partition(",")[0]}
     answer = httpx.post(url, json={"query": "{ things { totalCount } }"}, headers=only)
@@ -279,8 +283,8 @@ def test_a_response_in_parts_is_multipart(gateway: RunningGateway) -> None:
     assert part["payload"]["errors"][0]["extensions"]["code"] == "RESUME_TOKEN_INVALID"
 
 
-def test_parts_are_spelled_as_apollo_s_ios_client_compares_them(gateway: RunningGateway) -> None:
-    """It splits the content type at `;`, and each part at its empty line, and ignores no case."""
+def test_parts_are_written_as_apollos_ios_client_compares_them(gateway: RunningGateway) -> None:
+    """It splits the content type at `;`, each part at its empty line, and compares with case."""
     wrong = 'subscription { thingChanges(after: "nonsense") { kind } }'
     for accept in (APOLLO, APOLLO.replace("subscriptionSpec", "SUBSCRIPTIONSPEC")):
         answer = httpx.post(
@@ -294,10 +298,10 @@ def test_parts_are_spelled_as_apollo_s_ios_client_compares_them(gateway: Running
         assert "payload" in json.loads(body)
 
 
-async def test_who_takes_parts_is_sent_subscriptions_in_parts(
+async def test_a_client_that_accepts_parts_gets_subscriptions_in_parts(
     gateway: RunningGateway, things: Things
 ) -> None:
-    """Each whole as soon as it is sent, with empty ones in between; queries are JSON."""
+    """Each part is complete when it is sent, with empty ones in between; queries are JSON."""
     headers = {"accept": APOLLO}
     async with httpx.AsyncClient(timeout=60) as client:
         url = f"{gateway.address}/graphql"
@@ -317,7 +321,7 @@ async def test_who_takes_parts_is_sent_subscriptions_in_parts(
 
 
 async def split(chunks: AsyncIterator[bytes]) -> AsyncIterator[Any]:
-    """Parts, each as soon as the boundary behind it has come."""
+    """Yield parts, each as soon as the next boundary has arrived."""
     read = b""
     async for chunk in chunks:
         read += chunk
@@ -327,8 +331,8 @@ async def split(chunks: AsyncIterator[bytes]) -> AsyncIterator[Any]:
             yield json.loads(part.split(b"\r\n\r\n", 1)[1])
 
 
-async def test_a_client_that_is_gone_ends_its_subscription(gateway: RunningGateway) -> None:
-    """Also one that goes while nothing is sent."""
+async def test_a_client_that_disconnects_ends_its_subscription(gateway: RunningGateway) -> None:
+    """This includes an idle stream."""
 
     def subscriptions() -> float:
         return scraped(gateway.address)["revstream_subscriptions", "things"]
@@ -340,10 +344,10 @@ async def test_a_client_that_is_gone_ends_its_subscription(gateway: RunningGatew
     await eventually(lambda: subscriptions() == 0)
 
 
-async def test_a_client_that_never_reads_is_cut_off(
+async def test_a_client_that_never_reads_is_disconnected(
     gateway: RunningGateway, things: Things
 ) -> None:
-    """Once its buffers are full, and with it its subscription; one that reads is not."""
+    """Once its buffers are full, it loses its subscription; a client that reads does not."""
     query = "subscription { thingChanges { kind documentId thing { text } } }"
     host, port = gateway.address.removeprefix("http://").split(":")
     request = (
@@ -359,7 +363,7 @@ async def test_a_client_that_never_reads_is_cut_off(
     async with open_stream(gateway.address, query) as reading:
         await attached(reading)
         with socket.socket() as plain:
-            # Little is enough to fill it.
+            # A small buffer fills quickly.
             plain.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
             plain.connect((host, int(port)))
             plain.sendall(request.encode())
@@ -393,7 +397,7 @@ async def test_a_slow_reader_is_ended_and_loses_nothing(
         token = await attached(stream)
         for id_ in written:
             things.insert_one({"_id": id_, "text": text})
-        # Reads nothing until then.
+        # The client does not read until then.
         await eventually(ended)
         events = await stream.rest()
     for each in events[:-1]:

@@ -1,5 +1,4 @@
-"""Requests that are meant to do harm: each is refused in a moment, none is a fault of the gateway,
-and others are served meanwhile."""
+"""Hostile requests: each is refused quickly, without an internal error, and others are served."""
 
 from __future__ import annotations
 
@@ -24,11 +23,11 @@ type Thing @collection(name: "things") {
 }
 """
 MODERN = "application/graphql-response+json"
-# A machine that has much else to do is granted this; by itself each takes some milliseconds.
+# The limit for a busy machine; each request takes some milliseconds by itself.
 AT_MOST_S = 30.0
 DEEP = 100_000
 DIGITS = "9" * 6000
-# JSON is read so deep.
+# The maximum depth of JSON.
 NESTED = 900
 MESSAGE = "... on WriteError { message }"
 CREATE = """
@@ -44,7 +43,7 @@ mutation Create($name: String, $n: Int, $f: Float, $data: JSON) {
 def gateway(
     mongo_uri: str, client: MongoClient[dict[str, Any]], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[RunningGateway]:
-    """In the end it still runs, and whatever it was sent has been no fault of its own."""
+    """Run a gateway; at the end it must still run, without an internal error in its log."""
     model = tmp_path_factory.mktemp("model") / "schema.graphql"
     model.write_text(MODEL)
     name = f"hostile_{uuid4().hex[:8]}"
@@ -58,7 +57,7 @@ def gateway(
 
 @pytest.fixture(scope="module")
 def hostile(gateway: RunningGateway) -> Iterator[httpx.Client]:
-    """Who sends all this."""
+    """Provide the client that sends hostile requests."""
     headers = {"content-type": "application/json", "accept": MODERN}
     with httpx.Client(base_url=gateway.address, headers=headers, timeout=60) as connected:
         yield connected
@@ -69,7 +68,7 @@ def document(text: str) -> bytes:
 
 
 def given(json: str) -> bytes:
-    """A mutation whose variables are this text."""
+    """Return a mutation whose variables are this text."""
     return b'{"query": %b, "variables": %b}' % (orjson.dumps(CREATE), json.encode())
 
 
@@ -125,8 +124,8 @@ BODIES: dict[str, bytes] = {
 
 
 @pytest.mark.parametrize("body", BODIES.values(), ids=BODIES)
-def test_a_hostile_body_is_refused_in_a_moment(hostile: httpx.Client, body: bytes) -> None:
-    """With a 4xx that is JSON and says what is wrong."""
+def test_a_hostile_body_is_refused_quickly(hostile: httpx.Client, body: bytes) -> None:
+    """The response is a 4xx with a JSON error."""
     began = time.monotonic()
     response = hostile.post("/graphql", content=body)
     assert time.monotonic() - began < AT_MOST_S
@@ -151,10 +150,8 @@ ADDRESSES = {
 
 
 @pytest.mark.parametrize("query", ADDRESSES.values(), ids=ADDRESSES)
-async def test_a_hostile_address_is_refused_in_a_moment(
-    gateway: RunningGateway, query: str
-) -> None:
-    """The same for what stands in a URL, byte for byte."""
+async def test_a_hostile_url_is_refused_quickly(gateway: RunningGateway, query: str) -> None:
+    """The query string is sent byte for byte."""
     host, port = gateway.address.removeprefix("http://").split(":")
     reader, writer = await asyncio.open_connection(host, int(port))
     began = time.monotonic()
@@ -167,16 +164,18 @@ async def test_a_hostile_address_is_refused_in_a_moment(
     await writer.wait_closed()
 
 
-def test_a_float_beyond_all_bounds_is_not_stored(gateway: RunningGateway) -> None:
-    """GraphQL takes its literal for infinity: a result with a message, as of other documents that
-    cannot be."""
+def test_an_infinite_float_is_not_stored(gateway: RunningGateway) -> None:
+    """GraphQL parses its literal as infinity.
+
+    The result is that of other invalid documents.
+    """
     asked = f"mutation {{ createThing(document: {{f: {DIGITS[:400]}}}) {{ {MESSAGE} }} }}"
     answer = httpx.post(f"{gateway.address}/graphql", json={"query": asked}).json()
     assert "finite" in answer["data"]["createThing"]["message"]
 
 
 async def test_a_body_that_is_too_long_is_not_read_to_its_end(gateway: RunningGateway) -> None:
-    """Neither one that says how long it is, nor one that comes piece by piece and does not say."""
+    """It announces its length, or is chunked."""
 
     async def endless() -> AsyncIterator[bytes]:
         while True:
@@ -199,7 +198,7 @@ async def test_a_body_that_is_too_long_is_not_read_to_its_end(gateway: RunningGa
 async def first_line(
     gateway: RunningGateway, headers: dict[str, str], content: AsyncIterator[bytes]
 ) -> int:
-    """The status that is sent while the body is still being sent."""
+    """Return the status, which is sent while the body is still being sent."""
     host, port = gateway.address.removeprefix("http://").split(":")
     reader, writer = await asyncio.open_connection(host, int(port))
     chunked = "content-length" not in headers
@@ -222,7 +221,7 @@ async def first_line(
         writer.transport.abort()
 
 
-async def test_others_are_served_meanwhile(gateway: RunningGateway) -> None:
+async def test_other_clients_are_served_during_hostile_requests(gateway: RunningGateway) -> None:
     """Small requests wait for no hostile one; their waiting time is printed."""
     address = f"{gateway.address}/graphql"
     waits: list[float] = []

@@ -1,4 +1,4 @@
-"""The gateway over HTTP: queries, pages, health, and what is refused, always with JSON errors."""
+"""The gateway over HTTP: queries, pages, health, and refusals with JSON errors."""
 
 from __future__ import annotations
 
@@ -46,8 +46,7 @@ def url(gateway: RunningGateway) -> str:
     ],
 )
 def test_a_query_is_answered_over_post_and_get(url: str, accept: str, answered: str) -> None:
-    """In the JSON that the client takes most gladly, also for a browser that asks with a query in
-    the address."""
+    """The response has the preferred media type, also for a browser with a query in the URL."""
     headers = {"accept": accept}
     for response in (
         httpx.post(url, json={"query": QUERY}, headers=headers),
@@ -71,8 +70,8 @@ def test_a_query_is_answered_over_post_and_get(url: str, accept: str, answered: 
         "nonsense",
     ],
 )
-def test_what_a_client_does_not_take_is_not_sent(url: str, accept: str) -> None:
-    """406, and in JSON all the same, which says what there is."""
+def test_a_media_type_that_is_not_accepted_is_not_sent(url: str, accept: str) -> None:
+    """The status is 406; the error is JSON all the same and lists the available types."""
     response = httpx.post(url, json={"query": QUERY}, headers={"accept": accept})
     assert response.status_code == 406
     assert response.headers["content-type"] == PLAIN
@@ -103,7 +102,7 @@ NOT_EXECUTED = {
 
 
 @pytest.mark.parametrize("asked", NOT_EXECUTED.values(), ids=NOT_EXECUTED)
-def test_the_status_tells_where_the_type_allows_it(url: str, asked: dict[str, Any]) -> None:
+def test_the_status_depends_on_the_media_type(url: str, asked: dict[str, Any]) -> None:
     """A refused request has no data in either type; only `application/json` has status 200."""
     for accept, status in (("application/json", 200), ("application/graphql-response+json", 400)):
         response = httpx.post(url, json=asked, headers={"accept": accept})
@@ -113,8 +112,10 @@ def test_the_status_tells_where_the_type_allows_it(url: str, asked: dict[str, An
         assert body["errors"][0]["extensions"]["code"] == "BAD_USER_INPUT"
 
 
-async def test_which_of_two_operations_is_asked_over_a_socket_too(gateway: RunningGateway) -> None:
-    """Neither is executed; named, one is."""
+async def test_one_of_two_operations_must_be_named_over_a_socket_too(
+    gateway: RunningGateway,
+) -> None:
+    """Without the name neither is executed."""
     asked = NOT_EXECUTED["which of two"]
     async with open_socket(gateway.address) as socket:
         [error] = await socket.errors(asked["query"])
@@ -125,8 +126,8 @@ async def test_which_of_two_operations_is_asked_over_a_socket_too(gateway: Runni
         assert (await socket.receive())["payload"]["data"]["resumeToken"]
 
 
-def test_an_error_of_a_field_is_part_of_an_answer(url: str) -> None:
-    """200, with the data that there are, in both types."""
+def test_an_error_of_a_field_is_part_of_a_response(url: str) -> None:
+    """The status is 200, with the available data, in both types."""
     asked = {"query": '{ things(first: 1, after: "nonsense") { totalCount } }'}
     for accept in ("application/json", "application/graphql-response+json"):
         response = httpx.post(url, json=asked, headers={"accept": accept})
@@ -134,8 +135,8 @@ def test_an_error_of_a_field_is_part_of_an_answer(url: str) -> None:
         assert response.json().keys() == {"data", "errors"}
 
 
-def test_variables_and_the_operations_name_come_along(url: str) -> None:
-    """In the body, and in the address as JSON."""
+def test_variables_and_the_operations_name_are_part_of_the_request(url: str) -> None:
+    """They are in the body, or in the URL as JSON."""
     text = "query One($id: ID!) { thing(id: $id) { name } } query Two { streams { name } }"
     body = {"query": text, "variables": {"id": "a"}, "operationName": "One"}
     assert httpx.post(url, json=body).json() == DATA
@@ -144,7 +145,7 @@ def test_variables_and_the_operations_name_come_along(url: str) -> None:
 
 
 def test_a_browser_gets_graphiql(url: str) -> None:
-    """GraphiQL is served where a page is accepted and no query comes."""
+    """GraphiQL is served where a page is accepted and there is no query."""
     response = httpx.get(url, headers={"accept": BROWSER})
     assert response.status_code == 200
     assert response.headers["content-type"].startswith("text/html")
@@ -207,10 +208,10 @@ REFUSED: dict[str, tuple[dict[str, Any], int, str]] = {
 
 
 @pytest.mark.parametrize(("request_", "status", "said"), REFUSED.values(), ids=REFUSED)
-def test_a_request_that_cannot_be_is_refused_in_json(
+def test_an_invalid_request_is_refused_in_json(
     url: str, request_: dict[str, Any], status: int, said: str
 ) -> None:
-    """With the code that bad input has everywhere."""
+    """The code is that of bad input."""
     response = httpx.post(url, **request_)
     assert response.status_code == status
     assert response.headers["content-type"] == PLAIN
@@ -230,10 +231,10 @@ def test_a_request_that_cannot_be_is_refused_in_json(
         ({"query": [QUERY, QUERY]}, 400, "more than once"),
     ],
 )
-def test_what_a_get_cannot_ask_is_refused_in_json(
+def test_an_operation_that_a_get_cannot_have_is_refused_in_json(
     url: str, params: dict[str, Any], status: int, said: str
 ) -> None:
-    """Nothing that changes something, and nothing that does not end."""
+    """These are mutations and subscriptions."""
     response = httpx.get(url, params=params, headers={"accept": "application/json"})
     assert response.status_code == status
     (error,) = response.json()["errors"]
@@ -242,8 +243,8 @@ def test_what_a_get_cannot_ask_is_refused_in_json(
 
 
 @pytest.mark.parametrize("method", ["PUT", "DELETE", "PATCH", "OPTIONS", "TRACE"])
-def test_other_methods_are_told_which_there_are(url: str, method: str) -> None:
-    """405 names the ones that are allowed."""
+def test_other_methods_get_the_allowed_ones(url: str, method: str) -> None:
+    """The status is 405, and `Allow` lists them."""
     response = httpx.request(method, url)
     assert response.status_code == 405
     assert response.headers["allow"] == "GET, POST"
@@ -254,7 +255,7 @@ def test_other_methods_are_told_which_there_are(url: str, method: str) -> None:
 def test_a_mutation_is_not_executed_by_a_get(
     url: str, things: Collection[dict[str, Any]], accept: str
 ) -> None:
-    """405, whatever is taken for an answer; a page elsewhere could send it."""
+    """The status is 405 for any `Accept`; a page of another origin could send it."""
     params = {"query": 'mutation { createThing(id: "got", document: {}) { __typename } }'}
     response = httpx.get(url, params=params, headers={"accept": accept})
     assert response.status_code == 405
@@ -267,7 +268,7 @@ def test_a_mutation_is_not_executed_by_a_get(
     ["application/json", "Application/JSON;charset=UTF-8", 'application/json; charset="utf-8" ;'],
 )
 def test_json_may_be_named_as_headers_are(url: str, content_type: str) -> None:
-    """In any case, with a charset in quotes or without."""
+    """The case does not matter, nor do quotes of the charset."""
     content = orjson.dumps({"query": QUERY})
     response = httpx.post(url, content=content, headers={"content-type": content_type})
     assert response.json() == DATA
@@ -282,13 +283,13 @@ def test_the_schema_is_served_as_sdl(gateway: RunningGateway) -> None:
     assert "thingChanges" in schema.subscription_type.fields
 
 
-def test_health_is_told_alive_and_ready(gateway: RunningGateway) -> None:
-    """Alive at once; ready once the stream is followed."""
+def test_health_has_liveness_and_readiness(gateway: RunningGateway) -> None:
+    """The process is live at once, and ready once the stream is followed."""
     assert httpx.get(f"{gateway.address}/livez").json() == {"live": True}
     wait_until(lambda: httpx.get(f"{gateway.address}/readyz").status_code == 200)
     assert httpx.get(f"{gateway.address}/readyz").json() == {"ready": True, "notReady": {}}
 
 
-def test_an_address_that_is_none_is_not_found(gateway: RunningGateway) -> None:
-    """404, and not a page of another one."""
+def test_an_unknown_path_is_not_found(gateway: RunningGateway) -> None:
+    """The status is 404, and no page is served."""
     assert httpx.get(f"{gateway.address}/nope").status_code == 404

@@ -25,7 +25,7 @@ NUMBERED = "query ($id: ID!) { gauge(id: $id) { id sequence value version } }"
 
 
 class Connection:
-    """One that stays open, as plain as can be."""
+    """A plain persistent connection."""
 
     def __init__(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, query: str
@@ -43,7 +43,7 @@ class Connection:
         self.writer.write(head + body)
 
     async def answer(self) -> tuple[bytes, Any]:
-        """Its head, in lower case, and its body."""
+        """Return the head of the response, in lower case, and its body."""
         async with asyncio.timeout(60):
             head = (await self.reader.readuntil(b"\r\n\r\n")).lower()
             length = int(head.partition(b"content-length: ")[2].partition(b"\r\n")[0])
@@ -66,7 +66,8 @@ class Reads:
     """Reads by id that can be held up.
 
     Attributes:
-        begun: how many have begun. go_on: cleared, they wait.
+        begun: Number of reads that have begun.
+        go_on: Reads wait while it is cleared.
     """
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -99,9 +100,11 @@ async def shop(client: Client, mongo_uri: str, database_name: str) -> AsyncItera
 
 
 @pytest.mark.parametrize("query", [GAUGE, NUMBERED])
-async def test_each_answer_is_what_is_there(shop: Shop, query: str) -> None:
-    """While others write, delete, and store what does not fit the model; whether all is known that
-    is shown, or a number has to be looked for."""
+async def test_each_response_has_the_current_document(shop: Shop, query: str) -> None:
+    """Others write, delete, and store invalid values meanwhile.
+
+    The version number is known, or has to be read.
+    """
     dice, gauges = random.Random(3), shop.database["gauges"]
     async with (
         served(create_app(shop.gateway)) as address,
@@ -135,8 +138,8 @@ async def test_each_answer_is_what_is_there(shop: Shop, query: str) -> None:
                 }
 
 
-async def test_two_that_come_one_after_the_other_are_answered_so(shop: Shop, reads: Reads) -> None:
-    """Though the second one has come before the first is answered."""
+async def test_two_pipelined_requests_are_answered_in_order(shop: Shop, reads: Reads) -> None:
+    """The second one arrives before the first is answered."""
     async with served(create_app(shop.gateway)) as address, connected(address) as connection:
         reads.go_on.clear()
         connection.ask(id="g1")
@@ -149,7 +152,10 @@ async def test_two_that_come_one_after_the_other_are_answered_so(shop: Shop, rea
 
 
 @pytest.mark.parametrize("query", [GAUGE, NUMBERED])
-async def test_who_leaves_meanwhile_leaves_nothing(shop: Shop, reads: Reads, query: str) -> None:
+async def test_a_client_that_disconnects_meanwhile_leaves_no_trace(
+    shop: Shop, reads: Reads, query: str
+) -> None:
+    """Its pending read ends."""
     app = create_app(shop.gateway)
     async with served(app) as address:
         async with connected(address, query) as connection:
@@ -165,7 +171,7 @@ async def test_who_leaves_meanwhile_leaves_nothing(shop: Shop, reads: Reads, que
 
 
 async def once_refused(address: str, go_on: asyncio.Event) -> None:
-    """Nobody new is let in."""
+    """Wait until new connections are refused, then let the reads continue."""
     while True:
         try:
             async with connected(address):
@@ -176,10 +182,10 @@ async def once_refused(address: str, go_on: asyncio.Event) -> None:
 
 
 @pytest.mark.parametrize("query", [GAUGE, NUMBERED])
-async def test_what_is_under_way_is_answered_though_the_server_stops(
+async def test_pending_requests_are_answered_while_the_server_stops(
     shop: Shop, reads: Reads, query: str
 ) -> None:
-    """And says that nothing else will be."""
+    """The response closes the connection."""
     async with served(create_app(shop.gateway)) as address:
         opened = connected(address, query)
         connection = await opened.__aenter__()

@@ -1,5 +1,4 @@
-"""Requests of some hundred bytes whose answers would take megabytes or seconds: each has a bound,
-and what several places ask for is made once."""
+"""Small requests with responses of megabytes: each has a limit, and shared work is done once."""
 
 from __future__ import annotations
 
@@ -39,8 +38,11 @@ BOXED = 50_000
 def served(
     mongo_uri: str, client: Client, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[RunningGateway, Any]]:
-    """A thing of 900 KB of text, some of two versions with 30,000 keys and 5,000, 150 MB of
-    chapters, and 40 boxes of 50,000 numbers."""
+    """Provide a gateway with large documents.
+
+    A thing of 900 KB of text, some of two versions with 30,000 and 5,000 keys, 150 MB of chapters,
+    and 40 boxes of 50,000 numbers.
+    """
     model = tmp_path_factory.mktemp("large") / "schema.graphql"
     model.write_text(MODEL)
     database = client[f"large_{uuid4().hex[:8]}"]
@@ -82,20 +84,20 @@ def many(text: str, count: int) -> str:
 
 
 def memory_mb(pid: int, name: str) -> int:
-    """`VmRSS`: what a process takes; `VmHWM`: the most that it took since that was reset."""
+    """Return `VmRSS`, the memory of a process, or `VmHWM`, its maximum since the last reset."""
     status = Path(f"/proc/{pid}/status").read_text()
     return int(status.partition(f"{name}:")[2].split()[0]) // 1024
 
 
 def limit_of(answer: Any) -> str:
-    """The limit that has refused it."""
+    """Return the name of the limit that refused the request."""
     extensions = answer["errors"][0]["extensions"]
     assert extensions["code"] == "LIMIT_EXCEEDED"
     return str(extensions["limit"])
 
 
-def test_a_response_has_a_bound(served: tuple[RunningGateway, Any]) -> None:
-    """A text under many names is as long as all of them; compiled, and by the executor."""
+def test_a_response_has_a_maximum_size(served: tuple[RunningGateway, Any]) -> None:
+    """A text under many aliases counts each time, in compiled queries and in graphql-core."""
     gateway, _ = served
     for _ in range(3):
         assert limit_of(ask(gateway, f'{{ thing(id: "long") {{ {many("text", 99)} }} }}')) == (
@@ -105,8 +107,8 @@ def test_a_response_has_a_bound(served: tuple[RunningGateway, Any]) -> None:
         assert {len(each) for each in found["data"]["thing"].values()} == {900_000}
 
 
-def test_a_page_has_the_same_bound(served: tuple[RunningGateway, Any]) -> None:
-    """Each document is shown once, with a text under many names."""
+def test_a_page_has_the_same_maximum_size(served: tuple[RunningGateway, Any]) -> None:
+    """Each document has a text under many aliases."""
     gateway, _ = served
     for _ in range(3):
         names = many("text", 9)
@@ -117,10 +119,10 @@ def test_a_page_has_the_same_bound(served: tuple[RunningGateway, Any]) -> None:
         assert len(page["data"]["chapters"]["nodes"][0]) == 9
 
 
-def test_a_page_of_short_documents_has_the_same_bound(
+def test_a_page_of_short_documents_has_the_same_maximum_size(
     mongo_uri: str, client: Client, tmp_path: Path
 ) -> None:
-    """Long names, and characters that have six in JSON."""
+    """Names are long, and characters take six in JSON."""
     model = tmp_path / "schema.graphql"
     model.write_text(MODEL)
     database = client[f"large_{uuid4().hex[:8]}"]
@@ -146,8 +148,8 @@ def test_a_page_of_short_documents_has_the_same_bound(
     client.drop_database(database.name)
 
 
-async def test_an_event_has_a_bound(served: tuple[RunningGateway, Any]) -> None:
-    """The subscription goes on behind one that is too long."""
+async def test_an_event_has_a_maximum_size(served: tuple[RunningGateway, Any]) -> None:
+    """The subscription continues after a larger one."""
     gateway, database = served
     fields = f"{{ documentId thing {{ {many('text', 99)} }} }}"
     async with open_socket(gateway.address) as socket:
@@ -157,7 +159,7 @@ async def test_an_event_has_a_bound(served: tuple[RunningGateway, Any]) -> None:
             message = await socket.receive()
             if message["type"] == "next":
                 results.append(message["payload"])
-        # Two documents, and the checkpoint behind them.
+        # Two documents, and the checkpoint after them.
         failed = [each for each in results if each.get("errors")]
         assert [limit_of(each) for each in failed] == ["max_response_bytes"]
         database.things.insert_one({"_id": "new", "text": "short"})
@@ -170,8 +172,8 @@ async def test_an_event_has_a_bound(served: tuple[RunningGateway, Any]) -> None:
         assert change["thing"]["a0"] == "short"
 
 
-def test_what_is_read_has_a_bound(served: tuple[RunningGateway, Any]) -> None:
-    """Also where it comes in many batches, and little of it would be shown."""
+def test_the_data_read_by_an_operation_have_a_limit(served: tuple[RunningGateway, Any]) -> None:
+    """The data may arrive in many batches, with few of them in the response."""
     gateway, _ = served
     for query in (
         "{ chapters(first: 150) { nodes { id text } } }",
@@ -182,7 +184,7 @@ def test_what_is_read_has_a_bound(served: tuple[RunningGateway, Any]) -> None:
     assert "errors" not in ask(gateway, "{ chapters(first: 150) { nodes { id } } }")
 
 
-def test_what_all_operations_read_takes_bounded_memory(
+def test_the_memory_of_all_operations_is_bounded(
     served: tuple[RunningGateway, Any],
 ) -> None:
     """Large operations take turns, two for each caller; lookups wait for none of them."""
@@ -197,13 +199,13 @@ def test_what_all_operations_read_takes_bounded_memory(
         answers = [callers.submit(ask, gateway, large) for _ in range(16)]
         while not all(each.done() for each in answers):
             assert ask(gateway, lookup) == {"data": {"chapter": None}}
-    # Each was read, in its turn; what it says is too long.
+    # Each was executed in its turn; its response is too long.
     assert {limit_of(each.result()) for each in answers} == {"max_response_bytes"}
-    # Four at once would be 240 MB; beside them, what lies in the buffers of eight cursors.
+    # Four at once would be 240 MB, beside the buffers of eight cursors.
     assert memory_mb(pid, "VmHWM") - before < 500
 
 
-def test_what_an_operation_reads_counts_as_it_lies_in_memory(
+def test_the_data_read_are_counted_by_their_size_in_memory(
     served: tuple[RunningGateway, Any],
 ) -> None:
     """Small values take ten times the bytes that they have in MongoDB."""
@@ -215,7 +217,7 @@ def test_what_an_operation_reads_counts_as_it_lies_in_memory(
         assert limit_of(ask(gateway, query)) == "max_process_read_bytes"
 
 
-def test_versions_that_follow_from_large_ones_count_as_what_they_are(
+def test_versions_stored_as_deltas_are_counted_by_their_full_size(
     served: tuple[RunningGateway, Any],
 ) -> None:
     """A change of some bytes to a text of a megabyte is a version of a megabyte."""
@@ -233,10 +235,10 @@ def test_versions_that_follow_from_large_ones_count_as_what_they_are(
         assert "errors" not in ask(gateway, query.replace("#", "10"))
 
 
-def test_differences_have_a_bound_and_equal_ones_are_found_once(
+def test_differences_have_a_limit_and_equal_ones_are_computed_once(
     served: tuple[RunningGateway, Any],
 ) -> None:
-    """30,000 keys under 99 names are three million changes."""
+    """30,000 keys under 99 aliases are three million changes."""
     gateway, _ = served
     diffs = many("diff(from: 1, to: 2) { kind }", 99)
     assert limit_of(ask(gateway, f'{{ thing(id: "keys") {{ {diffs} }} }}')) == "max_values"
@@ -249,8 +251,8 @@ def test_differences_have_a_bound_and_equal_ones_are_found_once(
         assert limit_of(ask(gateway, f'{{ thing(id: "few") {{ {versions} }} }}')) == "max_values"
 
 
-def test_stored_lists_count_by_what_they_hold(served: tuple[RunningGateway, Any]) -> None:
-    """Under 99 names; compiled, and by the executor."""
+def test_stored_lists_count_by_their_items(served: tuple[RunningGateway, Any]) -> None:
+    """They are under 99 aliases, in compiled queries and in graphql-core."""
     gateway, database = served
     parts = [{"n": n} for n in range(20_000)]
     numbers = list(range(50_000))
@@ -262,8 +264,8 @@ def test_stored_lists_count_by_what_they_hold(served: tuple[RunningGateway, Any]
             assert "errors" not in ask(gateway, f'{{ thing(id: "l") {{ {many(field, 2)} }} }}')
 
 
-def test_differences_of_drafts_have_a_bound(served: tuple[RunningGateway, Any]) -> None:
-    """A draft of some thousand changes, compared under 99 names."""
+def test_differences_of_drafts_have_a_limit(served: tuple[RunningGateway, Any]) -> None:
+    """A draft of some thousand changes is compared under 99 aliases."""
     gateway, _ = served
     propose = (
         'mutation($meta: JSON) { proposeThing(id: "few", patch: {meta: $meta}) { __typename } }'
@@ -277,13 +279,13 @@ def test_differences_of_drafts_have_a_bound(served: tuple[RunningGateway, Any]) 
     assert len(found["data"]["thingDrafts"]["nodes"][0]["diff"]) == FEW_KEYS
 
 
-async def test_differences_of_events_have_a_bound(served: tuple[RunningGateway, Any]) -> None:
-    """They are found once for all names, and the subscription goes on."""
+async def test_differences_of_events_have_a_limit(served: tuple[RunningGateway, Any]) -> None:
+    """They are computed once for all aliases, and the subscription continues."""
     gateway, database = served
     async with open_socket(gateway.address) as socket:
         fields = f"kind documentId {many('diff { kind }', 99)}"
         await socket.start("s", f"subscription {{ thingChanges {{ {fields} }} }}")
-        # Subscribed, once another operation that came behind is answered.
+        # The subscription is open once a later operation is answered.
         await socket.start("q", "{ __typename }")
         while (await socket.receive())["id"] != "q":
             pass

@@ -1,5 +1,4 @@
-"""Lists that are asked for again and again while their documents are written: each answer is what
-the collection holds."""
+"""Repeated lists while their documents are written: each response has the current documents."""
 
 from __future__ import annotations
 
@@ -76,7 +75,7 @@ def _write(dice: random.Random, things: Collection[dict[str, Any]]) -> None:
         case 2:
             things.update_one(one, {"$set": {"n": dice.randrange(3), "tags": ["b", "c"]}})
         case 3:
-            # Nothing of it is shown but the number of its version.
+            # The response has only the version number.
             things.update_one(one, {"$inc": {"unmodelled": 1}})
         case 4:
             things.database["owners"].update_one(owner, {"$set": {"name": f"{dice.random()}"}})
@@ -116,9 +115,10 @@ def _check(name: str, told: dict[str, Any], things: Collection[dict[str, Any]]) 
     assert nodes == expected
 
 
-def test_each_answer_is_what_is_there(
+def test_each_response_has_the_current_documents(
     gateway: RunningGateway, things: Collection[dict[str, Any]]
 ) -> None:
+    """Writes and reads alternate at random."""
     dice = random.Random(7)
     for _ in range(STEPS):
         if dice.randrange(2):
@@ -127,9 +127,11 @@ def test_each_answer_is_what_is_there(
         _check(name, gateway.query(LISTS[name])["things"], things)
 
 
-def test_a_number_is_the_last_one_though_nothing_else_has_changed(
+def test_a_version_number_is_the_last_one_though_no_other_field_changes(
     gateway: RunningGateway, things: Collection[dict[str, Any]]
 ) -> None:
+    """Its document is unchanged."""
+
     def numbers() -> dict[str, int]:
         told = gateway.query(LISTS["numbered"])["things"]["nodes"]
         return {each["id"]: each["version"] for each in told}

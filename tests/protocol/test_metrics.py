@@ -18,8 +18,10 @@ Things = Collection[dict[str, Any]]
 CHANGES = "subscription { thingChanges { kind } }"
 
 
-def test_what_is_told_is_what_is_documented(gateway: RunningGateway, things: Things) -> None:
-    """Each metric with its type, its help and its labels, and no other of ours."""
+def test_the_served_metrics_are_the_documented_ones(
+    gateway: RunningGateway, things: Things
+) -> None:
+    """Each has its type, help and labels, and there is no other metric of revstream."""
     gateway.post("{ nothing }")
     found = {
         name: family
@@ -35,7 +37,7 @@ def test_what_is_told_is_what_is_documented(gateway: RunningGateway, things: Thi
 
 
 def test_counters_end_in_total_and_names_have_their_units() -> None:
-    """Names follow Prometheus' recommendations and say what is counted."""
+    """Names follow the recommendations of Prometheus and name the counted thing."""
     for each in METRICS:
         assert each.name.endswith("_total") == (each.kind == "counter"), each.name
         assert each.says.endswith("."), each.name
@@ -43,13 +45,13 @@ def test_counters_end_in_total_and_names_have_their_units() -> None:
             assert not each.name.endswith(unit), each.name
 
 
-def test_what_is_recorded_is_counted(gateway: RunningGateway, things: Things) -> None:
-    """Events, versions, the ring, the lag, and who records."""
+def test_recording_is_counted(gateway: RunningGateway, things: Things) -> None:
+    """Events, versions, the ring, the lag and the recorder have metrics."""
 
     def told(name: str) -> float:
         return scraped(gateway.address).get((name, "things"), 0)
 
-    # Once it has come through the oplog.
+    # The recorder has read the oplog up to here.
     wait_until(lambda: told("revstream_recorder_first_reading_done") == 1, within_s=60)
     before = scraped(gateway.address)
 
@@ -70,10 +72,10 @@ def test_what_is_recorded_is_counted(gateway: RunningGateway, things: Things) ->
     assert told("revstream_recorder_fences_refused_total") == 0
 
 
-async def test_subscriptions_and_what_they_are_sent_are_counted(
+async def test_subscriptions_and_their_events_are_counted(
     gateway: RunningGateway, things: Things
 ) -> None:
-    """Live ones, replays and snapshots apart."""
+    """Live events, replays and snapshots are counted separately."""
     before = scraped(gateway.address)
 
     def since(name: str, *labels: str) -> float:

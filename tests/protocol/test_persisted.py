@@ -1,4 +1,4 @@
-"""Documents that clients name instead of sending, over HTTP and on sockets."""
+"""Persisted documents over HTTP and WebSockets."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ OTHER = '{ thing(id: "a") { id } }'
 SERVED: dict[str, Any] = {"data": {"thing": {"name": "first"}}}
 
 
-def test_a_hash_will_do_for_a_document_that_was_sent(gateway: RunningGateway) -> None:
+def test_a_hash_is_sufficient_for_a_document_that_was_sent(gateway: RunningGateway) -> None:
     """Apollo's clients send the hash, then hash and document, then the hash again."""
     query = THING + f" # {uuid4().hex}"
     hash_ = hashlib.sha256(query.encode()).hexdigest()
@@ -39,11 +39,13 @@ def test_a_hash_will_do_for_a_document_that_was_sent(gateway: RunningGateway) ->
     assert ask() == SERVED
 
 
-async def test_only_trusted_documents_are_executed_where_there_are_some(
+async def test_only_trusted_documents_are_executed_if_there_are_any(
     mongo_uri: str, things: Collection[dict[str, Any]], tmp_path: Path
 ) -> None:
-    """By name, by text, over HTTP and on sockets; nothing else, and not introspection either, which
-    is switched off here beside."""
+    """They are named or sent as text, over HTTP and WebSockets.
+
+    Introspection is refused as well, which is disabled here.
+    """
     path, model = tmp_path / "manifest.json", tmp_path / "schema.graphql"
     model.write_text(MODEL)
     path.write_text(
@@ -76,7 +78,7 @@ async def test_only_trusted_documents_are_executed_where_there_are_some(
             assert "data" not in answer or answer["data"] is None
         [error] = ask("schema")["errors"]
         assert "introspection is disabled" in error["message"]
-        # Nor is it told by guesses, of documents and of variables.
+        # Suggestions do not reveal names either, in documents and in variables.
         for name, variables in (("wrong", {}), ("variable", {"w": {"nmae": {"eq": 1}}})):
             [error] = ask(name, variables=variables)["errors"]
             assert "nmae" in error["message"]

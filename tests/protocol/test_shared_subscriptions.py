@@ -33,7 +33,7 @@ subscription($after: ResumeToken, $name: String) {
 
 
 async def changes(socket: Socket, count: int) -> list[dict[str, Any]]:
-    """The next changes of its only subscription."""
+    """Return the next changes of its only subscription."""
     found: list[dict[str, Any]] = []
     while len(found) < count:
         message = await socket.receive()
@@ -53,16 +53,16 @@ async def started(socket: Socket, name: str, after: str | None = None) -> None:
 
 
 async def shared(gateway: RunningGateway, count: int) -> None:
-    """Once so many are in an audience."""
+    """Wait until so many subscriptions are in a group."""
     await eventually(
         lambda: scraped(gateway.address)["revstream_subscriptions_shared", "things"] == count
     )
 
 
-async def test_all_are_told_everything_in_order_by_one_execution(
+async def test_one_execution_serves_all_subscriptions_in_order(
     gateway: RunningGateway, things: Things
 ) -> None:
-    """One execution serves the group; late, leaving and other subscriptions change nothing."""
+    """Late, leaving and other subscriptions change nothing."""
     name, other = uuid4().hex, uuid4().hex
     ids = [f"{name}-{number:03}" for number in range(60)]
     async with AsyncExitStack() as stack:
@@ -75,7 +75,7 @@ async def test_all_are_told_everything_in_order_by_one_execution(
         things.insert_many([{"_id": each, "name": name} for each in ids[:20]])
         things.insert_one({"_id": other, "name": other})
         told = await asyncio.gather(*(changes(each, 20) for each in sockets[:8]))
-        # One from the beginning again, one from the middle, by what they hold; one leaves.
+        # One resumes from the first token, one from the middle; one leaves.
         await started(sockets[8], name, told[0][0]["resumeToken"])
         await started(sockets[9], name, told[3][9]["resumeToken"])
         await sockets[1].send({"id": "s", "type": "complete"})
@@ -92,10 +92,10 @@ async def test_all_are_told_everything_in_order_by_one_execution(
     await shared(gateway, 0)
 
 
-async def test_who_takes_nothing_goes_on_alone_and_misses_nothing(
+async def test_a_slow_subscription_leaves_the_group_and_misses_nothing(
     gateway: RunningGateway, things: Things
 ) -> None:
-    """A slow subscription leaves the group and misses nothing; the group receives every event."""
+    """The group receives every event."""
     name = uuid4().hex
     async with AsyncExitStack() as stack:
         alone, well, ill = [
@@ -112,17 +112,20 @@ async def test_who_takes_nothing_goes_on_alone_and_misses_nothing(
             if number == 0:
                 # The first has joined.
                 await shared(gateway, 3)
-        # All but the one that takes nothing.
+        # All but the slow one.
         await shared(gateway, 2)
         ill.connection.transport.resume_reading()
         assert [await _number(ill) for _ in range(MANY)] == list(range(MANY))
 
 
-async def test_every_transport_is_told_by_the_same_execution(
+async def test_every_transport_is_served_by_the_same_execution(
     gateway: RunningGateway, things: Things
 ) -> None:
-    """Sockets of both protocols, events and parts: the same changes in the same order, an event's
-    id its token; who comes back by `Last-Event-ID` goes on behind it."""
+    """All transports have the same changes in the same order.
+
+    The id of an event is its token; a client that reconnects with `Last-Event-ID` resumes after
+    it.
+    """
     name = uuid4().hex
     ids = [f"{name}-{number:03}" for number in range(30)]
     async with AsyncExitStack() as stack:
@@ -152,7 +155,7 @@ async def test_every_transport_is_told_by_the_same_execution(
         again = await enter(open_stream(gateway.address, CHANGES, name=name, last=token))
         assert [(await again.change())["documentId"] for _ in ids[10:]] == ids[10:]
         await shared(gateway, 7)
-        # Where one operation of the older protocol ends, the others go on.
+        # One operation of the older protocol ends, the others continue.
         await sockets[1].send({"id": "s", "type": "stop"})
         while (await sockets[1].receive())["type"] != "complete":
             pass
@@ -166,10 +169,10 @@ async def test_every_transport_is_told_by_the_same_execution(
     await shared(gateway, 0)
 
 
-async def test_a_stream_that_is_not_read_goes_on_alone_and_misses_nothing(
+async def test_a_stream_that_is_not_read_leaves_the_group_and_misses_nothing(
     gateway: RunningGateway, things: Things
 ) -> None:
-    """With the pressure back that a response of its own has."""
+    """It has the flow control of a single response."""
     name = uuid4().hex
     async with AsyncExitStack() as stack:
         enter = stack.enter_async_context
@@ -181,7 +184,7 @@ async def test_a_stream_that_is_not_read_goes_on_alone_and_misses_nothing(
         await shared(gateway, 2)
         for number in range(MANY):
             await _replace(things, name, number)
-            # Also the first, who joins: else it might be the one that takes nothing.
+            # The first one joins, too: otherwise it might be the slow one.
             assert await _number(alone) == number
             assert (await well.change())["thing"]["name"] == f"{number}{TEXT}"
             if number == 0:
@@ -196,10 +199,10 @@ async def test_a_stream_that_is_not_read_goes_on_alone_and_misses_nothing(
         assert found == list(range(MANY))
 
 
-async def test_a_storm_of_tokens_in_the_ring_costs_mongodb_nothing(
+async def test_a_reconnect_storm_within_the_ring_sends_no_command_to_mongodb(
     gateway: RunningGateway, things: Things, client: MongoClient[dict[str, Any]]
 ) -> None:
-    """Resumes from the ring send no command, and each receives its events, then a checkpoint."""
+    """Each subscription receives its events, then a checkpoint."""
     name = uuid4().hex
     ids = [f"{name}-{number:03}" for number in range(120)]
     database = client[things.database.name]
@@ -216,7 +219,7 @@ async def test_a_storm_of_tokens_in_the_ring_costs_mongodb_nothing(
         sockets = [
             await stack.enter_async_context(open_socket(gateway.address)) for _ in range(200)
         ]
-        # All that is under way of what was written has ended: its versions are in the archive.
+        # All of the writes are complete: their versions are in the archive.
         written = {"doc": {"$in": ids}}
         await eventually(lambda: database["things.versions"].count_documents(written) == len(ids))
         database.command("profile", 2)
@@ -226,21 +229,21 @@ async def test_a_storm_of_tokens_in_the_ring_costs_mongodb_nothing(
                 await each.start("s", CHANGES, name=name, after=tokens[place])
             for each, place in zip(sockets, order, strict=True):
                 assert told(await until_checkpoint(each)) == ids[place + 1 :]
-            # That is seen, and so would others be.
+            # The profiler records this command, and would record others.
             things.find_one({"_id": f"seen-{name}"})
         finally:
             database.command("profile", 0)
         asked = [
             each
             for each in database["system.profile"].find({"ns": {"$regex": r"\.things|cmd\.aggr"}})
-            # Those who follow the stream wait for what comes.
+            # Only the change streams wait for events.
             if "getMore" not in each["command"]
         ]
         database.drop_collection("system.profile")
         assert [each["command"].get("filter") for each in asked] == [{"_id": f"seen-{name}"}]
 
 
-async def test_of_many_filters_those_are_told_that_an_event_comes_to_or_leaves(
+async def test_events_are_routed_to_filters_that_match_before_or_after(
     gateway: RunningGateway, things: Things
 ) -> None:
     """Only subscriptions whose filter matches the values before or after receive the event."""
@@ -287,7 +290,7 @@ async def until_checkpoint(socket: Socket) -> list[dict[str, Any]]:
 async def open_parts(
     address: str, query: str, **variables: Any
 ) -> AsyncIterator[AsyncIterator[dict[str, Any] | None]]:
-    """Changes as Apollo Client takes them; None for what is none."""
+    """Yield changes as Apollo Client reads them; None for other lines."""
     headers = {"accept": "multipart/mixed;boundary=graphql;subscriptionSpec=1.0,application/json"}
     asked = {"query": query, "variables": variables}
 
@@ -307,7 +310,7 @@ async def open_parts(
 
 @asynccontextmanager
 async def unread(address: str, query: str, **variables: Any) -> AsyncIterator[asyncio.StreamReader]:
-    """An event stream of which no more is taken off the socket than is asked for."""
+    """Open an event stream that is read from the socket only on demand."""
     host, port = address.removeprefix("http://").split(":")
     plain = socket.socket()
     plain.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
@@ -326,7 +329,7 @@ async def unread(address: str, query: str, **variables: Any) -> AsyncIterator[as
 
 
 MANY, TEXT = 60, "x" * 100_000
-"""Of them, more than all buffers on the way take."""
+"""A number of events that exceeds all buffers on the way."""
 LONG = "subscription($id: ID) { thingChanges(id: $id) { kind thing { name } } }"
 
 

@@ -39,7 +39,7 @@ SLOW: tuple[str, dict[str, Any]] = (
 def served(
     mongo_uri: str, client: Client, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[RunningGateway, str]]:
-    """A gateway where one caller executes two operations at once; alive in the end."""
+    """Run a gateway with two concurrent operations per caller; at the end it must still run."""
     model = tmp_path_factory.mktemp("slow") / "schema.graphql"
     model.write_text(MODEL)
     name = f"slow_{uuid4().hex[:8]}"
@@ -54,7 +54,7 @@ def served(
 
 
 def send(address: str, query: str, variables: dict[str, Any]) -> socket.socket:
-    """A connection on which that was asked."""
+    """Return a connection on which the request was sent."""
     where = urlsplit(address)
     assert where.hostname is not None
     assert where.port is not None
@@ -75,10 +75,10 @@ def executing(gateway: RunningGateway) -> float:
     return scraped(gateway.address)[("revstream_operations_executing",)]
 
 
-def test_lookups_do_not_wait_behind_scans_and_scans_end_with_their_client(
+def test_lookups_do_not_wait_for_scans_and_scans_end_with_their_client(
     served: tuple[RunningGateway, str], client: Client
 ) -> None:
-    """Two of one caller at once at most, whatever the number of fields that ask for them."""
+    """One caller has at most two scans at once, whatever the number of its fields."""
     gateway, name = served
     with closing(send(gateway.address, *SLOW)) as attacker:
         wait_until(lambda: scans(client, name) >= 1)
@@ -97,7 +97,7 @@ def test_lookups_do_not_wait_behind_scans_and_scans_end_with_their_client(
     wait_until(lambda: executing(gateway) == 0, within_s=5)
 
 
-def test_a_mutation_whose_client_has_gone_while_it_waited_is_not_made(
+def test_a_waiting_mutation_of_a_disconnected_client_is_not_executed(
     served: tuple[RunningGateway, str], client: Client
 ) -> None:
     """One that has begun is finished: half of it may have been written."""

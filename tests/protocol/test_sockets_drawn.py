@@ -1,8 +1,8 @@
-"""Messages drawn at random, right and wrong, in any order, on both WebSocket protocols.
+"""Generated messages, valid and invalid, in any order, on both WebSocket protocols.
 
-What is promised: the connection goes on as the protocol says, or it is closed with one of the
-protocol's codes; never without a code, never with 1011. That the gateway has logged no fault of its
-own is seen by its fixture, when it ends.
+The connection continues as the protocol requires, or it is closed with one of the protocol's
+codes. It is never closed without a code or with 1011. The gateway's fixture checks the log at the
+end.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tests.support.gateway import RunningGateway
 from tests.support.sockets import LEGACY, TRANSPORT, Protocol, open_socket
 
 CODES = {4400, 4401, 4409, 4429}
-# Of RFC 6455, which says more of frames than the protocols do: text is UTF-8.
+# RFC 6455's own code: it requires that text is UTF-8.
 CODES_OF_FRAMES = {1007}
 KINDS = {
     TRANSPORT: ["connection_init", "subscribe", "complete", "ping", "pong", "next", "nope"],
@@ -46,7 +46,7 @@ json_values = st.recursive(
 
 @st.composite
 def messages(draw: st.DrawFn, protocol: Protocol) -> str | bytes:
-    """Mostly right, so that what follows is heard, too."""
+    """Draw messages that are mostly valid, so that later ones are executed, too."""
     if draw(st.integers(0, 9)) == 0:
         return draw(st.text(max_size=20) | st.binary(max_size=20))
     if draw(st.integers(0, 9)) == 0:
@@ -79,7 +79,7 @@ def conversations(draw: st.DrawFn) -> tuple[Protocol, bool, list[str | bytes]]:
 @settings(
     max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
-async def test_a_conversation_goes_on_or_ends_with_a_code_of_its_protocol(
+async def test_a_conversation_continues_or_ends_with_a_code_of_its_protocol(
     gateway: RunningGateway, conversation: tuple[Protocol, bool, list[str | bytes]]
 ) -> None:
     """A query is answered after each conversation that stays open."""

@@ -1,4 +1,4 @@
-"""Whole conversations over every transport, to the letter, are those of the snapshots."""
+"""Transcripts of whole conversations over every transport equal the snapshots exactly."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ APOLLO = "multipart/mixed;boundary=graphql;subscriptionSpec=1.0,application/json
 JSON_TYPE = "application/json"
 MODERN = "application/graphql-response+json"
 
-# What differs from run to run, and what stands for it.
+# Values that differ from run to run, and their placeholders.
 _VARIES = [
     (r'"((?:[a-z]\w*)?[rR]esumeToken|token)":"[^"]+"', r'"\1":"<token>"'),
     (r"^id: ?\S+$", "id: <token>"),
@@ -97,7 +97,7 @@ def written(lines: list[str]) -> str:
 
 @pytest.fixture(scope="module", params=["--wire", "--no-wire"])
 def wire(request: pytest.FixtureRequest) -> str:
-    """The option that switches wire connections on or off: the answers are the same."""
+    """Return the option that enables or disables wire connections: the responses are equal."""
     option: str = request.param
     return option
 
@@ -109,7 +109,7 @@ def things(
     tmp_path_factory: pytest.TempPathFactory,
     wire: str,
 ) -> Iterator[Things]:
-    """The collection that is served, with fixed documents."""
+    """Provide the served collection, with fixed documents."""
     database = client[f"transcripts_{uuid4().hex[:8]}"]
     begin_new(mongo_uri, database.name, _model(tmp_path_factory))
     moment = datetime(2024, 2, 29, 12, 0, 0, 123000, tzinfo=UTC)
@@ -200,7 +200,7 @@ REQUESTS: dict[str, tuple[str, str, dict[str, str], bytes | None]] = {
 
 
 def test_http_is_the_transcript(gateway: RunningGateway) -> None:
-    """Requests one after the other, each with its status, headers and body."""
+    """Consecutive requests each have their status, headers and body."""
     lines: list[str] = []
     connection = http.client.HTTPConnection(urlsplit(gateway.address).netloc, timeout=60)
     for title, (method, path, headers, body) in REQUESTS.items():
@@ -221,12 +221,12 @@ def test_http_is_the_transcript(gateway: RunningGateway) -> None:
 
 
 def _repeated(message: str, lines: list[str]) -> bool:
-    """Return whether it is a further checkpoint, which comes when nothing happens for a while."""
+    """Return whether it is a further checkpoint, which is sent while idle."""
     return "CHECKPOINT" in message and any("CHECKPOINT" in each for each in lines)
 
 
 class Conversation:
-    """The text frames of a WebSocket, as they are sent and come."""
+    """The text frames of a WebSocket, sent and received."""
 
     def __init__(self, socket: ClientConnection, lines: list[str]) -> None:
         self._socket = socket
@@ -238,7 +238,7 @@ class Conversation:
         await self._socket.send(text)
 
     async def receive(self, until: str) -> None:
-        """Note messages up to one with that text, without those that only keep the connection."""
+        """Record messages up to one with that text, without heartbeats."""
         while True:
             raw = await self._socket.recv()
             assert isinstance(raw, str)
@@ -248,7 +248,7 @@ class Conversation:
                 return
 
     async def closed(self) -> None:
-        """Note how the server closes it."""
+        """Record the close frame of the server."""
         with pytest.raises(ConnectionClosed) as caught:
             await self.receive("nothing")
         assert caught.value.rcvd is not None
@@ -259,7 +259,7 @@ class Conversation:
 async def test_a_web_socket_is_the_transcript(
     gateway: RunningGateway, things: Things, protocol: Protocol
 ) -> None:
-    """Operations of each kind on one connection, then what closes others."""
+    """The messages are operations of each kind on one connection, then messages that close it."""
     start, stop = ("start", "stop") if protocol == LEGACY else ("subscribe", "complete")
     url = gateway.address.replace("http", "ws", 1) + "/graphql"
     lines: list[str] = []
@@ -330,7 +330,7 @@ async def test_a_web_socket_is_the_transcript(
 async def test_a_stream_over_http_is_the_transcript(
     gateway: RunningGateway, things: Things, name: str, accept: str, end: str
 ) -> None:
-    """A query, what is wrong, and changes up to a deletion."""
+    """The stream has a query, invalid requests, and changes up to a deletion."""
     url, headers = f"{gateway.address}/graphql", {"accept": accept}
     lines: list[str] = []
     things.insert_one({"_id": f"{name}-1", "name": name})
@@ -372,7 +372,7 @@ async def _split(chunks: AsyncIterator[str], end: str) -> AsyncIterator[str]:
 
 
 async def _note(pieces: AsyncIterator[str], lines: list[str], until: str) -> None:
-    """Note them up to one with that text, without those that only keep the connection."""
+    """Record chunks up to one with that text, without heartbeats."""
     async for piece in pieces:
         keeps = "\r\n{}" in piece or piece.startswith(":")
         if not keeps and not _repeated(piece, lines):

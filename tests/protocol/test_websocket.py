@@ -1,4 +1,4 @@
-"""Both WebSocket protocols: operations of every kind, and what becomes of other messages."""
+"""Both WebSocket protocols: operations of every kind, and invalid messages."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def subscribers(gateway: RunningGateway) -> float:
 async def test_queries_and_subscriptions_share_a_connection(
     gateway: RunningGateway, things: Things, protocol: Protocol
 ) -> None:
-    """In text frames, each message under its operation's id."""
+    """Messages are text frames with their operation's id."""
     name = f"shared-{protocol}"
     async with open_socket(gateway.address, protocol) as socket:
         await socket.start("changes", CHANGES)
@@ -56,10 +56,10 @@ async def test_queries_and_subscriptions_share_a_connection(
 
 
 @BOTH
-async def test_an_operation_that_is_stopped_sends_nothing_more(
+async def test_a_stopped_operation_sends_nothing_more(
     gateway: RunningGateway, things: Things, protocol: Protocol
 ) -> None:
-    """The other one on the connection goes on, and the id is free again."""
+    """The other operation on the connection continues, and the id is free again."""
     async with open_socket(gateway.address, protocol) as socket:
         for id_ in ("one", "two"):
             await socket.start(id_, CHANGES)
@@ -75,7 +75,7 @@ async def test_an_operation_that_is_stopped_sends_nothing_more(
 
 
 @BOTH
-async def test_a_connection_that_is_gone_leaves_no_subscriber_behind(
+async def test_a_closed_connection_leaves_no_subscriber(
     gateway: RunningGateway, protocol: Protocol
 ) -> None:
     """A connection's subscribers end with it, after a close frame or without one."""
@@ -95,7 +95,7 @@ async def test_a_connection_that_is_gone_leaves_no_subscriber_behind(
 async def test_a_document_that_cannot_be_executed_is_one_operations_error(
     gateway: RunningGateway, things: Things, protocol: Protocol
 ) -> None:
-    """The connection stays open, also after a syntax error, and what runs on it goes on."""
+    """The connection and its other operations continue, also after a syntax error."""
     name = f"going-on-{uuid4()}"
     async with open_socket(gateway.address, protocol) as socket:
         await socket.start("running", CHANGES)
@@ -111,10 +111,10 @@ async def test_a_document_that_cannot_be_executed_is_one_operations_error(
 
 
 @BOTH
-async def test_a_hundred_operations_are_enough_for_one_connection(
+async def test_a_hundred_operations_are_the_limit_of_one_connection(
     gateway: RunningGateway, protocol: Protocol
 ) -> None:
-    """The next is refused with its code; once one has ended there is room again."""
+    """The next one is refused with its code; an ended operation makes room."""
     async with open_socket(gateway.address, protocol) as socket:
         for number in range(100):
             await socket.start(f"{number}", CHANGES)
@@ -183,11 +183,13 @@ MALFORMED: dict[str, object] = {
 
 @BOTH
 @pytest.mark.parametrize("message", MALFORMED.values(), ids=MALFORMED)
-async def test_a_message_of_no_sense_closes_the_connection_with_a_reason(
+async def test_an_invalid_message_closes_the_connection_with_a_reason(
     gateway: RunningGateway, protocol: Protocol, message: Any
 ) -> None:
-    """Both protocols say 4400 and what is wrong, as much of it as a frame holds; the older one in a
-    message, too."""
+    """The code is 4400 in both protocols, and the reason is as long as a frame allows.
+
+    The older protocol has it in a message, too.
+    """
     if protocol == LEGACY and isinstance(message, dict):
         kinds = {"subscribe": "start", "complete": "stop", "next": "data"}
         kind = message.get("type")
@@ -200,7 +202,7 @@ async def test_a_message_of_no_sense_closes_the_connection_with_a_reason(
 
 
 async def code_of(socket: Socket) -> int:
-    """Return the code with which the socket is closed; a reason must come with it."""
+    """Return the close code of the socket; a reason must be present."""
     close = await socket.closed()
     assert close is not None, "1006"
     assert close.reason
@@ -208,10 +210,10 @@ async def code_of(socket: Socket) -> int:
 
 
 @BOTH
-async def test_messages_that_are_not_of_the_protocol_are_refused_before_the_introduction_too(
+async def test_invalid_messages_are_refused_before_the_init_message_too(
     gateway: RunningGateway, protocol: Protocol
 ) -> None:
-    """And an operation is not begun before the server has agreed."""
+    """An operation does not start before the acknowledgement."""
     async with open_socket(gateway.address, protocol, init=False) as socket:
         await socket.send("{")
         assert await code_of(socket) == INVALID
@@ -221,10 +223,10 @@ async def test_messages_that_are_not_of_the_protocol_are_refused_before_the_intr
 
 
 @BOTH
-async def test_who_does_not_introduce_itself_is_not_waited_for(
+async def test_a_missing_init_message_closes_the_connection(
     gateway: RunningGateway, protocol: Protocol
 ) -> None:
-    """For three seconds; pings are no introduction."""
+    """The time limit is three seconds; pings do not extend it."""
     began = time.monotonic()
     async with open_socket(gateway.address, protocol, init=False) as socket:
         if protocol == TRANSPORT:
@@ -234,10 +236,10 @@ async def test_who_does_not_introduce_itself_is_not_waited_for(
 
 
 @BOTH
-async def test_who_introduces_itself_twice_is_closed(
+async def test_a_second_init_message_closes_the_connection(
     gateway: RunningGateway, protocol: Protocol
 ) -> None:
-    """A second introduction closes the connection, whether or not the first was accepted."""
+    """The first one may be accepted or pending."""
     async with open_socket(gateway.address, protocol) as socket:
         await socket.send({"type": "connection_init"})
         assert await code_of(socket) == 4429
@@ -257,7 +259,7 @@ async def test_an_id_that_is_in_use_closes_the_connection(gateway: RunningGatewa
         assert await code_of(socket) == 4409
 
 
-async def test_an_id_that_is_in_use_begins_anew_in_the_older_protocol(
+async def test_an_id_that_is_in_use_is_restarted_in_the_older_protocol(
     gateway: RunningGateway, things: Things
 ) -> None:
     """The older protocol ends the first operation with that id, as its own server does."""
@@ -276,18 +278,18 @@ async def test_an_id_that_is_in_use_begins_anew_in_the_older_protocol(
 
 @pytest.mark.parametrize("payload", [{}, None, {"token": "x"}])
 @BOTH
-async def test_an_introduction_may_hold_what_the_client_likes(
+async def test_an_init_message_may_have_any_payload(
     gateway: RunningGateway, protocol: Protocol, payload: Any
 ) -> None:
-    """Also nothing, said or not."""
+    """The payload may be missing or null."""
     async with open_socket(gateway.address, protocol, init=False) as socket:
         await socket.send({"type": "connection_init", "payload": payload})
         assert await socket.receive() == {"type": "connection_ack"}
         assert await socket.data("{ resumeToken }")
 
 
-async def test_a_ping_is_answered_with_what_it_holds(gateway: RunningGateway) -> None:
-    """Before and after the introduction."""
+async def test_a_ping_is_answered_with_its_payload(gateway: RunningGateway) -> None:
+    """This holds before and after the init message."""
     async with open_socket(gateway.address, init=False) as socket:
         await socket.send({"type": "ping"})
         assert await socket.receive() == {"type": "pong"}
@@ -297,8 +299,8 @@ async def test_a_ping_is_answered_with_what_it_holds(gateway: RunningGateway) ->
         assert await socket.receive() == {"type": "pong", "payload": {"sent": 7}}
 
 
-async def test_a_pong_that_nobody_asked_for_is_taken(gateway: RunningGateway) -> None:
-    """With or without anything in it, as a sign of life."""
+async def test_an_unrequested_pong_is_accepted(gateway: RunningGateway) -> None:
+    """It may have a payload: it is a heartbeat."""
     async with open_socket(gateway.address) as socket:
         for payload in ({}, {"payload": {"alive": True}}, {"payload": None}):
             await socket.send({"type": "pong", **payload})
@@ -306,15 +308,15 @@ async def test_a_pong_that_nobody_asked_for_is_taken(gateway: RunningGateway) ->
 
 
 async def test_the_older_protocol_keeps_its_connections(gateway: RunningGateway) -> None:
-    """The first `ka` comes right after the acknowledgement; its client counts from there on."""
+    """The first `ka` follows the acknowledgement at once; its client counts from there on."""
     async with open_socket(gateway.address, LEGACY, init=False) as socket:
         await socket.send({"type": "connection_init"})
         said = [json.loads(await socket.connection.recv()) for _ in range(2)]
         assert said == [{"type": "connection_ack"}, {"type": "ka"}]
 
 
-async def test_the_older_protocol_can_be_left(gateway: RunningGateway) -> None:
-    """In its own words."""
+async def test_the_older_protocol_has_a_message_to_close(gateway: RunningGateway) -> None:
+    """The close code is 1000."""
     async with open_socket(gateway.address, LEGACY) as socket:
         await socket.send({"type": "connection_terminate"})
         close = await socket.closed()
@@ -323,7 +325,7 @@ async def test_the_older_protocol_can_be_left(gateway: RunningGateway) -> None:
 
 
 @BOTH
-async def test_the_end_of_what_does_not_run_is_no_fault(
+async def test_the_end_of_an_unknown_operation_is_ignored(
     gateway: RunningGateway, protocol: Protocol
 ) -> None:
     """Client and server may end an operation at the same time."""
@@ -333,10 +335,10 @@ async def test_the_end_of_what_does_not_run_is_no_fault(
 
 
 @BOTH
-async def test_what_is_nested_too_deep_is_an_error_of_its_operation(
+async def test_too_deep_nesting_is_an_error_of_its_operation(
     gateway: RunningGateway, protocol: Protocol
 ) -> None:
-    """Variables nearly as deep as JSON may be here, and a document as deep as can be written."""
+    """Variables have almost the maximum depth of JSON, and a document the maximum of text."""
     kind = "start" if protocol == LEGACY else "subscribe"
     asked = "query ($where: ThingWhere) { things(where: $where) { nodes { id } } }"
     deep = '{"not":' * 1000 + "{}" + "}" * 1000
@@ -355,10 +357,10 @@ async def test_what_is_nested_too_deep_is_an_error_of_its_operation(
 
 
 @pytest.mark.parametrize("protocols", [None, [Subprotocol("soap")]])
-async def test_a_connection_without_a_protocol_of_ours_is_closed(
+async def test_a_connection_without_a_supported_protocol_is_closed(
     gateway: RunningGateway, protocols: list[Subprotocol] | None
 ) -> None:
-    """With the code that says so."""
+    """The close code is 4406."""
     url = gateway.address.replace("http", "ws", 1) + "/graphql"
     async with connect(url, subprotocols=protocols) as connection:
         with pytest.raises(ConnectionClosed) as caught:
@@ -368,7 +370,7 @@ async def test_a_connection_without_a_protocol_of_ours_is_closed(
 
 
 async def test_a_page_of_another_origin_may_not_connect(gateway: RunningGateway) -> None:
-    """A browser sends where its page comes from, and could be logged in here."""
+    """A browser sends the origin of its page, which could be logged in here."""
     url = gateway.address.replace("http", "ws", 1) + "/graphql"
     with pytest.raises(Exception, match="403"):
         async with connect(
