@@ -1,4 +1,4 @@
-"""What revstream costs: scripts that print figures, each beside an alternative in the same run.
+"""Benchmarks of revstream: each prints its figures beside an alternative in the same run.
 
-Never imported by the rest.
+The product does not import them.
 """

@@ -1,5 +1,6 @@
-"""`python -m benchmarks` runs all of them, `python -m benchmarks recorder` one; `--page` also
-writes what it has found into the documentation."""
+"""`python -m benchmarks` runs all benchmarks, `python -m benchmarks recorder` one; `--page` also
+writes the results into the documentation.
+"""
 
 from __future__ import annotations
 
@@ -87,31 +88,35 @@ _QUICK = Scale(
     copies=3000,
     downtime_s=4.0,
 )
-# About time that passes: once, however often the others are repeated.
+# Measurements over a long time run once, whatever `--repeat` is.
 _ONCE = ("steady",)
 _DRAFTS = Path(__file__).parents[1] / ".build"
 
 
 @click.command(context_settings={"max_content_width": 120})
 @click.argument("names", nargs=-1, type=click.Choice(list(_BENCHMARKS)))
-@click.option("--page", is_flag=True, help="Write docs/benchmarks.md; all that it has, or these.")
-@click.option("--quick", is_flag=True, help="A run of seconds, whose figures mean nothing.")
 @click.option(
-    "--repeat", type=click.IntRange(min=1), help="The median is told; several go by turns."
+    "--page", is_flag=True, help="Write all results, or those of NAMES, into docs/benchmarks.md."
 )
-@click.option("--documents", type=click.IntRange(min=100), help="Documents of the past.")
-@click.option("--audience", type=click.IntRange(min=1), help="Subscribers of the fan-out.")
-@click.option("--storm", type=click.IntRange(min=1), help="Subscribers that reconnect at once.")
-@click.option("--minutes", type=click.FloatRange(min=0.1), help="Of the steady load.")
-@click.option("--bootstrap", type=click.IntRange(min=1), help="Documents to be read first.")
-@click.option("--copies", type=click.IntRange(min=1), help="Products of one supplier.")
-@click.option("--sockets", type=click.IntRange(min=1), help="WebSockets that misbehave.")
-@click.option("--downtime-s", type=click.FloatRange(min=1), help="Seconds to recover from.")
-@click.option("--rate", type=click.FloatRange(min=1), help="Updates in each of those seconds.")
-@click.option("--paced", is_flag=True, default=None, help="Written at that rate, not faster.")
+@click.option("--quick", is_flag=True, help="Run for seconds only; the figures have no meaning.")
+@click.option("--repeat", type=click.IntRange(min=1), help="Rounds; the median is printed.")
+@click.option("--documents", type=click.IntRange(min=100), help="Documents of as-of and past.")
+@click.option("--audience", type=click.IntRange(min=1), help="Subscribers of fan-out.")
+@click.option(
+    "--storm", type=click.IntRange(min=1), help="Subscribers of storm, which reconnect at once."
+)
+@click.option("--minutes", type=click.FloatRange(min=0.1), help="Duration of steady.")
+@click.option("--bootstrap", type=click.IntRange(min=1), help="Documents of bootstrap.")
+@click.option("--copies", type=click.IntRange(min=1), help="Products of one supplier, in copies.")
+@click.option("--sockets", type=click.IntRange(min=1), help="Misbehaving WebSockets, in sockets.")
+@click.option(
+    "--downtime-s", type=click.FloatRange(min=1), help="Seconds without a gateway, in recovery."
+)
+@click.option("--rate", type=click.FloatRange(min=1), help="Updates in each of these seconds.")
+@click.option("--paced", is_flag=True, default=None, help="Write at this rate, not faster.")
 def main(names: tuple[str, ...], page: bool, quick: bool, **given: Any) -> None:
-    """Print what revstream costs on this machine, beside the alternatives."""
-    # As Ctrl+C does: what was started is ended.
+    """Measure revstream on this machine, beside alternatives."""
+    # Like Ctrl+C: all started processes are ended.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     scale = _QUICK if quick else Scale()
     scale = replace(scale, **{name: value for name, value in given.items() if value is not None})
@@ -132,10 +137,10 @@ def main(names: tuple[str, ...], page: bool, quick: bool, **given: Any) -> None:
 def _by_turns(
     names: Sequence[str], scale: Scale
 ) -> tuple[dict[str, tuple[str, list[Sequence[Part]]]], list[str]]:
-    """What each has found, by round, behind what it was measured on last; and those that failed.
+    """Run the benchmarks in rounds; returns their results by round, and the names that failed.
 
-    Several go by turns: on a host that is slow for minutes, three repetitions in a row are hardly
-    more than one.
+    With each result is the description of the machine at its last run. Several benchmarks take
+    turns: on a host that is slow for minutes, three repetitions in a row are hardly more than one.
     """
     rounds = 1 if len(names) == 1 else scale.repeat
     if rounds > 1:
@@ -144,13 +149,13 @@ def _by_turns(
     failed: list[str] = []
     for round_ in range(rounds):
         for name in names:
-            # In the last round: the others are to lie close enough for one host's hour.
+            # In the last round: the rounds of the others should be close together in time.
             if name in failed or (name in _ONCE and round_ < rounds - 1):
                 continue
             try:
                 origin, parts = _run(name, replace(scale, round_=round_))
             except Exception:
-                # Whatever it is: the others take long, too, and tell what they tell without it.
+                # Any error: the other benchmarks take long and do not depend on this one.
                 traceback.print_exc()
                 failed.append(name)
                 found.pop(name, None)
@@ -161,8 +166,8 @@ def _by_turns(
 
 
 def _run(name: str, scale: Scale) -> tuple[str, Sequence[Part]]:
-    """Print what it has found; give it, behind what it was measured on."""
-    # A server of its own for each: what one leaves in caches and the oplog is its own affair.
+    """Run a benchmark and print its results; returns them and a description of the machine."""
+    # A server for each benchmark: caches and oplog of the previous one do not matter.
     oplog_mb = {"bootstrap": bootstrap.OPLOG_MB}.get(name, 2048)
     with open_stage(scale, oplog_mb=oplog_mb) as stage:
         origin = describe(stage.uri, stage.gateway_cores, stage.load_cores)
@@ -179,7 +184,7 @@ def _print(parts: Sequence[Part]) -> None:
 
 
 def _write(name: str, made: str, *, quick: bool) -> None:
-    """Into the page, or into a draft of it, since quick figures mean nothing."""
+    """Write results into the page, or into a draft of it if the figures are from a quick run."""
     place = pages.LAYOUTS if name == "layouts" else pages.BENCHMARKS
     text = place.read_text(encoding="utf-8")
     if quick:

@@ -1,5 +1,7 @@
-"""What it costs `product(id)` that callers sign in and see their own rows, beside the same gateway
-without: a token that is verified once, a row rule in each read, and roles."""
+"""Cost of authentication and row rules for `product(id)`, beside the same gateway without them.
+
+The token is verified once, a row rule is part of each read, and roles are checked.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,7 @@ def run(stage: Stage) -> list[Part]:
         signed = [_request(each, tokens[n % _CALLERS]) for n, each in enumerate(ids)]
         with stage.gateway(database):
             await_versions(database, _DOCUMENTS)
-        # One records for both, or no number would be known without asking; nothing is written.
+        # One process records for both, or each version number would need a read.
         options = ("--no-record", "--schema", str(guarded), *issuer.options())
         servers = {
             "open": (*opened.enter_context(stage.gateway(database)), plain),

@@ -1,7 +1,7 @@
-"""A page of 20 documents as of a moment, beside the same page of the current collection.
+"""A page of 20 documents as of a time point, beside the same page of the current collection.
 
-In id order, which walks an index; filtered; and sorted by another field, which reads every version
-that stood at the moment. Pages are asked for one after the other, each behind the last one.
+In id order, which uses an index; filtered; and sorted by another field, which reads every version
+that was current at the time point. Each page is requested after the previous one.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _KINDS = {
 _MOMENTS = {"early": 0.1, "middle": 0.5, "late": 0.95}
 _CLOCK = "middle, by the clock"
 
-# So many that no page behind a cursor is asked for twice.
+# Enough that no page after a cursor is requested twice.
 _PAST_DOCUMENTS = 20_000
 _TURNS = 10
 _CURSORS = """query ($asOf: TimePoint!, $after: String) { page: productsAsOf(
@@ -54,7 +54,7 @@ _CURSORS = """query ($asOf: TimePoint!, $after: String) { page: productsAsOf(
 _CURSORS_NOW = """query ($after: String) {
     page: products(first: 1000, after: $after, orderBy: [{id: DESC}]) {
         edges { cursor } pageInfo { hasNextPage endCursor } } }"""
-# What a page of each kind asks for, in as few words as fit under a bar.
+# The queries, by names that are short enough for a bar of the chart.
 _PAGES = {
     "now": "{ products(first: 20) { nodes { id sku name price stock } } }",
     "with version": "{ products(first: 20) { nodes { id version sku name price stock } } }",
@@ -82,7 +82,7 @@ _PAGES = {
 
 @dataclass(frozen=True, slots=True)
 class _Client:
-    """One connection that stays open."""
+    """One HTTP connection that stays open."""
 
     connection: http.client.HTTPConnection
 
@@ -96,13 +96,13 @@ class _Client:
         return data
 
     def pages(self, query: str, count: int, **variables: Any) -> list[float]:
-        """How many milliseconds each took, of so many in a row."""
+        """Request `count` pages one after the other; returns the milliseconds of each."""
         after, took = None, []
         for _ in range(count):
             started = time.perf_counter()
             page = self.ask(query, after=after, **variables)["page"]
             took.append((time.perf_counter() - started) * 1000)
-            # From the beginning again where there are no more.
+            # Start again after the last page.
             after = page["pageInfo"]["endCursor"] if len(page["nodes"]) == 20 else None
         return took
 
@@ -110,7 +110,7 @@ class _Client:
 def run(stage: Stage) -> list[Part]:
     scale = stage.scale
     table = Table(
-        f"As of a moment: pages of 20 out of {scale.documents:,} documents "
+        f"As-of reads: pages of 20 out of {scale.documents:,} documents "
         f"with {scale.versions} versions each, median ms",
         "page",
         "now",
@@ -135,13 +135,16 @@ def _client(address: str) -> _Client:
 
 
 def _deployment(client: _Client) -> str:
-    """What its tokens end with."""
+    """Return the deployment's tag at the end of its resume tokens."""
     token: str = client.ask("{ resumeToken }")["resumeToken"]
     return token.rpartition(".")[2]
 
 
 def _moments(past: Past, deployment: str) -> dict[str, dict[str, str]]:
-    """By token, which is exact; one also by the clock, for which a place has to be found."""
+    """Return time points by resume token, which is exact, and one by the clock.
+
+    For a time a resume token must be found.
+    """
     found = {
         name: {
             "token": resume_tokens.encode(
@@ -170,7 +173,7 @@ def _compare(
     took: dict[str, list[float]] = {name: [] for name in queries}
     for query, variables in queries.values():
         client.pages(query, 2, **variables)
-    # In turn, so that what disturbs the machine for a while disturbs all of them.
+    # In turn, so that a temporary load of the machine affects all of them.
     for _ in stage.rounds(f"pages {kind}"):
         for name, (query, variables) in queries.items():
             took[name].append(median(client.pages(query, stage.scale.pages, **variables)))
@@ -179,11 +182,11 @@ def _compare(
 
 
 def run_past(stage: Stage) -> list[Part]:
-    """Pages of 20 of each kind of past, beside a page of 20 of the present."""
+    """Measure pages of 20 of each kind of history read, beside a page of current documents."""
     scale = replace(stage.scale, documents=min(stage.scale.documents, _PAST_DOCUMENTS))
     table = Table(
         f"Pages of 20 out of {scale.documents:,} documents with {scale.versions} versions each, "
-        "asked for one after the other",
+        "requested one after the other",
         "page",
         "ms",
         "x now",
@@ -221,7 +224,7 @@ def run_past(stage: Stage) -> list[Part]:
             for query in _PAGES.values():
                 _timed(gateway, ask, query, scale.pages * _TURNS)
             for _ in stage.rounds("pages of the past"):
-                # A few of each by turns: a host that is slow for a while is so for all of them.
+                # A few of each by turns: a temporary load of the machine affects all of them.
                 turns = [
                     (name, *_timed(gateway, ask, query, scale.pages))
                     for _ in range(_TURNS)
@@ -239,7 +242,7 @@ def run_past(stage: Stage) -> list[Part]:
 
 
 def _cursors(client: _Client, query: str, **variables: Any) -> list[str]:
-    """Of all documents."""
+    """Return the cursors of all documents."""
     found: list[str] = []
     after, more = None, True
     while more:
@@ -252,7 +255,7 @@ def _cursors(client: _Client, query: str, **variables: Any) -> list[str]:
 def _timed(
     gateway: Process, ask: Callable[[str], None], query: str, pages: int
 ) -> tuple[list[float], float]:
-    """Milliseconds of each page, and seconds of the gateway's processor for all."""
+    """Return the milliseconds of each page, and the gateway's CPU seconds for all."""
     took, cpu_s = [], gateway.cpu_s()
     for _ in range(pages):
         started = time.perf_counter()

@@ -1,8 +1,8 @@
-"""The first reading of a collection that was there before revstream, under load.
+"""The initial snapshot of a large collection, under load.
 
-The oplog no longer reaches back to the inserts. Beside the reading a program updates documents at
-random, and another reads them through the gateway; how long both take, without the reading, during
-it, and after it.
+The oplog does not contain the inserts any more. Meanwhile one program updates random documents, and
+another reads them through the gateway; their latency is measured without the snapshot, during it,
+and after it.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ _LIMIT_S = 3600.0
 _BATCH = 10_000
 _MB = 1024 * 1024
 OPLOG_MB = 16
-"""Of the server at its start: so that it soon forgets."""
-# One that the reading itself does not fill.
+"""Oplog size of the server at its start; small, so that it rolls over soon."""
+# Large enough for the snapshot itself.
 _LARGE_OPLOG_MB = 8192.0
 
 
 @dataclass
 class _Watched:
-    """What was seen of a gateway during its first reading."""
+    """Measurements of a gateway during its initial snapshot."""
 
     took_s: float = 0.0
     lags_s: list[float] = field(default_factory=list)
@@ -53,7 +53,7 @@ class _Watched:
 def run(stage: Stage) -> list[Part]:
     documents = stage.scale.bootstrap
     times = Table(
-        f"Bootstrap: beside it {_WRITES_PER_S} updates/s, and {_READS_PER_S} reads/s of a product",
+        f"Bootstrap: latency at {_WRITES_PER_S} updates/s and {_READS_PER_S} reads/s of a product",
         "when",
         "update p50 ms",
         "update p99 ms",
@@ -73,7 +73,7 @@ def run(stage: Stage) -> list[Part]:
                 _steady(stage, "read", address, documents, _READS_PER_S) as two,
             ):
                 watched = _watch(stage, gateway, address, documents)
-            times.add("during the first reading", *_percentiles(one), *_percentiles(two))
+            times.add("during the initial snapshot", *_percentiles(one), *_percentiles(two))
             with (
                 _steady(stage, "write", stage.uri, database.name, documents, _WRITES_PER_S) as last,
                 _steady(stage, "read", address, documents, _READS_PER_S) as after,
@@ -82,7 +82,7 @@ def run(stage: Stage) -> list[Part]:
             times.add("after it, recording", *_percentiles(last), *_percentiles(after))
             _check(database, documents, len(one) + len(last), earlier=updates)
     table = Table(
-        f"Bootstrap: the first reading of {documents:,} documents of {_BYTES} bytes",
+        f"Bootstrap: initial snapshot of {documents:,} documents of {_BYTES} bytes",
         "seconds",
         "documents/s",
         "gateway MB before",
@@ -98,7 +98,9 @@ def run(stage: Stage) -> list[Part]:
         percentile(watched.lags_s, 0.5),
         max(watched.lags_s, default=0.0),
     )
-    times.note("From when each was due. Every document is archived once, and every update of it.")
+    times.note(
+        "Latency since each request was due. Every document and every update is archived once."
+    )
     return [table, times]
 
 
@@ -113,20 +115,20 @@ def _fill(stage: Stage, database: Database[Document], documents: int) -> None:
 
 
 def _roll_oplog(stage: Stage, database: Database[Document]) -> None:
-    """Write other things until the oplog has forgotten all that is there."""
+    """Write other documents until the oplog contains none of the existing ones."""
     admin, oplog = stage.client.admin, stage.client.local["oplog.rs"]
     now = admin.command("hello")["operationTime"]
     filler = [{"text": "x" * _MB} for _ in range(4)]
     task = stage.progress.add_task("rolling the oplog over", total=None)
     while True:
-        # The oldest may be let go while it is read.
+        # The oldest entry may be deleted while it is read.
         with contextlib.suppress(OperationFailure):
             [oldest] = oplog.find().sort("$natural", 1).limit(1)
             if oldest["ts"] > now:
                 break
         database["filler"].insert_many([dict(each) for each in filler], ordered=False)
         database["filler"].drop()
-        # Only what a checkpoint covers is let go.
+        # Only entries before the last checkpoint are deleted.
         admin.command("fsync")
     stage.progress.remove_task(task)
     admin.command("replSetResizeOplog", 1, size=_LARGE_OPLOG_MB)
@@ -134,7 +136,9 @@ def _roll_oplog(stage: Stage, database: Database[Document]) -> None:
 
 @contextmanager
 def _steady(stage: Stage, *arguments: object) -> Iterator[list[float]]:
-    """A program at work within the context; after it, how long each of its turns took."""
+    """Run a program during the context; afterwards the list has the latency of each of its
+    turns.
+    """
     took: list[float] = []
     with stage.program("steady", *arguments) as program:
         yield took
@@ -146,7 +150,7 @@ def _percentiles(took: list[float]) -> tuple[float, float]:
 
 
 def _watch(stage: Stage, gateway: Process, address: str, documents: int) -> _Watched:
-    """Until the first reading is done, which has begun just now."""
+    """Measure the gateway until the initial snapshot, which has just begun, is done."""
     started = time.monotonic()
     watched = _Watched(least_bytes=gateway.memory_bytes())
     task = stage.progress.add_task("first reading", total=documents)
@@ -158,7 +162,7 @@ def _watch(stage: Stage, gateway: Process, address: str, documents: int) -> _Wat
         if figures.get("first_reading_done"):
             break
         if watched.took_s > _LIMIT_S:
-            raise Died(f"the first reading has not ended after {_LIMIT_S:,.0f} s: {figures}")
+            raise Died(f"the initial snapshot has not ended after {_LIMIT_S:,.0f} s: {figures}")
         time.sleep(0.1)
     stage.progress.remove_task(task)
     watched.most_bytes = gateway.memory_bytes("VmHWM")
@@ -175,15 +179,15 @@ def _figures(address: str) -> dict[str, float]:
 
 
 def _check(database: Database[Document], documents: int, updates: int, *, earlier: int) -> None:
-    """Each document is in the archive, and each update since the gateway began, once.
+    """Check that each document, and each update since the gateway's start, is archived once.
 
     Raises:
-        ValueError: something is not.
+        ValueError: one is not.
     """
     archive = archive_of(database)
     deadline = time.monotonic() + 60
     while True:
-        # Those before the start that the oplog still holds are recorded too.
+        # Earlier updates that are still in the oplog are recorded, too.
         found = archive.count_documents({"op": "UPDATE"})
         if updates <= found <= updates + earlier or time.monotonic() > deadline:
             break

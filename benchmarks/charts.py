@@ -10,7 +10,7 @@ from typing import Self
 __all__ = ["Chart", "bars", "curve"]
 
 _POINTS = 60
-"""Of a curve: more are not told apart at the width that charts have."""
+"""Points of a curve; more cannot be distinguished at the width of a chart."""
 
 # Dark enough for a line.
 _COLOUR = '%%{init: {"themeVariables": {"xyChart": {"plotColorPalette": "#4a6fa5"}}}}%%'
@@ -18,9 +18,11 @@ _COLOUR = '%%{init: {"themeVariables": {"xyChart": {"plotColorPalette": "#4a6fa5
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """Args:
-    x_axis, y_title: as Mermaid writes them.
-    kind: `bar` or `line`.
+    """A chart of one series.
+
+    Args:
+        x_axis, y_title: in Mermaid's syntax.
+        kind: `bar` or `line`.
     """
 
     title: str
@@ -30,7 +32,7 @@ class Chart:
     heights: Sequence[float]
 
     def over(self, rounds: Sequence[Self]) -> Self:
-        """The medians of several; this one where they have not as many heights each."""
+        """Return the medians of several charts; this chart if their numbers of heights differ."""
         if len({len(each.heights) for each in rounds}) != 1:
             return self
         heights = zip(*(each.heights for each in rounds), strict=True)
@@ -53,16 +55,16 @@ class Chart:
 
 
 def bars(title: str, figures: Mapping[str, float]) -> Chart:
-    """A bar for each name."""
+    """Return a chart with a bar for each name."""
     names = ", ".join(f'"{name}"' for name in figures)
     return Chart(title, f"[{names}]", "", "bar", list(figures.values()))
 
 
 def curve(title: str, across: str, end: float, up: str, heights: Sequence[float]) -> Chart:
-    """A line through heights that were measured evenly between 0 and `end`.
+    """Return a line through heights that were measured at equal distances between 0 and `end`.
 
     Args:
-        across, up: what the axes tell, with its unit.
+        across, up: titles of the axes, with units.
     """
     step = max(1, -(-len(heights) // _POINTS))
     return Chart(title, f'"{across}" 0 --> {end:.4g}', f'"{up}" ', "line", heights[::step])

@@ -1,8 +1,8 @@
-"""How long the copies of one supplier's name take to follow in all of its products, how much memory
-that costs, and how long a supplier of a single product has to wait meanwhile.
+"""Time and memory to update the copies of one supplier's name in all of its products, and the delay
+for a supplier of a single product meanwhile.
 
-Beside it: the same documents changed by the bare driver in one `update_many`, with nobody
-following.
+Beside it: the same documents changed by the bare driver in one `update_many`, without a
+listener.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def run(stage: Stage) -> list[Part]:
             rows.append(_measure(stage, database, count, str(model)))
             bare.append(_bare(database, count))
     table.add("revstream record", *medians(rows))
-    table.add("bare update_many, nobody follows", *medians(bare), "-", "-", "-", "-")
+    table.add("bare update_many, no listener", *medians(bare), "-", "-", "-", "-")
     return [table]
 
 
@@ -70,7 +70,7 @@ def _measure(
     database[COLLECTION].insert_one({"_id": -1, "supplierId": "one"})
     with stage.gateway(database, "--schema", model, command="record") as (gateway, _):
         _await_copies(gateway, database, count + 1, "0")
-        # Each document, its copy, and nothing on its way any more.
+        # Documents, copies and their versions, all recorded.
         await_versions(database, 2 * (count + 1))
         _await_rest(database)
         before = gateway.memory_bytes()
@@ -92,7 +92,7 @@ def _await_copies(
     *,
     probing: bool = False,
 ) -> list[float]:
-    """Until so many copies say so. How long each rename of the other supplier took meanwhile."""
+    """Wait for `count` copies of a name; returns the delays of the other supplier's renames."""
     waits: list[float] = []
     deadline = time.monotonic() + _LIMIT_S
     products, probe = database[COLLECTION], 0
@@ -104,7 +104,7 @@ def _await_copies(
             probe += 1
             renamed_at = time.perf_counter()
             database["suppliers"].update_one({"_id": "one"}, {"$set": {"name": f"p{probe}"}})
-        # The last ones in the order of ids are the last to follow.
+        # The copies are updated in the order of ids.
         last = products.find_one({"_id": {"$gte": 0}}, {"supplierName": 1}, sort=[("_id", -1)])
         if last and last.get("supplierName") == name:
             found = products.count_documents({"supplierName": name})
@@ -116,7 +116,7 @@ def _await_copies(
 
 
 def _await_rest(database: Database[Document]) -> None:
-    """Until the places of all listeners stand still for a while."""
+    """Wait until no checkpoint of a listener changes for a while."""
     seen, since = None, time.monotonic()
     while time.monotonic() - since < 3.0:
         now = [

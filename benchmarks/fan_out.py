@@ -1,9 +1,9 @@
-"""What it takes to tell thousands of subscribers about every write, each on a WebSocket of its own.
+"""Delivery of every write to thousands of subscribers, each on a WebSocket of its own.
 
-Beside Mercurius, and a program that writes ready frames to every socket, which is the least that it
-can take. Writers, subscribers and mongod share the other core; subscribers count every frame, and
-for some of them, whose frames are read first, it is told how long after the write's acknowledgement
-it came: what comes to the others lies there for 12 to 18 ms in seconds in which that core is full.
+Beside it: Mercurius, and a program that writes ready frames to every socket, which is the least
+possible cost. Writers, subscribers and mongod share the other core. Subscribers count every frame;
+for some of them, whose frames are read first, the time since the write's acknowledgement is
+measured. Frames of the others wait for 12 to 18 ms in seconds in which that core is full.
 """
 
 from __future__ import annotations
@@ -38,22 +38,24 @@ _SHELF = (
 _OWN = f"subscription ($id: ID!) {{ productChanges(id: $id) {_PRODUCT} }}"
 
 _LOOKS_UP = "Mercurius"
-"""Tells of each event what its document is now: of two writes in a row the later comes twice."""
+"""Reads the document again for each event: of two writes in a row the later may come twice."""
 _KEPT = 100
 _LATEST_S = 120.0
 _WARM = 0.2
-"""Of the time that is written, in which nothing is measured yet."""
+"""The first share of the writing time, in which nothing is measured."""
 
 Server = AbstractContextManager[tuple[Process, str]]
 
 
 @dataclass(frozen=True, slots=True)
 class _Case:
-    """Args:
-    rate: writes a second, to `documents`.
-    variables: those of the subscribers, who take them in turn.
-    told: how many of so many subscribers are told of a write to a document.
-    kept: whether each delivery's time is noted, or those of `_KEPT` sockets.
+    """One case of the benchmark.
+
+    Args:
+        rate: writes a second, to `documents`.
+        variables: those of the subscribers, assigned in turn.
+        told: the number of subscribers, of all, that receive a write to a document.
+        kept: whether the time of each delivery is recorded, or those of `_KEPT` sockets.
     """
 
     name: str
@@ -110,7 +112,9 @@ def run(stage: Stage) -> list[Part]:
             with servers[name](database) as (process, address):
                 row, twice = _measure(stage, database, case, process, address)
                 if twice and name != _LOOKS_UP:
-                    raise Died(f"{name}, {case.name}: told twice, by socket and step: {twice[:9]}")
+                    raise Died(
+                        f"{name}, {case.name}: received twice, by socket and step: {twice[:9]}"
+                    )
                 rows[case.name, name].append(row)
     for case in _CASES:
         table = Table(
@@ -134,8 +138,10 @@ def run(stage: Stage) -> list[Part]:
 
 
 def _in_turn(servers: Sequence[str], turns: range) -> list[tuple[str, _Case]]:
-    """What one server takes for different cases is compared, too, so that they lie close together:
-    a machine is not the same a quarter of an hour later."""
+    """Yield the cases of each server in turn.
+
+    The cases of one server are compared with each other, so they run close together in time.
+    """
     return [
         (name, case)
         for turn in turns
@@ -154,13 +160,13 @@ def _crier(stage: Stage, database: Database[Document]) -> Iterator[tuple[Process
 def _measure(
     stage: Stage, database: Database[Document], case: _Case, server: Process, address: str
 ) -> tuple[tuple[float, ...], list[tuple[int, int]]]:
-    """A row of the table, and what came twice: sockets and steps."""
+    """Return a row of the table, and the repeated events: sockets and steps."""
     count, seconds = stage.scale.audience, stage.scale.fan_out_s
     documents = case.documents(count)
     with stage.program("audience", address, count, case.kept(count)) as audience:
         audience.tell(query=case.query, variables=case.variables(count))
         audience.hear("subscribed", timeout_s=300)
-        # The first is one that every filter lets through.
+        # The first document matches every filter.
         awaken(database, audience, range(documents if case.query == _OWN else 1))
         writing = ("write", stage.uri, database.name, documents, case.rate)
         with stage.program("steady", *writing) as writer:
@@ -194,20 +200,22 @@ def _measure(
 
 
 def awaken(database: Database[Document], audience: Process, ids: Iterable[int]) -> None:
-    """Write to these until everybody has been told something: only then do all subscriptions
-    stand. Step 0, of which `Links` counts nothing.
+    """Write to these documents until every subscriber has received an event.
+
+    Only then is it certain that all subscriptions have begun. The writes are step 0, which `Links`
+    does not count.
 
     Raises:
-        Died: somebody has not, for long.
+        Died: a subscriber has received none for a long time.
     """
     writes = [pymongo.UpdateOne({"_id": n}, change(0)) for n in ids]
     until = time.monotonic() + _LATEST_S
     while not audience.has_said("live"):
         if time.monotonic() > until:
-            raise Died(f"not everybody was told something within {_LATEST_S:g} s")
+            raise Died(f"not every subscriber received an event within {_LATEST_S:g} s")
         database[COLLECTION].bulk_write(writes)
         time.sleep(0.5 + len(writes) / 1000)
-    # Nor is what most of it costs to be measured.
+    # Nor is its cost measured.
     audience.hear("quiet", timeout_s=_LATEST_S)
 
 

@@ -1,12 +1,12 @@
-"""How many events a second are applied that come in order, reversed and shuffled, one by one and in
-batches; beside them the classic way.
+"""Events a second that are applied in order, reversed and shuffled, one by one and in batches;
+beside them the classic method.
 
-Classic: an update that matches only what is older, as an upsert. Where the document is newer it
-matches nothing, the insert is refused as a duplicate, and the update is tried again without upsert,
-for it may have been another's first insert that was in the way. Of a batch of those, refusals are
-ignored: what two first inserts do to one another is lost. Both ways set the same fields and count
-the version, through one Motor client, from the gateway's core; ours says who wrote, too, and gives
-back the document.
+Classic: an upsert whose filter matches only an older document. Where the document is newer nothing
+matches, the insert is refused as a duplicate, and the update is retried without upsert, for the
+duplicate may have been the first insert by another writer. In a batch refusals are ignored: what
+two first inserts do to one another is lost. Both methods set the same fields and count the version,
+through one Motor client, from the gateway's core; revstream also stores the attribution and returns
+the document.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _EACH = 30
 _WRITERS = 8
 _BATCH = 1000
 _SINGLE_SHARE = 10
-"""Of so many events in batches one is applied by itself: in about the same time."""
+"""One of so many events is applied by itself: both take about the same time."""
 
 Event = tuple[str, dict[str, Any]]
 Apply = Callable[[Sequence[Event]], Awaitable[None]]
@@ -69,7 +69,7 @@ _ORDERS: dict[str, Order] = {
 
 
 class _Commands(monitoring.CommandListener):
-    """How many were sent."""
+    """Counts the commands sent to MongoDB."""
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
@@ -121,8 +121,10 @@ async def _measure(
     count: int,
     size: int,
 ) -> list[float]:
-    """Events a second, commands per call, and microseconds of CPU per event, ours and mongod's;
-    and how many documents are not their newest event."""
+    """Return events a second, commands per call, CPU microseconds per event, and wrong documents.
+
+    CPU time is the client's and mongod's; a document is wrong if it is not its newest event.
+    """
     ids = count // _EACH
     events = _ORDERS[order](
         [
@@ -138,11 +140,11 @@ async def _measure(
             stage.uri, tz_aware=True, w="majority", event_listeners=[commands]
         )
         apply = await way(Mongo(client, database.name, MongoOptions()))
-        # Opens the connections.
+        # Open the connections.
         first = {"sequence": Int64(0), "value": 0.0}
         await asyncio.gather(*(apply([("first", first)]) for _ in range(_WRITERS)))
         calls = [events[start : start + size] for start in range(0, len(events), size)]
-        # All take from one list: the order is that of the events.
+        # All writers take from one list, which is in the order of the events.
         batches = iter(calls)
 
         async def write(mine: Iterator[Sequence[Event]]) -> None:
@@ -167,7 +169,7 @@ async def _measure(
 
 
 async def _ours(mongo: Mongo) -> FencedUpserts:
-    """As a gateway makes it."""
+    """Return the store as a gateway creates it."""
     archives = {_READING.collection: Archive(mongo, _READING.collection)}
     now = resume_tokens.token_from_time(await mongo.operation_time())
     hub = Hub([_READING.collection], position=now)

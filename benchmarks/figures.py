@@ -1,4 +1,4 @@
-"""Medians, percentiles, and tables that are read on a terminal and quoted in a README alike."""
+"""Medians, percentiles, and tables for the terminal and for Markdown."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["Part", "Table", "medians", "over_rounds", "percentile"]
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """The smallest value that at least `share` of them do not exceed; NaN of none."""
+    """Return the smallest value that at least `share` of them do not exceed; NaN of none."""
     if not values:
         return math.nan
     ordered = sorted(values)
@@ -21,12 +21,12 @@ def percentile(values: Sequence[float], share: float) -> float:
 
 
 def medians(rows: Sequence[Sequence[float]]) -> list[float]:
-    """Of each column."""
+    """Return the median of each column."""
     return [median(column) for column in zip(*rows, strict=True)]
 
 
 class Table:
-    """Rows of a name and figures, as Markdown."""
+    """Rows with a name and figures, printed as Markdown."""
 
     def __init__(self, title: str, *columns: str) -> None:
         self.title = title
@@ -38,21 +38,21 @@ class Table:
         self._rows.append((name, cells))
 
     def note(self, text: str) -> None:
-        """A sentence beneath the table."""
+        """Add a sentence below the table."""
         self._notes.append(text)
 
     def over(self, rounds: Sequence[Self]) -> Self:
-        """The median of each figure of several; words and notes are this one's.
+        """Return the median of each figure of several tables; words and notes are this one's.
 
         Raises:
-            ValueError: they have not the same rows.
+            ValueError: the tables have different rows.
         """
         made = type(self)(self.title, *self._columns)
         made._notes = self._notes
         for row in zip(*(each._rows for each in rounds), strict=True):
             names = {name for name, _ in row}
             if len(names) > 1:
-                raise ValueError(f"{self.title}: one row is told of {sorted(names)}")
+                raise ValueError(f"{self.title}: rows in some rounds only: {sorted(names)}")
             made.add(row[-1][0], *map(_median, zip(*(cells for _, cells in row), strict=True)))
         return made
 
@@ -74,7 +74,7 @@ class Table:
 
 
 def _text(cell: float | str) -> str:
-    """Three digits that matter, no exponent."""
+    """Return the number with three significant digits, without an exponent."""
     if isinstance(cell, str):
         return cell
     if not math.isfinite(cell):
@@ -90,11 +90,11 @@ def _median(cells: Sequence[float | str]) -> float | str:
 
 
 Part = Table | Chart
-"""Of what a benchmark has found."""
+"""A part of a benchmark's results."""
 
 
 def over_rounds(rounds: Sequence[Sequence[Part]]) -> list[Part]:
-    """What a benchmark has found in several rounds, as if in one: the medians."""
+    """Return the medians of a benchmark's results in several rounds."""
     parts: list[Part] = []
     for each in zip(*rounds, strict=True):
         last: Any = each[-1]

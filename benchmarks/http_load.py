@@ -1,4 +1,4 @@
-"""Ask a server as fast as it answers."""
+"""Load on an HTTP server: requests as fast as it answers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CONNECTIONS = 32
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """`token`: of the one who signs in."""
+    """One request; `token`: the access token of its caller."""
 
     path: str
     body: str = ""
@@ -29,7 +29,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What came of it."""
+    """Results of a load."""
 
     requests: int
     per_second: float
@@ -38,10 +38,10 @@ class Load:
 
 
 def load(stage: Stage, address: str, requests: Sequence[Request], seconds: float) -> Load:
-    """Over `CONNECTIONS` that stay open, the requests in turn.
+    """Send the requests in turn over `CONNECTIONS` open connections.
 
     Raises:
-        Died: an answer that was not 200.
+        Died: a response was not 200.
     """
     at = urlsplit(address)
     with stage.program("client", CONNECTIONS, seconds) as client:
@@ -60,7 +60,7 @@ def load(stage: Stage, address: str, requests: Sequence[Request], seconds: float
 def measure(
     stage: Stage, server: Process, address: str, requests: Sequence[Request]
 ) -> tuple[float, float, float, float]:
-    """Requests/s, p50 and p99 in ms, and the server's CPU in microseconds for each."""
+    """Return requests/s, p50 and p99 in ms, and the server's CPU microseconds for each request."""
     cpu_s = server.cpu_s()
     done = load(stage, address, requests, stage.scale.requests_s)
     cpu_s = server.cpu_s() - cpu_s

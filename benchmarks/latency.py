@@ -1,4 +1,4 @@
-"""How long after a write's acknowledgement its event arrives, over WebSocket, at 200 writes/s.
+"""Time from a write's acknowledgement to its event over WebSocket, at 200 writes/s.
 
 Once with the fields of the document alone, which the change stream carries, and once with
 `version`, which waits for the recorder. Beside it: a bare change stream in a process of its own,
@@ -50,7 +50,7 @@ def run(stage: Stage) -> list[Part]:
                 with _receiver(stage, database, subscription) as receiver:
                     rows.append(_measure(stage, database, receiver))
             table.add(name, *medians(rows))
-    table.note("A negative time: the event was there before the acknowledgement.")
+    table.note("A negative time: the event arrived before the acknowledgement.")
     return [table]
 
 
@@ -71,7 +71,7 @@ def _receiver(stage: Stage, database: Database[Document], subscription: str) -> 
 
 
 def _awaken(database: Database[Document], subscriber: Process) -> None:
-    """Write until an event arrives: only then is it certain that the subscription stands."""
+    """Write until an event arrives: only then is it certain that the subscription has begun."""
     while not subscriber.has_said("live"):
         database[COLLECTION].update_one({"_id": 0}, change(0))
         time.sleep(0.05)
@@ -89,7 +89,7 @@ def _measure(
     missing = written.keys() - received.keys()
     if missing:
         raise ValueError(f"{len(missing)} of {len(written)} writes were not received")
-    # What comes first finds code that has never run.
+    # The first events run code for the first time.
     warm = max(1, len(written) // 10)
     latencies = [(received[step] - at) / 1e6 for step, at in written.items() if step > warm]
     return (percentile(latencies, 0.5), percentile(latencies, 0.9), percentile(latencies, 0.99))

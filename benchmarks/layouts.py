@@ -1,9 +1,8 @@
-"""Which way of keeping versions should I use? The same documents and versions in each layout,
-served by the same gateway.
+"""Comparison of the layouts: the same documents and versions in each, served by the same gateway.
 
-They are written as programs of that layout write them, before a gateway runs; the gateway records
-them; then one request after another is measured. What a crash leaves between the writes of one
-update is planted in many documents, and how long it takes to mend them is told.
+Programs of that layout write them before a gateway runs; the gateway records them; then requests
+are measured one after the other. Updates that a crash has interrupted between two writes are
+planted in many documents, and the time to repair them is measured.
 """
 
 from __future__ import annotations
@@ -182,7 +181,7 @@ def _asked(client: httpx.Client, query: str, **variables: Any) -> Any:
 
 
 def _history(client: httpx.Client, key: int, versions: int) -> None:
-    """All of it, checked."""
+    """Read the whole history of a document and check it."""
     after, count = None, 0
     while True:
         found = _asked(client, _HISTORY, id=str(key), after=after)["product"]["history"]
@@ -201,7 +200,7 @@ def _page(client: httpx.Client, at: str) -> None:
 
 
 def _milliseconds(steps: Sequence[Callable[[], None]]) -> float:
-    """The median of several."""
+    """Return the median duration of several steps."""
     took = []
     for step in steps:
         started = time.perf_counter()
@@ -220,7 +219,9 @@ def _bytes(stage: Stage, database: Database[Document]) -> float:
 async def _recovered(
     stage: Stage, database: Database[Document], history: HistoryKind, model: str
 ) -> float:
-    """How long it takes to mend a document that a crash has left between two writes."""
+    """Return the time to repair a document whose update a crash has interrupted between two
+    writes.
+    """
     count = _crash(database, history)
     if not count:
         return 0.0
@@ -228,7 +229,7 @@ async def _recovered(
     async with Mongo.connect(stage.uri, database.name) as mongo:
         layout = create_layout(mongo, entity)
         started = time.perf_counter()
-        # No pause to tell a crash from an update under way: only the work is measured.
+        # No waiting time before the repair: only the work is measured.
         mended = await layout.recover(settle_s=0)
         took_s = time.perf_counter() - started
     if mended != count:
@@ -237,7 +238,7 @@ async def _recovered(
 
 
 def _crash(database: Database[Document], history: HistoryKind) -> int:
-    """As if so many updates had ended after their first write. Returns how many."""
+    """Leave updates as if they had ended after their first write; returns how many."""
     products = database["products"]
     if history is HistoryKind.CURRENT_FLAG:
         current = list(products.find({"current": True}).limit(_CRASHED))
@@ -256,10 +257,10 @@ def _crash(database: Database[Document], history: HistoryKind) -> int:
 
 
 def _fill(database: Database[Document], history: HistoryKind, shape: Shape) -> None:
-    """Every version of every document, as programs of that layout leave them."""
+    """Write every version of every document, as programs of that layout do."""
     products = database["products"]
     if history is HistoryKind.ARCHIVE:
-        # By updates: the history is what is written.
+        # By updates: the history consists of the writes.
         products.insert_many(_body(n, 1) | {"_id": n, "v": 1} for n in range(shape.documents))
         for number in range(2, shape.versions + 1):
             products.bulk_write(
@@ -311,5 +312,5 @@ def _body(n: int, number: int) -> Document:
 
 
 def _changed(n: int, number: int) -> Document:
-    """What a version changes."""
+    """Return the fields that a version changes."""
     return {"price": (n * 31 + number) % 100_000 / 100}

@@ -1,5 +1,6 @@
-"""What the limits cost an honest request: `product(id)` of a gateway with the limits as they are,
-beside one that has none."""
+"""Cost of the limits for `product(id)`: a gateway with the default limits, beside one without
+limits.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +43,7 @@ def run(stage: Stage) -> list[Part]:
         database[COLLECTION].insert_many(
             [product(n) for n in stage.track(range(_DOCUMENTS), "documents")]
         )
-        # On one core, by turns: whichever is not asked does nothing.
+        # On one core, by turns: an idle gateway takes no CPU time.
         gateways = {
             name: opened.enter_context(stage.gateway(database, *options))
             for name, options in (("as they are", []), ("none", ["--no-record", *none]))

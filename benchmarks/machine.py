@@ -1,4 +1,4 @@
-"""What the figures were measured on."""
+"""Description of the machine on which the figures were measured."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ import pymongo
 
 __all__ = ["describe"]
 
-# Taken at import: what the benchmarks themselves take does not count.
+# Read at import, before the load of the benchmarks themselves.
 _LOAD = " ".join(f"{each:.2f}" for each in os.getloadavg())
 
 
 def describe(uri: str, gateway_cores: set[int], load_cores: set[int]) -> str:
-    """One paragraph: day, machine, versions, who runs where, how busy it was before all began."""
+    """Return one paragraph: date, machine, versions, use of the cores, load before the start."""
     with pymongo.MongoClient[dict[str, object]](uri) as client:
         mongodb = client.server_info()["version"]
     if gateway_cores == load_cores:

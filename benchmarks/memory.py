@@ -1,5 +1,6 @@
-"""The most memory that a gateway takes with nobody and with many idle subscribers, beside a bare
-WebSocket route with as many connections."""
+"""Peak memory of a gateway without and with many idle subscribers, beside a bare WebSocket route
+with as many connections.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +64,7 @@ def run(stage: Stage) -> list[Part]:
 
 
 def _settled(process: Process) -> int:
-    """Its memory, once it no longer changes."""
+    """Return the memory of a process once it no longer changes."""
     last, same = 0, 0
     while same < 3:
         now = process.memory_bytes()
@@ -74,7 +75,7 @@ def _settled(process: Process) -> int:
 
 
 def _await_subscribers(address: str, wanted: int) -> None:
-    """Until all of them are there: a socket that is open has not subscribed yet."""
+    """Wait until all subscriptions have begun, which is later than the open sockets."""
     while True:
         with urllib.request.urlopen(f"{address}/metrics") as answer:
             told = answer.read().decode()

@@ -1,6 +1,6 @@
-"""Pages of `docs/` that hold what benchmarks have found, between marks that bear their names.
+"""Pages of `docs/` that contain benchmark results between marks with the benchmarks' names.
 
-Everything else on a page is written by hand and stays: what the figures mean, where the time goes.
+Everything else on a page is written by hand and stays: explanations, and where the time is spent.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ LAYOUTS = _DOCS / "layouts.md"
 
 
 def names(text: str) -> list[str]:
-    """Of the benchmarks that a page has a place for, in its order."""
+    """Return the names of the benchmarks on a page, in its order."""
     return re.findall(r"^<!-- benchmark ([\w-]+) -->$", text, re.M)
 
 
 def fill(text: str, name: str, made: str) -> str:
-    """The page with another content between the marks of this benchmark.
+    """Return the page with other content between the marks of this benchmark.
 
     Raises:
-        ValueError: the page has no place for it, or more than one.
+        ValueError: the page has no such marks, or several.
     """
     begin, end = f"<!-- benchmark {name} -->\n", f"<!-- /benchmark {name} -->"
     if text.count(begin) != 1 or text.count(end) != 1:
@@ -38,8 +38,10 @@ def fill(text: str, name: str, made: str) -> str:
 
 
 def markdown(origin: str, parts: Sequence[Part]) -> str:
-    """Args:
-    origin: when and on what they were measured.
+    """Return the Markdown of results.
+
+    Args:
+        origin: date and machine of the measurement.
     """
     shown = [each.markdown() for each in parts]
     told = f"<details><summary>Measured on</summary>\n\n{origin}\n\n</details>"

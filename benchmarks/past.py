@@ -1,7 +1,7 @@
-"""A long history, written into the archive directly, as the recorder would have written it.
+"""A long history, written directly into the archive, in the recorder's format.
 
-One write a second: in each round every document is written once, in an order of its own, so that
-the versions of a document lie far apart. The last round is the present.
+One write a second: in each round every document is written once, in a random order, so that the
+versions of a document are far apart. The last round has the current documents.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from revstream.streams.mongo.database import Mongo
 __all__ = ["Past", "write_past"]
 
 _BATCH = 2000
-# Of a real token: what follows the cluster time.
+# The part of a real token after the cluster time.
 _REST = "2B022C0100296E5A1004" + 32 * "7" + "461E5F6964002B020004"
 
 
@@ -41,14 +41,14 @@ class Past:
     start: int
 
     def moment(self, share: float) -> Timestamp:
-        """Once so much of it was written."""
+        """Return the cluster time at which this share of the history was written."""
         return Timestamp(self.start + int(share * self.documents * self.versions), 1)
 
     def at(self, round_: int, place: int) -> Timestamp:
         return Timestamp(self.start + round_ * self.documents + place, 1)
 
     def records(self) -> Iterator[Document]:
-        """All of them, in the order of the stream."""
+        """Yield all version records, in stream order."""
         first = [product(n, size_bytes=SMALL_BYTES) for n in range(self.documents)]
         before: list[str | None] = [None] * self.documents
         for round_ in range(self.versions):
@@ -59,7 +59,7 @@ class Past:
                 yield record
 
     def present(self) -> Iterator[Document]:
-        """The documents as the last round left them."""
+        """Yield the documents after the last round."""
         for number in range(self.documents):
             yield _state(product(number, size_bytes=SMALL_BYTES), self.versions - 1)
 
@@ -88,7 +88,7 @@ class Past:
 
 
 def write_past(stage: Stage, database: Database[Document]) -> Past:
-    """Write it, its present, and the checkpoint that says that all of it is archived."""
+    """Write the history, the current documents, and a checkpoint that covers all of it."""
     scale = stage.scale
     writes = scale.documents * scale.versions
     past = Past(scale.documents, scale.versions, int(time.time()) - writes - 60)
@@ -100,7 +100,7 @@ def write_past(stage: Stage, database: Database[Document]) -> Past:
 
 async def _prepare(uri: str, database: str, past: Past) -> None:
     async with Mongo.connect(uri, database) as mongo:
-        # After the load: an index is made much faster than it is kept.
+        # After the load: one build of an index is much faster than many updates of it.
         await Archive(mongo, COLLECTION).prepare()
         checkpoint = Checkpoint(
             token=resume_tokens.token_from_time(await mongo.operation_time()),

@@ -1,7 +1,7 @@
-"""Start a process on its core, hear what it says, measure what it takes, and end it.
+"""Processes on chosen cores: start them, read their messages, measure and end them.
 
-A process says something by writing a JSON object with an `event` on a line of its own: the gateway
-in its log, the programs of `benchmarks.programs` on standard output.
+A message is a JSON object with an `event` on a line of its own: the gateway writes them to its log,
+the programs of `benchmarks.programs` to standard output.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
 class Died(Exception):
-    """A process that a benchmark needs has ended; the message holds the last that it wrote."""
+    """A process that a benchmark needs has ended; the message contains its last output."""
 
 
 @contextmanager
 def pinned(cores: set[int]) -> Iterator[None]:
-    """What this thread does or starts within the context runs on these cores; on Linux."""
+    """Run this thread, and processes that it starts, on these cores during the context (Linux)."""
     if not hasattr(os, "sched_setaffinity"):
         yield
         return
@@ -46,13 +46,13 @@ def pinned(cores: set[int]) -> Iterator[None]:
 
 
 def allow_sockets() -> None:
-    """As many files as this user may open, for this process and those that it starts."""
+    """Raise the limit of open files of this process and its children to the user's maximum."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def spread(pid: int, cores: set[int]) -> None:
-    """Let a process that runs, with all its threads, have these cores; on Linux."""
+    """Move a running process, with all its threads, to these cores (Linux)."""
     if hasattr(os, "sched_setaffinity"):
         for thread in Path(f"/proc/{pid}/task").iterdir():
             with contextlib.suppress(ProcessLookupError):
@@ -60,12 +60,12 @@ def spread(pid: int, cores: set[int]) -> None:
 
 
 def python(module: str, *arguments: str) -> list[str]:
-    """The command that runs a module."""
+    """Return the command that runs a module."""
     return [sys.executable, "-m", module, *arguments]
 
 
 class Process:
-    """A command that runs. Use as a context, which ends it."""
+    """A running command. Use it as a context manager, which ends it."""
 
     def __init__(
         self,
@@ -75,12 +75,14 @@ class Process:
         log: bool = False,
         environment: Mapping[str, str] | None = None,
     ) -> None:
-        """Args:
-        log: what it says comes on standard error.
-        environment: what it has beside this process's own.
+        """Start the command.
+
+        Args:
+            log: its messages are on standard error.
+            environment: additional environment variables.
         """
         self._name = " ".join(command)[:200]
-        # Settings of whoever runs the benchmarks are not to change what is measured.
+        # Settings in the user's environment must not change the results.
         own = {k: v for k, v in os.environ.items() if not k.startswith("REVSTREAM_")}
         with pinned(cores):
             self._process = subprocess.Popen(
@@ -105,10 +107,10 @@ class Process:
         self.end()
 
     def hear(self, *events: str, timeout_s: float = 120.0) -> dict[str, Any]:
-        """The next of these events; others are passed over.
+        """Wait for the next of these events; others are skipped.
 
         Raises:
-            Died: it ended, or did not say so in time.
+            Died: it ended, or did not write one in time.
         """
         while True:
             try:
@@ -121,7 +123,7 @@ class Process:
                 return said
 
     def has_said(self, event: str) -> bool:
-        """Whether it has, of what has not been heard yet; does not wait.
+        """Return whether an unread event has this name, without waiting.
 
         Raises:
             Died: it has ended.
@@ -136,13 +138,13 @@ class Process:
         return False
 
     def tell(self, **facts: Any) -> None:
-        """A line of JSON on its standard input."""
+        """Write a line of JSON to its standard input."""
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps(facts) + "\n")
         self._process.stdin.flush()
 
     def finish(self) -> dict[str, Any]:
-        """Close its standard input, upon which a program of ours says its `result` and ends."""
+        """Close its standard input and return its `result` event, after which it ends."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         return self.hear("result")
@@ -151,7 +153,7 @@ class Process:
         self._process.send_signal(number)
 
     def end(self) -> None:
-        """As a supervisor does."""
+        """End it as a supervisor does, by SIGTERM."""
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGTERM)
             try:
@@ -168,7 +170,7 @@ class Process:
         return cpu_s(self.pid)
 
     def memory_bytes(self, kind: str = "VmRSS") -> int:
-        """`VmRSS` for what it has now, `VmHWM` for the most that it ever had."""
+        """Return `VmRSS`, the current memory, or `VmHWM`, the peak."""
         for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():
             name, _, rest = line.partition(":")
             if name == kind:
@@ -188,7 +190,7 @@ class Process:
 
 
 def cpu_s(pid: int) -> float:
-    """Processor time that it has taken, user and system; 0 where there is no /proc."""
+    """Return the CPU time of a process, user and system; 0 without /proc."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text()
     except OSError:

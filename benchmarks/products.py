@@ -1,4 +1,4 @@
-"""The documents that the benchmarks write, the same on every run."""
+"""The documents that the benchmarks write, the same in every run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MODEL = Path(__file__).parent / "products.graphql"
 
 USUAL_BYTES = 2500
 SMALL_BYTES = 500
-"""With as many versions as the as-of benchmark has, about 1 GB."""
+"""About 1 GB with the number of versions of the as-of benchmark."""
 
 _WORDS = ("alder", "birch", "cedar", "elder", "hazel", "juniper", "larch", "maple", "oak", "willow")
 _START = datetime(2024, 1, 1, tzinfo=UTC)
@@ -23,7 +23,7 @@ _TEXT = "".join(random.Random(1).choices(string.ascii_lowercase + " ", k=20_000)
 
 
 def product(number: int, *, size_bytes: int = USUAL_BYTES) -> dict[str, Any]:
-    """The document with that id, in its first version; BSON of about `size_bytes`."""
+    """Return the first version of the document with that id; its BSON has about `size_bytes`."""
     dice = random.Random(number)
     document: dict[str, Any] = {
         "_id": number,
@@ -41,7 +41,7 @@ def product(number: int, *, size_bytes: int = USUAL_BYTES) -> dict[str, Any]:
             "dimensions": {"width": dice.random(), "height": dice.random()},
             "attributes": {f"{word}{n}": dice.random() for n, word in enumerate(_WORDS)},
         }
-    # What the other fields take, measured once.
+    # The size of the other fields, measured once.
     rest_bytes = 505 if size_bytes > SMALL_BYTES else 187
     offset = dice.randrange(len(_TEXT) // 2)
     document["description"] = _TEXT[offset : offset + size_bytes - rest_bytes]
@@ -49,7 +49,7 @@ def product(number: int, *, size_bytes: int = USUAL_BYTES) -> dict[str, Any]:
 
 
 def change(step: int) -> dict[str, Any]:
-    """An update, as a shop would make it; `stock` tells which one it was."""
+    """Return an update, as a shop would send it; `stock` identifies the step."""
     return {
         "$set": {
             "stock": step,
@@ -61,5 +61,5 @@ def change(step: int) -> dict[str, Any]:
 
 
 def touched(step: int, documents: int) -> int:
-    """Which of so many documents a step changes, at random: the same for all who ask."""
+    """Return the document that a step changes: pseudo-random, the same for each caller."""
     return random.Random(step).randrange(documents)

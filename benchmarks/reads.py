@@ -1,5 +1,6 @@
-"""Requests a second and their latency for the reads that a frontend makes most, beside a bare route
-that reads the same with Motor and answers with orjson."""
+"""Throughput and latency of the most common reads of a frontend, beside a bare route that reads the
+same with Motor and serializes with orjson.
+"""
 
 from __future__ import annotations
 
@@ -85,7 +86,7 @@ def _graphql(query: str, variables: dict[str, str]) -> Request:
 
 
 def _check_alike(address: str, floor: str) -> None:
-    """Both answer with the same documents, or the comparison means nothing."""
+    """Check that both return the same documents, or the comparison has no meaning."""
     ours = _ask(address, one(FIELDS, 7))["data"]["product"]
     theirs = _ask(floor, Request("/product/7"))["product"]
     page = _ask(address, _page(FIELDS))["data"]["products"]["nodes"]

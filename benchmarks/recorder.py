@@ -1,10 +1,10 @@
-"""How many versions a second the recorder archives on a burst.
+"""Versions a second that the recorder archives in a burst.
 
 Documents are written and recorded; the recorder is stopped; a burst of updates is written; the
-recorder is started again, and catches up. Counted from the end of its first batch, when everything
-is warm, to the last version; over so many that what it has drafted ahead by then counts for little.
-Beside it: the same records inserted by the bare driver into a collection with the same indexes,
-from the same core; nothing read.
+recorder is started again and catches up. The time counts from the end of its first batch, when
+everything is warm, to the last version; the burst is so long that versions built ahead by then do
+not matter. Beside it: the same records inserted by the bare driver into a collection with the same
+indexes, from the same core, without reading.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from benchmarks.stage import Document, Stage, archive_of, await_versions
 __all__ = ["run"]
 
 _BATCH = 1000
-"""Events that the recorder takes at once, as `streams.changefeed.source.SourceOptions` has it."""
+"""Events in a batch of the recorder, as in `streams.changefeed.source.SourceOptions`."""
 
 _LONG = 4
 _DRIVERS = ("motor", "pymongo")
@@ -45,8 +45,8 @@ def run(stage: Stage) -> list[Part]:
     )
     recorded: dict[str, list[tuple[float, ...]]] = {driver: [] for driver in _DRIVERS}
     bare = []
-    # By turns, so that what is compared lies close together: a machine is not the same some minutes
-    # later.
+    # By turns, so that compared figures are close together in time: a machine's speed changes
+    # within minutes.
     for _ in stage.rounds("recorder"):
         for driver, rows in recorded.items():
             with stage.database() as database:
@@ -67,7 +67,7 @@ def run(stage: Stage) -> list[Part]:
 def _write(
     stage: Stage, database: Database[Document], documents: int, updates: int, driver: str
 ) -> None:
-    """Documents, recorded; then a burst, not yet recorded."""
+    """Write documents, which are recorded, then a burst of updates, which is not recorded yet."""
     with stage.gateway(database, "--driver", driver, command="record"):
         database[COLLECTION].insert_many([product(n) for n in range(documents)])
         await_versions(database, documents)
@@ -82,7 +82,7 @@ def _write(
 def _measure(
     stage: Stage, database: Database[Document], versions: int, driver: str
 ) -> tuple[float, float, float]:
-    """Versions a second, and microseconds of CPU per version: the recorder's and mongod's."""
+    """Return versions a second, and CPU microseconds per version of the recorder and of mongod."""
     before = archive_of(database).estimated_document_count()
     _settle(stage)
     with stage.gateway(database, "--driver", driver, command="record") as (process, _):
@@ -97,7 +97,7 @@ def _measure(
 
 
 def _settle(stage: Stage) -> None:
-    """What was written before is on disk: to bring it there is no part of what is measured."""
+    """Flush earlier writes to disk: that is not part of the measurement."""
     stage.client.admin.command("fsync")
 
 

@@ -1,7 +1,7 @@
-"""How fast revstream catches up with what was written while no gateway ran.
+"""Time in which revstream catches up with writes that were made while no gateway ran.
 
-The writes are made as fast as MongoDB takes them, or, with `--paced`, at their rate: for catching
-up their number alone counts. Then a gateway is started; from the start of its process to the last
+The writes are as fast as MongoDB accepts them, or, with `--paced`, at their rate: for catching up
+only their number counts. The time counts from the start of the gateway's process to the last
 version.
 """
 

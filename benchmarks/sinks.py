@@ -1,7 +1,7 @@
-"""How many events a second a sink delivers to a receiver on the same machine, beside a loop that
-posts the same bytes with the same HTTP client.
+"""Events a second that a sink delivers to a receiver on the same machine, beside a loop that posts
+the same bytes with the same HTTP client.
 
-The versions are there before the sink begins: what recording costs is not part of it.
+The versions exist before the sink begins: the cost of recording is not part of it.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def _delivered(
         assert entity in text
         model.write_text(text.replace(entity, sink))
         options = ("--schema", str(model), "--sink-secrets", _SECRET)
-        # Once, so that it has a place to begin at.
+        # Once, so that it has a checkpoint.
         with stage.gateway(database, *options, command="record"):
             _await_place(database)
         _write(stage, database, events)
@@ -82,7 +82,7 @@ def _watched(process: Process, address: str, events: int) -> tuple[float, float,
             first, cpu_s = figures["count"], process.cpu_s()
         if figures["count"] >= events:
             if figures["disorder"]:
-                raise Died(f"{figures['disorder']} events came out of order, or twice")
+                raise Died(f"{figures['disorder']} events arrived out of order or twice")
             return (
                 events / (figures["last_s"] - figures["first_s"]),
                 (process.cpu_s() - cpu_s) / max(1, events - first) * 1e6,

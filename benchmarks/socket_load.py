@@ -1,11 +1,10 @@
-"""Thousands of WebSockets that subscribe, in one thread, which counts 100,000 frames a second with
-half of a core.
+"""Thousands of subscribing WebSockets in one thread, which counts 100,000 frames a second with half
+of a core.
 
-Speaks graphql-transport-ws (PROTOCOL.md of graphql-ws) as a client does: the handshake,
-`connection_init`, the server's ack, `subscribe`. Of what comes then only the frames' heads are read
-(RFC 6455, 5.2), and for some of the sockets the text is kept, with the time at which it came. Those
-are read first: other subscribers do not wait for one another either, on machines of their own. On
-Linux.
+Implements graphql-transport-ws (PROTOCOL.md of graphql-ws) as a client: the handshake,
+`connection_init`, the server's ack, `subscribe`. Only the heads of later frames are read (RFC 6455,
+5.2); for some sockets the texts are kept with their arrival times. These sockets are read first:
+real subscribers run on machines of their own and do not wait for one another. Linux only.
 """
 
 from __future__ import annotations
@@ -23,16 +22,16 @@ from urllib.parse import urlsplit
 __all__ = ["BIN_NS", "Link", "Links", "text_frame"]
 
 BIN_NS = 50_000_000
-"""Frames are counted by the twentieth of a second."""
+"""Frames are counted in bins of 50 ms."""
 
 _READ_BYTES = 65536
-# Of the others, before those are looked at whose times are kept.
+# Reads of other sockets between two looks at the sockets whose times are kept.
 _BETWEEN = 8
 _TEXT, _PING, _CLOSE = 0x81, 0x89, 0x88
 _NOTHING = b'"product":null'
-"""At the end of a checkpoint: no event, and not counted."""
+"""The end of a checkpoint event, which is not counted."""
 _AWAKENED = b'"stock":0}'
-"""At the end of a write that only shows whether a subscription stands. It may come long after
+"""The end of an event that only shows that a subscription has begun. It may arrive long after
 the others."""
 _END_BYTES = 100
 _INIT = json.dumps({"type": "connection_init"}).encode()
@@ -40,7 +39,7 @@ _CONNECTING, _SHAKING, _STARTING, _LIVE = range(4)
 
 
 def text_frame(text: bytes, opcode: int = _TEXT) -> bytes:
-    """A whole message as a client sends it: masked, with what changes nothing."""
+    """Return a whole message of a client, with a mask of zeros."""
     size = len(text)
     if size < 126:
         head = bytes((opcode, 0x80 | size))
@@ -55,10 +54,10 @@ class Link:
     """One WebSocket.
 
     Args:
-        kept: where its texts go, with the nanoseconds at which they came; None to count them only.
+        kept: the list for its texts and their arrival in nanoseconds; None to count them only.
 
     Attributes:
-        first_ns: when its first text came; 0 while none has.
+        first_ns: arrival of its first text; 0 before that.
     """
 
     __slots__ = ("first_ns", "kept", "number", "plain", "rest", "stage", "subscribe")
@@ -68,7 +67,7 @@ class Link:
     ) -> None:
         self.number = number
         self.kept = kept
-        # As long as the ids that clients make up.
+        # As long as typical ids of clients.
         start = {"id": f"{number:036d}", "type": "subscribe", "payload": payload}
         self.subscribe = text_frame(json.dumps(start).encode())
         self.plain = socket.socket()
@@ -78,16 +77,16 @@ class Link:
 
 
 class Links:
-    """All of them. `turn` has to be called again and again.
+    """All WebSockets. Call `turn` repeatedly.
 
     Args:
-        on_lost: called with a link that was refused, or that the server closed.
+        on_lost: called with a link that the server refused or closed.
 
     Attributes:
-        subscribed: how many have asked for their subscription, ever.
-        arrived: how many have had their first text, ever.
-        texts: that came, to all of them.
-        counts: those of them that did not only awaken, by `BIN_NS` of the monotonic clock.
+        subscribed: the number of subscriptions sent.
+        arrived: the number of links that have received a text.
+        texts: the number of texts on all links.
+        counts: texts by `BIN_NS` of the monotonic clock, without those that only awaken.
     """
 
     def __init__(self, address: str, on_lost: Callable[[Link], None]) -> None:
@@ -102,14 +101,14 @@ class Links:
         self._on_lost = on_lost
         self._links: dict[int, Link] = {}
         self._poll = select.epoll()
-        # Of those whose times are kept; it is looked at by the other one, too.
+        # The sockets whose times are kept; the other poll set contains this one.
         self._kept = select.epoll()
         self._poll.register(self._kept, select.EPOLLIN)
         self.subscribed = self.arrived = self.texts = 0
         self.counts: defaultdict[int, int] = defaultdict(int)
 
     def open(self, link: Link) -> None:
-        """Begin to connect; the rest happens in `turn`."""
+        """Begin to connect; `turn` does the rest."""
         plain = link.plain
         plain.setblocking(False)
         plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -120,7 +119,7 @@ class Links:
         self._poll_of(link).register(plain, select.EPOLLOUT)
 
     def turn(self, wait_s: float) -> None:
-        """Wait so long at most for something to come, and take all of it."""
+        """Wait for data for at most `wait_s` seconds, and read all of it."""
         ready = self._poll.poll(wait_s)
         for n in range(0, len(ready), _BETWEEN):
             for handle, event in self._kept.poll(0):
@@ -155,7 +154,7 @@ class Links:
             self._lose(link)
 
     def _agree(self, link: Link) -> None:
-        """The answers to the handshake and to `connection_init`."""
+        """Handle the responses to the handshake and to `connection_init`."""
         come = link.plain.recv(_READ_BYTES)
         link.rest += come
         if link.stage == _SHAKING:
@@ -167,7 +166,7 @@ class Links:
                 link.rest, link.stage = rest, _STARTING
         if link.stage == _STARTING and b"connection_ack" in link.rest:
             link.plain.sendall(link.subscribe)
-            # Nothing else comes before one has subscribed.
+            # The server sends nothing else before `subscribe`.
             link.rest, link.stage = b"", _LIVE
             self.subscribed += 1
         elif not come:
@@ -215,6 +214,6 @@ class Links:
 
     def _lose(self, link: Link) -> None:
         self._links.pop(link.plain.fileno(), None)
-        # Closing takes it out of what is polled.
+        # Closing removes it from the poll set.
         link.plain.close()
         self._on_lost(link)

@@ -1,7 +1,7 @@
-"""The most memory that a gateway takes while thousands of WebSockets connect, send garbage, or
-never read; and how long others wait meanwhile, for `product(id)` over HTTP.
+"""Peak memory of a gateway while thousands of WebSockets connect, send garbage, or never read; and
+the latency of `product(id)` over HTTP for other clients meanwhile.
 
-Beside it: nobody else there. The bound is the one of docs/decisions/0024-sockets.md.
+Beside it: without those WebSockets. The limit is explained in docs/decisions/0024-sockets.md.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def run(stage: Stage) -> list[Part]:
 def _measure(
     stage: Stage, database: Database[Document], gateway: Process, address: str, kind: str
 ) -> tuple[float, float, float, float, int]:
-    # A first answer finds code that has never run.
+    # The first request runs code for the first time.
     with _client(address):
         time.sleep(1)
     before = gateway.memory_bytes()
@@ -86,7 +86,7 @@ def _measure(
 
 
 class _Client:
-    """Asks again and again, over one connection."""
+    """A client that repeats one request over one connection."""
 
     def __init__(self, address: str) -> None:
         parts = urlsplit(address)
@@ -123,4 +123,4 @@ def _client(address: str) -> Iterator[_Client]:
         client.stopped.set()
         thread.join()
         if not client.times_ms:
-            raise Died("nothing was answered")
+            raise Died("no request was answered")

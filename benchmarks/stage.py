@@ -1,7 +1,7 @@
-"""Where benchmarks take place: a mongod of their own, and processes on the cores meant for them.
+"""Environment of the benchmarks: a mongod of their own, and processes on assigned cores.
 
-The gateway, or what stands in for it, has the first core to itself; mongod, the load and the
-benchmark are on the last one. With one core all share it. Nothing is left behind.
+The gateway, or its alternative, has the first core to itself; mongod, the load and the benchmark
+use the last one. With one core all share it. Everything is removed at the end.
 """
 
 from __future__ import annotations
@@ -35,21 +35,21 @@ _QUIET_S = 30.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scale:
-    """How much is measured; `quick` only shows that everything runs.
+    """Size of the measurements; `quick` only shows that everything runs.
 
     Args:
-        repeat: of each measurement, of which the median is told.
-        round_: how many rounds there were before, where others are measured in between.
-        compiling_s: that each request is asked beforehand of a server that goes on compiling.
-        audience, fan_out_s: of the fan-out benchmark, how many subscribe, and how long is written.
+        repeat: repetitions of each measurement, whose median is printed.
+        round_: the number of earlier rounds, where other benchmarks are measured in between.
+        compiling_s: warm-up time of each request for servers with a JIT compiler.
+        audience, fan_out_s: subscribers and writing time of the fan-out benchmark.
         storm: subscribers that reconnect at once.
-        minutes: of the steady load.
-        sockets, crowd_s: of the sockets benchmark, how many of them misbehave, for how long.
+        minutes: duration of the steady load.
+        sockets, crowd_s: number and duration of misbehaving sockets.
         documents: of the as-of benchmark, with `versions` each.
         bootstrap: documents of the bootstrap benchmark.
-        copies: products of one supplier, in that of copies.
-        downtime_s, rate, paced: of the recovery benchmark, how long no gateway runs, how many
-            updates come each second of it, and whether they do come at that pace.
+        copies: products of one supplier, in the copies benchmark.
+        downtime_s, rate, paced: of the recovery benchmark: time without a gateway, updates a
+            second, and whether they are written at that rate.
     """
 
     repeat: int = 3
@@ -77,7 +77,7 @@ class Scale:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stage:
-    """An open one."""
+    """A running environment."""
 
     uri: str
     scale: Scale
@@ -89,7 +89,7 @@ class Stage:
 
     @contextmanager
     def database(self) -> Iterator[Database[Document]]:
-        """An empty one, dropped in the end."""
+        """Yield an empty database, which is dropped at the end."""
         name = f"benchmark_{os.urandom(4).hex()}"
         try:
             yield self.client[name]
@@ -100,7 +100,7 @@ class Stage:
     def gateway(
         self, database: Database[Document], *options: str, command: str = "serve"
     ) -> Iterator[tuple[Process, str]]:
-        """A revstream that serves, or records, and its address."""
+        """Run a gateway or a recorder; yields its process and address."""
         port = ("--port", "0") if command == "serve" else ()
         arguments = [
             command,
@@ -114,8 +114,10 @@ class Stage:
 
     @contextmanager
     def on_all_cores(self) -> Iterator[Stage]:
-        """The same, but each process goes where the system sends it, as outside of benchmarks: for
-        what is done by revstream and MongoDB alone, with no load beside them."""
+        """Yield the same environment with processes on any core, as outside of benchmarks.
+
+        For work of revstream and MongoDB alone, without a load.
+        """
         cores = self.gateway_cores | self.load_cores
         spread(self.mongod_pid, cores)
         try:
@@ -124,7 +126,7 @@ class Stage:
             spread(self.mongod_pid, self.load_cores)
 
     def program(self, name: str, *arguments: object, beside_load: bool = True) -> Process:
-        """One of `benchmarks.programs`; with the load, or in the gateway's place."""
+        """Start a program of `benchmarks.programs` on the load's core, or on the gateway's."""
         cores = self.load_cores if beside_load else self.gateway_cores
         return Process(python(f"benchmarks.programs.{name}", *map(str, arguments)), cores=cores)
 
@@ -132,11 +134,11 @@ class Stage:
         return cpu_s(self.mongod_pid)
 
     def rounds(self, text: str) -> Iterator[int]:
-        """0, 1, 2, … for as many repetitions as there are to be, with progress."""
+        """Yield 0, 1, 2, … for each repetition, with progress."""
         yield from self.track(range(self.scale.repeat), text)
 
     def track(self, items: Sequence[Any] | range, text: str) -> Iterator[Any]:
-        """The items, with progress."""
+        """Yield the items, with progress."""
         task = self.progress.add_task(text, total=len(items))
         try:
             for item in items:
@@ -174,14 +176,14 @@ def archive_of(database: Database[Document]) -> Collection[Document]:
 
 
 def await_versions(database: Database[Document], wanted: int) -> int:
-    """How many versions there are, once there are so many.
+    """Wait until there are `wanted` versions; returns how many there are.
 
     Raises:
         Died: none was added for a long time.
     """
     moved_at, seen = time.monotonic(), -1
     while True:
-        # From the collection's metadata; asked 200 times a second, it is 5% of mongod's core.
+        # From the collection's metadata; 200 times a second it takes 5% of mongod's core.
         count = archive_of(database).estimated_document_count()
         if count >= wanted:
             return count
@@ -194,7 +196,7 @@ def await_versions(database: Database[Document], wanted: int) -> int:
 
 @contextmanager
 def _mongod(directory: Path, oplog_mb: int) -> Iterator[str]:
-    # A cache as servers have it: 0.25 GB, which the demo makes do with, would measure the disk.
+    # A realistic cache: with the 0.25 GB of the demo this would measure the disk.
     server = embedded_mongod(directory, cache_gb=2, oplog_mb=oplog_mb)
     with asyncio.Runner() as runner:
         uri = runner.run(_entered(server))

@@ -1,5 +1,6 @@
-"""How long it takes a process to start, until it would be sent requests; with a database whose
-history is recorded, and beside others on the same one."""
+"""Time from the start of a process until it is ready for requests, with a recorded database, and
+while other processes use the same one.
+"""
 
 from __future__ import annotations
 

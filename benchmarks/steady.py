@@ -1,5 +1,6 @@
-"""Whether memory grows under a mixed load that goes on: reads, updates, reads of the past, and
-subscribers who come and go."""
+"""Growth of memory under a constant mixed load: reads, updates, as-of reads, and subscribers that
+connect and leave.
+"""
 
 from __future__ import annotations
 
@@ -21,13 +22,13 @@ _MB = 1024 * 1024
 
 
 def run(stage: Stage) -> list[Part]:
-    """Once, however often the others are repeated: it is about time that passes."""
+    """Run once, whatever `--repeat` is: the measurement takes long."""
     seconds = stage.scale.minutes * 60
     samples = max(_LEAST_SAMPLES, round(seconds / _EVERY_S))
     used_mb = []
     with stage.database() as database:
         stock_up(database)
-        # Full within a few minutes: what it holds is not what is looked for.
+        # A small ring is full within minutes: its growth is not part of the measurement.
         options = ("--schema", str(MODEL), "--ring-events", str(_RING_EVENTS))
         with stage.gateway(database, *options) as (gateway, address):
             await_versions(database, PRODUCTS)
@@ -40,7 +41,7 @@ def run(stage: Stage) -> list[Part]:
                 took_s, cpu_s = time.monotonic() - began, gateway.cpu_s() - cpu_s
                 result = load.finish()
     if not all(result["done"].values()):
-        raise Died(f"not everything was done: {result}")
+        raise Died(f"some requests failed: {result}")
     memory = Table(
         f"The gateway's memory over {stage.scale.minutes:g} minutes of mixed load",
         "",
@@ -64,7 +65,7 @@ def run(stage: Stage) -> list[Part]:
     )
     load_table = Table("The mixed load", "what", "a second", "p99 ms", "failed")
     for kind, done in result["done"].items():
-        # A subscriber's time is how long it stays.
+        # A subscriber's duration is not a latency.
         p99 = "-" if kind == "subscribers" else result["p99_ms"][kind]
         load_table.add(kind, done / took_s, p99, str(result["failed"][kind]))
     chart = curve("MB of the gateway", "minutes", stage.scale.minutes, "MB", used_mb)
@@ -72,7 +73,7 @@ def run(stage: Stage) -> list[Part]:
 
 
 def slope(heights: Sequence[float]) -> float:
-    """From one to the next, by least squares."""
+    """Return the growth from one value to the next, by least squares."""
     middle = (len(heights) - 1) / 2
     mean = sum(heights) / len(heights)
     across = sum((n - middle) ** 2 for n in range(len(heights)))

@@ -1,9 +1,9 @@
-"""What `storage: DELTA` saves, and what it costs: a version history recorded in either storage.
+"""Size and cost of `storage: DELTA` beside `FULL`: a version history recorded in either storage.
 
 The history is the real one where REVSTREAM_REAL_DATA names its folder (lines of `{doc, seq, body}`
-in caniuse-history.jsonl.gz), else updates of the benchmarks' own documents. It is written while
-nothing records; then a recorder catches up. Bytes are MongoDB's own figures after a checkpoint, of
-data as they lie on disk (compressed by snappy), indexes apart.
+in caniuse-history.jsonl.gz), else updates of the benchmarks' documents. It is written without a
+recorder; then a recorder catches up. Sizes are MongoDB's figures after a checkpoint, of data on
+disk (compressed by snappy), without indexes.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def _measure(
 
 
 def _reads_s(stage: Stage, database: Database[Document], model: str) -> float:
-    """Requests for one version of one document at random, answered in a second."""
+    """Return the requests a second for one version of a random document."""
     keys = [(each["doc"], each["v"]) for each in archive_of(database).find({}, {"doc": 1, "v": 1})]
     requests = [
         Request("/graphql", json.dumps({"query": _ONE, "variables": {"id": str(key), "n": number}}))

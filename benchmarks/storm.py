@@ -1,7 +1,7 @@
-"""Thousands of subscribers whose connections broke come back within a second, each with its token.
+"""Thousands of subscribers whose connections broke reconnect within a second with their tokens.
 
-What they have missed lies in the gateway's memory. Meanwhile writes go on, and others who did not
-lose their connection are told about them. All clients share a core with mongod.
+The missed events are in the gateway's ring buffer. Meanwhile writes continue, and other subscribers
+stay connected and receive them. All clients share a core with mongod.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _MB = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class _Mark:
-    """A moment, and what had been done by then."""
+    """A time, and the counters at this time."""
 
     at_ns: int
     commands: int
@@ -56,7 +56,7 @@ def run(stage: Stage) -> list[Part]:
     back = Table(
         f"{count:,} subscribers come back within {_WITHIN_S:g} s, 1 to {_MISSED} events behind",
         "",
-        "half are told, s",
+        "half received, s",
         "99%",
         "all",
         "refused, or closed",
@@ -65,7 +65,7 @@ def run(stage: Stage) -> list[Part]:
     )
     back.add("revstream", *medians(storms))
     others = Table(
-        f"{_STAYING} others who stayed, {_WRITES_PER_S} writes/s",
+        f"{_STAYING} others that stayed, {_WRITES_PER_S} writes/s",
         "when",
         "p50 ms",
         "p99 ms",
@@ -76,12 +76,17 @@ def run(stage: Stage) -> list[Part]:
     others.add("meanwhile", *medians(during))
     shares = [times[min(count - 1, count * n // 50)] for n in range(51)]
     shares = [each for each in shares if math.isfinite(each)]
-    chart = curve("seconds until so many are told", "% of them", 2 * len(shares) - 2, "s", shares)
+    chart = curve(
+        "seconds until so many received an event", "% of them", 2 * len(shares) - 2, "s", shares
+    )
     return [back, others, chart]
 
 
 def _measure(stage: Stage) -> tuple[list[float], list[float], list[float], list[float]]:
-    """Of the storm, the calm before, the others meanwhile; and when each was told, in seconds."""
+    """Return figures of the storm, of the calm before, of the other subscribers, and all times.
+
+    The times are the seconds until each subscriber received an event.
+    """
     count = stage.scale.storm
     with stage.database() as database:
         stock_up(database)
@@ -101,12 +106,12 @@ def _measure(stage: Stage) -> tuple[list[float], list[float], list[float], list[
                     with stage.program("storm", address, count, _WITHIN_S) as storming:
                         began = _mark(stage, gateway)
                         told = _told(storming, missed)
-                        # Before they all leave.
+                        # Before all of them disconnect.
                         ended = _mark(stage, gateway)
                     most_bytes = gateway.memory_bytes("VmHWM")
                     written = dict(writer.finish()["times"])
                 kept = staying.finish()["kept"]
-    # Whoever was never told was told last.
+    # A subscriber without an event counts as the last one.
     times = told["times_s"] + [math.inf] * (count - len(told["times_s"]))
     usual = (began.commands - calm.commands) / (began.at_ns - calm.at_ns)
     more = ended.commands - began.commands - usual * (ended.at_ns - began.at_ns)
@@ -127,7 +132,7 @@ def _measure(stage: Stage) -> tuple[list[float], list[float], list[float], list[
 
 
 def _told(storming: Process, missed: dict[str, int]) -> dict[str, Any]:
-    # Behind the last one there may be nothing yet.
+    # After the last event there may be none yet.
     tokens, steps = list(missed)[:-1], list(missed.values())
     storming.tell(query=_RESUMED, tokens=tokens, steps=steps)
     return storming.hear("result", timeout_s=300)
@@ -157,7 +162,7 @@ def _mark(stage: Stage, gateway: Process) -> _Mark:
 
 
 def _missed(address: str) -> dict[str, int]:
-    """The last events, oldest first: the step of each by its token."""
+    """Return the last events, oldest first: the step of each by its token."""
     body = json.dumps({"query": _VERSIONS}).encode()
     headers = {"Content-Type": "application/json"}
     asked = urllib.request.Request(f"{address}/graphql", data=body, headers=headers)

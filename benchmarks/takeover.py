@@ -1,5 +1,6 @@
-"""How long until another process records, after the one that holds the lease is killed or told to
-stop, while 50 documents a second are written."""
+"""Time until another process records after the lease holder is killed or stopped, while 50
+documents a second are written.
+"""
 
 from __future__ import annotations
 
@@ -47,8 +48,13 @@ def run(stage: Stage) -> list[Part]:
 def _measure(
     stage: Stage, database: Database[Document], sent: signal.Signals
 ) -> tuple[float, float]:
-    """Seconds from the signal to the next holder's first version, and between the last version
-    before and the first one after."""
+    """Measure one takeover after a signal to the lease holder.
+
+    Returns:
+        Seconds from the signal to the next holder's first version, and between the last version
+            before
+        and the first one after it.
+    """
     database[COLLECTION].insert_many([product(n) for n in range(_DOCUMENTS)])
     with contextlib.ExitStack() as opened:
         first, _ = opened.enter_context(stage.gateway(database))
@@ -79,12 +85,13 @@ def _observe(
         if 0 <= taken < count:
             return now - started, without_s
         time.sleep(0.002)
-    raise Died(f"nobody took over from {leases.find_one(_LISTENER)} within {_LIMIT_S:g} s")
+    raise Died(f"no process took over from {leases.find_one(_LISTENER)} within {_LIMIT_S:g} s")
 
 
 def _fence(database: Database[Document]) -> int:
-    """The newest holder's fencing token, as it stands in the checkpoint, saved before its first
-    version."""
+    """Return the newest fencing token from the checkpoint, which is saved before the first
+    version.
+    """
     found = database["revstream.checkpoints"].find_one(_LISTENER) or {}
     return int(found.get("fencingToken", 0))
 

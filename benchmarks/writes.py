@@ -1,9 +1,9 @@
-"""`updateProduct` requests a second and their latency, beside the same update by a bare route and
-by the driver alone.
+"""Throughput and latency of `updateProduct`, beside the same update by a bare route and by the
+driver alone.
 
-Bare ones set the same two fields and count the version, in a database that nobody records. The
-gateway's figures contain its recorder, which archives meanwhile on the same core; one row is of a
-gateway that leaves this to others.
+The alternatives set the same two fields and increment the version, in a database that is not
+recorded. The gateway's figures include its recorder, which archives on the same core; one row is of
+a gateway that leaves recording to another process.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from benchmarks.stage import Document, Stage, await_versions
 __all__ = ["run"]
 
 _DOCUMENTS = 1000
-# Of requests that name a version each can be made once: more than are made in a measurement.
+# Each request with an expected version can succeed once: more than one measurement sends.
 _MOST_PER_S = 4000
 
 _UPDATE = """
@@ -87,7 +87,7 @@ def run(stage: Stage) -> list[Part]:
     for name, measured in rows.items():
         table.add(name, *medians(measured))
     if conflicts:
-        table.note(f"{conflicts:,} of the requests with expectedVersion met another version.")
+        table.note(f"{conflicts:,} of the requests with expectedVersion were in conflict.")
     return [table]
 
 
@@ -98,13 +98,13 @@ def _measure(
     make: Make,
     seconds: float,
 ) -> tuple[Row, int]:
-    """And how many requests have written nothing."""
+    """Return a row, and the number of requests that have written nothing."""
     process, address = server
     requests, before = make(database, seconds), _written(database)
     cpu_s = process.cpu_s()
     done = load(stage, address, requests, seconds)
     cpu_s = process.cpu_s() - cpu_s
-    # Those under way at the end are made and not counted.
+    # Requests in progress at the end are executed and not counted.
     missed = max(0, done.requests - (_written(database) - before))
     if missed == done.requests:
         raise Died(f"nothing was written by {requests[0]}")
@@ -112,7 +112,7 @@ def _measure(
 
 
 def _driven(stage: Stage, database: Database[Document]) -> Row:
-    """In a process on the gateway's core, as many at once as there are connections."""
+    """Run the driver on the gateway's core, with as many concurrent updates as connections."""
     arguments = (stage.uri, database.name, _DOCUMENTS, CONNECTIONS, stage.scale.requests_s)
     with stage.program("driver", *arguments, beside_load=False) as driver:
         said = driver.hear("result", timeout_s=stage.scale.requests_s + 60)
@@ -120,13 +120,13 @@ def _driven(stage: Stage, database: Database[Document]) -> Row:
 
 
 def _written(database: Database[Document]) -> int:
-    """How many writes the documents have counted."""
+    """Return the number of writes that the documents have counted."""
     [found] = database[COLLECTION].aggregate([{"$group": {"_id": 0, "n": {"$sum": "$version"}}}])
     return int(found["n"])
 
 
 def _settle(database: Database[Document]) -> None:
-    """What was written is archived, and burdens nobody who comes after."""
+    """Wait until all writes are archived, so that they do not burden the next measurement."""
     await_versions(database, _written(database))
 
 
@@ -139,8 +139,10 @@ def _numbered(_database: Database[Document], _seconds: float) -> list[Request]:
 
 
 def _compared(database: Database[Document], seconds: float) -> list[Request]:
-    """Each document in its turn, at the version that the turn before has left: so many documents
-    that its last write is answered by then."""
+    """Return a request for each document in turn, with the version after its previous turn.
+
+    There are enough documents that the previous request of one has been answered by then.
+    """
     versions = {each["_id"]: each["version"] for each in database[COLLECTION].find({}, ["version"])}
     turns = max(2, round(seconds) * _MOST_PER_S // _DOCUMENTS)
     return [

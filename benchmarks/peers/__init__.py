@@ -1,1 +1,1 @@
-"""What the gateway is measured beside: the same shop, served by others."""
+"""Alternatives to the gateway: the same shop, served by other programs."""

@@ -1,4 +1,4 @@
-"""Programs for Node, the one of the development tools; installed when they are first needed."""
+"""Node programs, run by the Node of the development tools; installed at their first use."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _STAMP = _FOLDER / "node_modules" / ".revstream-setup"
 
 @contextmanager
 def mercurius(stage: Stage, database: Database[Document]) -> Iterator[tuple[Process, str]]:
-    """The shop on Mercurius, in the gateway's place, and its address."""
+    """Serve the shop with Mercurius on the gateway's core; yields the process and its address."""
     _install()
     command = [str(_NODE), str(_FOLDER / "mercurius.mjs"), stage.uri, database.name]
     environment = {"NODE_ENV": "production"}
@@ -32,7 +32,7 @@ def mercurius(stage: Stage, database: Database[Document]) -> Iterator[tuple[Proc
 
 
 def node_versions() -> str:
-    """Of what has been installed."""
+    """Return the versions of the installed packages."""
     _install()
     listed = subprocess.run(
         [
@@ -51,7 +51,7 @@ def node_versions() -> str:
 
 
 def _install() -> None:
-    """What the lock file says, unless it is there.
+    """Install the packages of the lock file, if they are missing.
 
     Raises:
         Died: npm failed.

@@ -1,9 +1,9 @@
-"""Requests a second of revstream beside Mercurius and a bare route, for four questions; the last is
-asked once more while products are written.
+"""Requests a second of revstream beside Mercurius and a bare route, for four queries; the last one
+is measured again while products are written.
 
-Each server has the same core to itself by turns, and the same documents and indexes; before
-anything is measured its answers are compared with the documents. All stay up: who is not asked does
-nothing.
+By turns each server has the same core to itself, with the same documents and indexes; before
+anything is measured its responses are compared with the documents. All processes stay running: idle
+ones take no CPU time.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ __all__ = ["run"]
 _ASKED = 1000
 _CHECKED = 5
 _CALLERS = 100
-# Short turns, and more of them: whoever else is busy on the host is so for seconds, and all of them
-# are to have their share of it.
+# Many short turns: another load on the host lasts for seconds, and should affect all servers
+# alike.
 _TURNS = 3
 _PEER, _FLOOR, _OURS = "Mercurius", "bare route", "revstream"
 _SIGNED = "revstream, signed in"
@@ -43,9 +43,11 @@ _WRITES_PER_S = 50
 
 @dataclass(frozen=True, slots=True)
 class _Contender:
-    """Args:
-    asked: the requests of a shape for what was drawn.
-    compiles: it gets quicker for a while.
+    """A server that is measured.
+
+    Args:
+        asked: returns the requests of a shape for drawn values.
+        compiles: whether it gets faster for a while (JIT).
     """
 
     process: Process
@@ -65,7 +67,7 @@ def run(stage: Stage) -> list[Part]:
                 _check(name, each, shape, database)
         for shape in SHAPES:
             parts += _measure(stage, shape, contenders)
-        # The last of them once more, where what was read does not stay as it is.
+        # The last query once more, while the documents change.
         busy = replace(shape, name=f"{shape.name}, {_WRITES_PER_S} of them written a second")
         writing = ("write", stage.uri, database.name, PRODUCTS, _WRITES_PER_S)
         with stage.program("steady", *writing) as writer:
@@ -74,7 +76,9 @@ def run(stage: Stage) -> list[Part]:
             writer.finish()
     first = parts[0]
     assert isinstance(first, Table)
-    first.note(f"The load asks {_most(stage):,.0f} times a second of a server that does nothing.")
+    first.note(
+        f"The load sends {_most(stage):,.0f} requests a second to a server that does nothing."
+    )
     first.note(f"{node_versions()}.")
     return parts
 
@@ -100,7 +104,7 @@ def _open(stage: Stage, opened: ExitStack, database: Database[Document]) -> dict
     return {
         _PEER: _Contender(*opened.enter_context(mercurius(stage, database)), _graphql, True),
         _FLOOR: _Contender(floor, str(floor.hear("serving")["address"]), _routes),
-        # It records for both: by the archive's place they know that a number is still the last.
+        # It records for both: the archive's progress shows that a version number is still the last.
         _OURS: _Contender(*gateway(MODEL), _graphql),
         _SIGNED: _Contender(
             *gateway(rules, *issuer.options(), "--no-record"),
@@ -120,10 +124,10 @@ def _routes(shape: Shape, drawn: Sequence[int]) -> list[Request]:
 
 
 def _check(name: str, contender: _Contender, shape: Shape, database: Database[Document]) -> None:
-    """It answers with the documents, or the comparison means nothing.
+    """Check that the responses contain the documents, or the comparison has no meaning.
 
     Raises:
-        Died: it does not.
+        Died: they do not.
     """
     drawn = shape.drawn(_CHECKED)
     for each, request in zip(drawn, contender.asked(shape, drawn), strict=True):
@@ -146,7 +150,7 @@ def _measure(stage: Stage, shape: Shape, contenders: dict[str, _Contender]) -> l
     scale = stage.scale
     short = replace(stage, scale=replace(scale, requests_s=scale.requests_s / _TURNS))
     for turn in stage.track(range(scale.repeat * _TURNS), shape.name):
-        # Now one way round, now the other: what is left of one is not always the same one's.
+        # In both orders: each server is measured after different ones.
         for name in list(contenders)[:: -1 if turn % 2 else 1]:
             each = contenders[name]
             rows[name].append(measure(short, each.process, each.address, requests[name]))
@@ -167,7 +171,7 @@ def _measure(stage: Stage, shape: Shape, contenders: dict[str, _Contender]) -> l
 
 
 def _most(stage: Stage) -> float:
-    """Requests a second that the load can make at most."""
+    """Return the most requests a second that the load can send."""
     with stage.program("receiver", beside_load=False) as nothing:
         address = f"http://127.0.0.1:{nothing.hear('serving')['port']}"
         return load(stage, address, [Request("/last")], stage.scale.requests_s / 3).per_second

@@ -1,4 +1,4 @@
-"""The shop that all of them serve: its documents, and what they are asked."""
+"""The shop that all servers serve: its documents, and the queries for it."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ _RULE = """@access(
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """A question that is asked again and again, each time about something else.
+    """A query that is sent again and again with other variables.
 
     Args:
         first: how many products; 0 for one by its id.
-        supplier: whether the supplier's name is asked for, too.
+        supplier: whether the supplier's name is selected, too.
     """
 
     name: str
@@ -48,7 +48,9 @@ class Shape:
     supplier: bool = False
 
     def drawn(self, count: int) -> list[int]:
-        """Ids; or bounds of `stock`, which about three quarters of the products are below."""
+        """Return random ids, or limits of `stock` that about three quarters of the products are
+        below.
+        """
         dice = random.Random(count)
         return [
             dice.randrange(500, 1000) if self.first else dice.randrange(PRODUCTS)
@@ -63,14 +65,14 @@ class Shape:
         return Request("/graphql", body, token)
 
     def route(self, drawn: int) -> Request:
-        """What a bare route is asked."""
+        """Return the request to a bare route."""
         if not self.first:
             return Request(f"/product/{drawn}")
         options = "&supplier=1" * self.supplier + "&more=1" * (_MORE[0] in self.fields)
         return Request(f"/products?first={self.first}&below={drawn}{options}")
 
     def expected(self, database: Database[Document], drawn: int) -> list[Document]:
-        """The products, as GraphQL shows them."""
+        """Return the products in the form of a GraphQL response."""
         found = (
             database[COLLECTION].find({"stock": {"$lt": drawn}}).sort("_id", 1).limit(self.first)
             if self.first
@@ -97,7 +99,7 @@ SHAPES = (
 
 
 def plain(document: Mapping[str, Any]) -> Document:
-    """A stored one, or one that a bare route told, with GraphQL's words for ids and moments."""
+    """Return a stored document, or one of a bare route, with ids and times as in GraphQL."""
     shown = {**document, "id": str(document["_id"])}
     del shown["_id"]
     at = shown.get("updatedAt")
@@ -109,7 +111,7 @@ def plain(document: Mapping[str, Any]) -> Document:
 
 
 def stock_up(database: Database[Document]) -> None:
-    """Write its documents."""
+    """Write the documents."""
     dice = random.Random(1)
     database["suppliers"].insert_many(
         [{"_id": n, "version": 1, "name": f"Supplier {n:03d}"} for n in range(SUPPLIERS)]
@@ -122,7 +124,9 @@ def stock_up(database: Database[Document]) -> None:
 
 
 def guarded() -> str:
-    """The model, for callers who sign in: by a role, and with a row rule that hides nothing."""
+    """Return the model for authenticated callers: with a role, and a row rule that hides
+    nothing.
+    """
     text = MODEL.read_text(encoding="utf-8")
     text = text.replace('(name: "products")', f'(name: "products") {_RULE}')
     return text.replace('(name: "suppliers")', '(name: "suppliers") @access(read: ["reader"])')

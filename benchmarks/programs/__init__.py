@@ -1,2 +1,3 @@
-"""What runs in a process of its own, so that it shares neither the gateway's core nor its
-interpreter."""
+"""Programs that run in processes of their own, so that they share neither core nor interpreter with
+the gateway.
+"""

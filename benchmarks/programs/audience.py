@@ -1,12 +1,12 @@
-"""Subscribe on many WebSockets, count what comes, and note when it came for some of them.
+"""Subscribe on many WebSockets, count the events, and record the arrival times of some sockets.
 
 `python -m benchmarks.programs.audience ADDRESS COUNT KEPT`, and on standard input one line of JSON:
-`{query, variables}`, a list of variables that the sockets take in turn.
+`{query, variables}`, a list of variables that the sockets use in turn.
 
-Says `subscribed`, `live` once every socket has been told something, `quiet` once nothing more
-comes, and in the end `result`:
-`counts` of `[bin, texts]`, `kept` of `[socket, stock, ns]` of KEPT sockets or more, and `busy_s` of
-the processor.
+Writes `subscribed`, `live` once every socket has received an event, `quiet` once no more events
+arrive, and in the end `result`:
+`counts` of `[bin, texts]`, `kept` of `[socket, stock, ns]` of KEPT sockets or more, and `busy_s`,
+CPU seconds.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ def main(address: str, count: int, kept: int) -> None:
     told = threading.Event()
     threading.Thread(target=_wait, args=(told,), daemon=True).start()
     allow_sockets()
-    # Nothing here goes in circles, and a pause would count as latency.
+    # There are no reference cycles here, and a collection would count as latency.
     gc.disable()
     links = Links(address, _lost)
-    # Spread over all: a server tells one after the other, and may begin with those that came first.
+    # Spread over all: a server writes to one after the other, perhaps in order of connection.
     every = count // kept
     members = [
         Link(
@@ -60,7 +60,7 @@ def main(address: str, count: int, kept: int) -> None:
     say("quiet")
     while not told.is_set():
         links.turn(0.1)
-    # What is late is not lost.
+    # Late events are not lost.
     _until_quiet(links, _LATEST_S)
     say(
         "result",
@@ -82,7 +82,7 @@ def _wait(told: threading.Event) -> None:
 
 
 def _until_quiet(links: Links, latest_s: float) -> None:
-    """Until nothing has come for a while."""
+    """Wait until no event has arrived for a while."""
     until = time.monotonic() + latest_s
     seen, since = -1, time.monotonic()
     while time.monotonic() < until:

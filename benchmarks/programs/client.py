@@ -1,11 +1,11 @@
-"""Ask a server as fast as it answers, over connections that stay open.
+"""Send requests as fast as a server answers, over connections that stay open.
 
 `python -m benchmarks.programs.client CONNECTIONS SECONDS`, and on standard input one line of JSON:
 `{host, port, requests}`, where each request is `[method, path, body, token]`.
 
-Requests are bytes made before, and of an answer nothing is read but its status and its length; and
-sockets are waited for without an event loop: it shares its core with MongoDB, of which it is to
-take as little as it can.
+Requests are bytes built in advance, only status and length of a response are parsed, and sockets
+are polled without an event loop: the program shares its core with MongoDB and should take little of
+it.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from benchmarks.figures import percentile
 from benchmarks.programs.speech import say
 
 _LENGTH = b"content-length:"
-# One for all: memory of its own for each receipt would cost more than the receipt.
+# One buffer for all: an allocation for each read would cost more than the read.
 _BUFFER = bytearray(256 * 1024)
 _HEAD_BYTES = 2000
 
 
 class _Connection:
-    """One request after the other; how long each took, in seconds."""
+    """A connection with one request at a time; the durations are in seconds."""
 
     def __init__(self, address: tuple[str, int], requests: Iterator[bytes], until: float) -> None:
         self.times: list[float] = []
@@ -39,17 +39,17 @@ class _Connection:
         self._socket = socket.create_connection(address)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.number = self._socket.fileno()
-        # What has come of an answer's head that is not complete; and how much of an answer is still
-        # to come, 0 before its head.
+        # Bytes of an incomplete response head, and the number of body bytes still to read, 0 before
+        # the head.
         self._head = b""
         self._left = 0
         self._ask()
 
     def receive(self) -> bool:
-        """What has come; whether more is to come."""
+        """Read available bytes; returns whether more of the response is missing."""
         size = self._socket.recv_into(_BUFFER)
         if not size:
-            # One that the server closed has asked for something that was not answered.
+            # The server has closed a connection with an unanswered request.
             self.failed += 1
             self._socket.close()
             return False
@@ -77,7 +77,7 @@ class _Connection:
 
     def _ask(self) -> None:
         self._asked_at = time.perf_counter()
-        # A request is shorter than what a socket holds, and none is under way before it.
+        # A request fits into the socket's buffer, which is empty.
         self._socket.sendall(next(self._requests))
 
 
@@ -105,7 +105,7 @@ def main(count: int, seconds: float) -> None:
             poll.register(number, select.EPOLLIN)
         while waiting:
             for number, _ in poll.poll():
-                # Closed, it is not polled any more.
+                # A closed socket is removed from the poll set.
                 if not waiting[number].receive():
                     del waiting[number]
     took_s = time.perf_counter() - started

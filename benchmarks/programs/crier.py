@@ -1,7 +1,7 @@
-"""The least that fan-out can cost: ready frames, written to every WebSocket by one change stream.
+"""The least possible cost of fan-out: one change stream whose ready frames go to every WebSocket.
 
-`python -m benchmarks.programs.crier URI DATABASE` says `serving`. It takes what a subscriber of
-products says: with a variable `id`, he is told about that product only.
+`python -m benchmarks.programs.crier URI DATABASE` writes `serving`. It accepts the messages of a
+subscriber of products; with a variable `id` only events of that product are sent.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ _FIELDS = ("version", "sku", "name", "price", "stock")
 
 
 class _Listener(asyncio.Protocol):
-    """Its frames come whole: they are small, and those who send them wait for each answer."""
+    """A connection; incoming frames are complete, as they are small and sent one at a time."""
 
     everyone: set[asyncio.Transport] = set()  # noqa: RUF012 — of all connections
     of_one: defaultdict[str, set[asyncio.Transport]] = defaultdict(set)  # noqa: RUF012
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # uvloop's is no subclass.
+        # uvloop's transport is not a subclass.
         self._transport = cast(asyncio.Transport, transport)
 
     def data_received(self, data: bytes) -> None:
@@ -75,7 +75,7 @@ async def main(uri: str, database: str) -> None:
 
 
 def _frame(text: bytes) -> bytes:
-    """RFC 6455, 5.2: a text, final, not masked."""
+    """Return a frame of RFC 6455, 5.2: text, final, not masked."""
     size = len(text)
     return (bytes((0x81, size)) if size < 126 else b"\x81\x7e" + size.to_bytes(2)) + text
 

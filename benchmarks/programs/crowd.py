@@ -1,10 +1,10 @@
-"""WebSockets that cost and give nothing: `python -m benchmarks.programs.crowd ADDRESS COUNT KIND`.
+"""Misbehaving WebSockets: `python -m benchmarks.programs.crowd ADDRESS COUNT KIND`.
 
-Until it is told to end each is opened again once it is closed. KIND:
+Each is reopened when it is closed, until the program's input ends. KIND:
 
-- `idle`: subscribes, and reads what comes;
-- `silent`: subscribes, and never reads;
-- `garbage`: a message that is never finished, frames that are none, or what is no message, in turn.
+- `idle`: subscribes and reads;
+- `silent`: subscribes and never reads;
+- `garbage`: unfinished messages, invalid frames, and invalid messages, in turn.
 """
 
 from __future__ import annotations
@@ -56,10 +56,10 @@ async def main(address: str, count: int, kind: str) -> None:
 
 
 async def _open(plain: socket.socket, at: tuple[str, int], *, silent: bool) -> bool:
-    """Whether the handshake was agreed to."""
+    """Return whether the handshake succeeded."""
     plain.setblocking(False)
     if silent:
-        # Little, so that little is enough to fill it.
+        # A small buffer, which little data fills.
         plain.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     loop = asyncio.get_running_loop()
     await loop.sock_connect(plain, at)
@@ -73,7 +73,7 @@ async def _open(plain: socket.socket, at: tuple[str, int], *, silent: bool) -> b
 
 
 async def _behave(plain: socket.socket, kind: str, number: int) -> None:
-    """Until it is closed."""
+    """Misbehave until the connection is closed."""
     loop = asyncio.get_running_loop()
     if kind == "garbage":
         await loop.sock_sendall(plain, _GARBAGE[number % len(_GARBAGE)]())
@@ -82,7 +82,7 @@ async def _behave(plain: socket.socket, kind: str, number: int) -> None:
         for message in ({"type": "connection_init"}, start):
             await loop.sock_sendall(plain, _frame(json.dumps(message).encode()))
     if kind == "silent":
-        # Nothing but the connection's end is waited for, which sending notices.
+        # Wait for the end of the connection, which sending notices.
         while True:
             await asyncio.sleep(5)
             await loop.sock_sendall(plain, _frame(b'{"type": "pong"}'))
@@ -91,7 +91,11 @@ async def _behave(plain: socket.socket, kind: str, number: int) -> None:
 
 
 def _frame(text: bytes, size: int | None = None) -> bytes:
-    """RFC 6455, 5.2: text, final; masked with what changes nothing. `size`: what its head says."""
+    """Return a frame of RFC 6455, 5.2: text, final, with a mask of zeros.
+
+    Args:
+        size: the length in its head, if it is not the real one.
+    """
     return b"\x81\xff" + (len(text) if size is None else size).to_bytes(8) + b"\0\0\0\0" + text
 
 

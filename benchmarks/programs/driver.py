@@ -1,4 +1,4 @@
-"""Update documents as fast as Motor does, with nothing before it.
+"""Update documents as fast as possible with Motor alone.
 
 `python -m benchmarks.programs.driver URI DATABASE DOCUMENTS CONCURRENCY SECONDS`
 """

@@ -1,4 +1,4 @@
-"""The least that a web server over MongoDB can cost: bare routes, Motor to orjson, no GraphQL.
+"""The least possible cost of a web server over MongoDB: bare routes, Motor, orjson, no GraphQL.
 
 `python -m benchmarks.programs.floor URI DATABASE`
 """
@@ -55,7 +55,7 @@ async def main(uri: str, database: str) -> None:
         return _json({"products": found})
 
     async def refer(products: Sequence[dict[str, Any]]) -> None:
-        """Each with its supplier's name in place of the id."""
+        """Replace the supplier's id in each product by the supplier's name."""
         ids = list({each["supplierId"] for each in products})
         rows = suppliers.find({"_id": {"$in": ids}}, {"_id": True, "name": True})
         names = {each.pop("_id"): each for each in await rows.to_list(None)}
@@ -74,7 +74,7 @@ async def main(uri: str, database: str) -> None:
             WebSocketRoute("/listen", listen),
         ]
     )
-    # As the gateway is served: gql/runtime/server.py.
+    # The same server options as the gateway's: gql/runtime/server.py.
     config = uvicorn.Config(
         app,
         loop="none",
@@ -91,7 +91,7 @@ async def main(uri: str, database: str) -> None:
 
 
 async def update(collection: Any, number: int, values: Mapping[str, Any]) -> Any:
-    """Set these fields of a document, and count its version."""
+    """Set these fields of a document and increment its version."""
     return await collection.find_one_and_update(
         {"_id": number},
         {"$set": values, "$inc": {"version": 1}},

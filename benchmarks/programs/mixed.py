@@ -1,11 +1,11 @@
-"""All that callers do, at an even pace until told to stop: reads, updates, reads of the past, and
-subscribers who come and go.
+"""A mixed load at an even pace: reads, updates, as-of reads, and subscribers that connect and
+leave.
 
-Before that each document is updated once: what a gateway keeps of each is bounded by how many there
-are, and not what is looked for.
+Before that each document is updated once: the memory that a gateway keeps per document is limited
+by their number, and is not part of the measurement.
 
-`python -m benchmarks.programs.mixed ADDRESS DOCUMENTS`; says `begun`, and in the end `result`: for
-each kind how often it was `done` and `failed`, and its `p99_ms`.
+`python -m benchmarks.programs.mixed ADDRESS DOCUMENTS`; writes `begun`, and at the end of its input
+`result`: for each kind the numbers `done` and `failed`, and `p99_ms`.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ async def main(address: str, documents: int) -> None:
 
         each_once = iter(range(documents))
         await asyncio.gather(*(update_all(each_once) for _ in range(_WORKERS)))
-        # What is done, how often a second, and by how many.
+        # Action, times a second, number of workers.
         kinds: list[tuple[str, Act, float, int]] = [
             ("product(id)", read, 60, _WORKERS),
             ("pages", page, 20, _WORKERS),

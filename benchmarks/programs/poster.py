@@ -1,8 +1,8 @@
-"""Post the last body that a receiver got again and again, many at a time, with the HTTP client that
-sinks use and nothing else.
+"""Post the last body that a receiver got many times, concurrently, with the sinks' HTTP client
+alone.
 
-`python -m benchmarks.programs.poster ADDRESS COUNT AT_ONCE`; says `result`: the seconds that it
-took, of the processor too, and the most memory that it ever had.
+`python -m benchmarks.programs.poster ADDRESS COUNT AT_ONCE`; writes `result`: the duration in
+seconds, CPU seconds, and peak memory.
 """
 
 from __future__ import annotations

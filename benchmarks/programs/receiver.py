@@ -1,8 +1,8 @@
-"""The least that a sink's receiver can be: it answers 200 and counts.
+"""The simplest receiver of a sink: it answers 200 and counts.
 
-`python -m benchmarks.programs.receiver` says `serving` with its port; `GET /` tells how many came,
-when the first and the last one (monotonic seconds), and how many there were of each document that
-did not come behind the one before; `GET /last` is the last body.
+`python -m benchmarks.programs.receiver` writes `serving` with its port; `GET /` returns the number
+of requests, the times of the first and the last one (monotonic seconds), and by document the number
+that arrived out of order; `GET /last` returns the last body.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class _Connection(asyncio.Protocol):
     places: dict[str, str] = {}  # noqa: RUF012 — of all connections
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # uvloop's is no subclass.
+        # uvloop's transport is not a subclass.
         self._transport = cast(asyncio.Transport, transport)
         self._came = bytearray()
 

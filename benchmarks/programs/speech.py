@@ -1,5 +1,6 @@
-"""How a program talks to the benchmark that started it: lines of JSON out, the end of its input
-in."""
+"""Messages between a program and its benchmark: lines of JSON on standard output; the program ends
+with its standard input.
+"""
 
 from __future__ import annotations
 
@@ -15,5 +16,5 @@ def say(event: str, **facts: Any) -> None:
 
 
 def until_told() -> None:
-    """Return when the benchmark has what it wants."""
+    """Wait for the end of standard input."""
     sys.stdin.read()

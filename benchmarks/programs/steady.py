@@ -1,5 +1,7 @@
-"""Write to MongoDB, or read from a gateway, at an even pace until told to stop; say how long each
-took, in seconds from when it was due, and when it was done, in monotonic nanoseconds by its step.
+"""Write to MongoDB, or read from a gateway, at an even pace until standard input ends.
+
+Writes the latency of each action in seconds since it was due, and its end in monotonic nanoseconds
+by step.
 
 `python -m benchmarks.programs.steady write URI DATABASE DOCUMENTS RATE`
 `python -m benchmarks.programs.steady read ADDRESS DOCUMENTS RATE`
@@ -25,7 +27,7 @@ from benchmarks.programs.speech import say, until_told
 Act = Callable[[int], object]
 
 _THREADS = 4
-"""So that the pace holds where one takes longer than its turn."""
+"""Keeps the pace when an action takes longer than the interval."""
 
 
 def write(uri: str, database: str, documents: int, rate: float) -> None:
@@ -61,8 +63,10 @@ def read(address: str, documents: int, rate: float) -> None:
 
 
 def _keep(rate: float, opened: Callable[[], Act]) -> None:
-    """Args:
-    opened: called in each thread; gives what is done each time.
+    """Repeat an action at this rate.
+
+    Args:
+        opened: called in each thread; returns the action.
     """
     stop = threading.Event()
     beginning = time.monotonic() + 0.2

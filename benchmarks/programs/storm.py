@@ -1,12 +1,12 @@
-"""Reconnect all at once: WebSockets that subscribe, each behind a token of its own.
+"""Reconnect many WebSockets at once; each subscribes after a resume token.
 
-`python -m benchmarks.programs.storm ADDRESS COUNT SECONDS`: opened within so many seconds; and on
-standard input one line of JSON: `{query, tokens, steps}`: tokens that the sockets take in turn as
+`python -m benchmarks.programs.storm ADDRESS COUNT SECONDS`: opens them within this time; and on
+standard input one line of JSON: `{query, tokens, steps}`: tokens that the sockets use in turn as
 `after`, and the step of the event at each.
 
-Whoever is refused, or closed, comes again after a pause. Says `result` once each has been told
-something, or after three minutes: when each of those who have was, in seconds from the beginning,
-in order; and how often one was `refused`. They stay until its input ends.
+A refused or closed socket reconnects after a pause. Writes `result` once each socket has received
+an event, or after three minutes: the times of the first events in seconds since the start, sorted;
+and how often a socket was `refused`. The sockets stay open until its input ends.
 """
 
 from __future__ import annotations
@@ -59,11 +59,11 @@ def main(address: str, count: int, seconds: float) -> None:
 
 
 def _check(link: Link, missed: list[int]) -> None:
-    """It was told what lies behind its token first, in order, each once."""
+    """Check that the first events are those after its token, in order, each once."""
     steps = [_step(json.loads(text)) for _, text in link.kept or ()]
     first = steps[: len(missed)]
     if first != missed[: len(first)] or len(steps) != len(set(steps)):
-        raise SystemExit(f"socket {link.number} has missed {missed} and was told {steps}")
+        raise SystemExit(f"socket {link.number} has missed {missed} and received {steps}")
 
 
 def _step(message: Any) -> int:

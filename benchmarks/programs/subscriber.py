@@ -1,8 +1,8 @@
-"""Hold WebSockets, a subscription on each; say when each event arrived.
+"""Hold WebSockets with a subscription on each, and write when each event arrived.
 
 `python -m benchmarks.programs.subscriber ADDRESS CONNECTIONS SUBSCRIPTION`
 
-Speaks graphql-transport-ws where the gateway does; with an empty subscription it only connects.
+Uses graphql-transport-ws; with an empty subscription it only connects.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ async def main(address: str, connections: int, subscription: str) -> None:
     await asyncio.to_thread(until_told)
     for reader in readers:
         reader.cancel()
-    # Parsed afterwards: what arrives meanwhile does not wait for it.
+    # Parsed afterwards, so that parsing delays no event.
     say("result", times=[(_step(text), at_ns) for at_ns, text in received])
 
 

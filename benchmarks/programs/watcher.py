@@ -1,4 +1,4 @@
-"""Follow a collection with a bare change stream; say when each update arrived.
+"""Follow a collection with a bare change stream; write when each update arrived.
 
 `python -m benchmarks.programs.watcher URI DATABASE`
 """
