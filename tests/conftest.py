@@ -23,8 +23,7 @@ from tests.support.exhaustive import representatives
 from tests.support.gateway import ROOT, running_gateway
 from tests.support.mongod import running_mongod, temporary_directory
 
-# How quick a busy machine is is no finding; the first text that is drawn in a fresh clone takes a
-# second.
+# Slowness of a busy machine is no fault; the first generated text in a fresh clone takes a second.
 _SLOW_IS_RIGHT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("all", _SLOW_IS_RIGHT)
 # `make test`: see tests.support.examples.
@@ -34,7 +33,7 @@ settings.load_profile("all")
 
 @pytest.fixture(scope="session")
 def mongo_uri() -> Iterator[str]:
-    """A replica set: the one of REVSTREAM_TEST_MONGODB_URI, else one started for this run.
+    """Return the URI of REVSTREAM_TEST_MONGODB_URI, or of a replica set started for this run.
 
     Each worker of pytest-xdist starts its own.
     """
@@ -48,7 +47,7 @@ def mongo_uri() -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def client(mongo_uri: str) -> Iterator[MongoClient[dict[str, Any]]]:
-    """The driver itself, as a program that knows nothing of revstream uses it."""
+    """Provide the driver's client, as a program without revstream uses it."""
     with MongoClient[dict[str, Any]](mongo_uri, tz_aware=True) as connected:
         yield connected
 
@@ -57,7 +56,7 @@ def client(mongo_uri: str) -> Iterator[MongoClient[dict[str, Any]]]:
 def database_name(
     client: MongoClient[dict[str, Any]], request: pytest.FixtureRequest
 ) -> Iterator[str]:
-    """A database that exists for this test only, named after it."""
+    """Name a database that exists for this test only, after the test."""
     name = re.sub(r"[^a-z0-9]+", "_", request.node.name.lower())[:40]
     unique = f"{name}_{uuid4().hex[:8]}"
     yield unique
@@ -68,9 +67,9 @@ def database_name(
 async def mongo(
     request: pytest.FixtureRequest, mongo_uri: str, database_name: str
 ) -> AsyncIterator[Mongo]:
-    """The test's database through each of the two drivers.
+    """Connect to the test's database with each of the two drivers.
 
-    Tests in which the driver makes no difference take one: `@pytest.mark.parametrize("mongo",
+    Tests in which the driver makes no difference use one: `@pytest.mark.parametrize("mongo",
     ["motor"], indirect=True)`.
     """
     options = MongoOptions(driver=request.param)
@@ -80,7 +79,7 @@ async def mongo(
 
 @dataclass(frozen=True, slots=True)
 class ServedShop:
-    """The example shop as the real command serves it; `database` is the shop's own view of it."""
+    """The example shop as served by the real command; `database` is the shop's own connection."""
 
     url: str
     database: Database[dict[str, Any]]
@@ -88,7 +87,7 @@ class ServedShop:
 
 @pytest.fixture(scope="session")
 def gateway(mongo_uri: str, client: MongoClient[dict[str, Any]]) -> Iterator[ServedShop]:
-    """A gateway with the example shop loaded, for tests that look at it as a person would."""
+    """Run a gateway with the example shop's data, for tests of the pages."""
     name = f"shop_{uuid4().hex[:8]}"
     codec = CodecOptions[dict[str, Any]](
         tz_aware=True, uuid_representation=UuidRepresentation.STANDARD

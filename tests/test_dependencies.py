@@ -27,7 +27,7 @@ def _pins(name: str) -> dict[str, str]:
 
 @pytest.mark.parametrize("name", LOCKS)
 def test_a_lock_file_has_a_version_within_the_range_of_each_dependency(name: str) -> None:
-    """A range that changes takes a new lock file: `make lock`."""
+    """A changed range needs a new lock file: `make lock`."""
     pins = _pins(name)
     outside = [
         f"{each}: locked at {pins.get(canonicalize_name(each.name))}"
@@ -38,13 +38,13 @@ def test_a_lock_file_has_a_version_within_the_range_of_each_dependency(name: str
 
 
 def test_both_lock_files_have_the_same_versions() -> None:
-    """The tests run what an installation by requirements.lock runs."""
+    """The tests run with the versions that requirements.lock installs."""
     runtime, development = _pins("requirements.lock"), _pins("requirements-dev.lock")
     assert runtime.items() <= development.items()
 
 
 @pytest.mark.parametrize("name", LOCKS)
-def test_a_lock_file_names_no_address(name: str) -> None:
+def test_a_lock_file_has_no_url(name: str) -> None:
     """It installs from the registry that pip is configured with."""
     assert "://" not in (ROOT / name).read_text(encoding="utf-8")
 
@@ -77,12 +77,12 @@ def test_the_page_of_undocumented_members_has_those_of_the_contract_tests() -> N
 
 
 def test_the_page_of_undocumented_members_names_each_module_that_uses_graphql_core_s() -> None:
-    """A member that another module begins to use is listed there too."""
+    """A module that begins to use a member must be added there."""
     named: dict[str, set[str]] = {}
     for library, members, modules, _ in _rows():
         for member in members:
-            # Names of one word are those of many other objects; `_schema` is, and the variables of
-            # a resolver's info are documented.
+            # Names of one word occur in many other objects; `_schema` is listed, and the variables
+            # of a resolver's info are documented.
             if library in ("graphql-core", "strawberry-graphql") and "_" in member:
                 named.setdefault(member, set()).update(modules)
     del named["_schema"], named["variable_values"]
@@ -107,7 +107,7 @@ def _rows() -> list[tuple[str, list[str], list[str], str]]:
 
 
 def _checked(tree: ast.AST) -> list[tuple[str, str]]:
-    """The library and the member of each argument of `check_members`."""
+    """Yield the library and the member of each argument of `check_members`."""
     return [
         (ast.literal_eval(call.args[0]), name.value)
         for call in ast.walk(tree)

@@ -1,4 +1,4 @@
-"""The product's surface is the one that the snapshots have (tests/snapshots/README.md)."""
+"""The product's surface is that of the snapshots (tests/snapshots/README.md)."""
 
 from __future__ import annotations
 
@@ -45,6 +45,6 @@ def test_the_sdl_with_relay_naming_is_the_snapshot() -> None:
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_what_operators_read_is_the_snapshot(name: str, collect: Callable[[], str]) -> None:
+def test_the_texts_for_operators_are_the_snapshot(name: str, collect: Callable[[], str]) -> None:
     """Help, settings, metrics, error codes and log events change only on purpose."""
     assert_snapshot(name, collect())

@@ -19,5 +19,5 @@ def model(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def database(client: MongoClient[dict[str, Any]], database_name: str) -> Database[dict[str, Any]]:
-    """The test's own, as a program sees it that knows nothing of revstream."""
+    """Provide the test's own database, as a program without revstream uses it."""
     return client[database_name]

@@ -1,4 +1,4 @@
-"""`revstream verify` and `revstream doctor` as programs: what they print, and how they end."""
+"""`revstream verify` and `revstream doctor` as programs: output and exit codes."""
 
 from __future__ import annotations
 
@@ -21,8 +21,11 @@ Client = MongoClient[dict[str, Any]]
 
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
-    """Of one collection: where nothing was written, a recorder that is stopped soon stands at the
-    oldest entry of the oplog, which is that of the first test."""
+    """Write a model of one collection.
+
+    Without writes, a recorder that is stopped soon is at the oldest oplog entry, which is the
+    first test's.
+    """
     path = tmp_path / "schema.graphql"
     path.write_text(
         'type Supplier @collection(name: "suppliers") '
@@ -33,7 +36,7 @@ def model(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def database(mongo_uri: str, client: Client, model: Path) -> Any:
-    """A database with a few suppliers, recorded and at rest."""
+    """Provide a database with a few suppliers, completely recorded."""
     name = f"verify_{uuid4().hex[:8]}"
     with running_gateway(mongo_uri, name, model):
         suppliers = client[name].suppliers
@@ -49,10 +52,10 @@ def arguments(uri: str, name: str, model: Path) -> tuple[str, ...]:
     return ("verify", "--mongodb-uri", uri, "--database", name, "--schema", str(model))
 
 
-def test_an_archive_without_damage_is_said_to_be_right(
+def test_an_archive_without_damage_is_reported_as_correct(
     mongo_uri: str, database: Any, model: Path
 ) -> None:
-    """Exit code 0, and a line for each collection."""
+    """The exit code is 0, and each collection has a line."""
     ended = run_command(*arguments(mongo_uri, database.name, model))
     assert ended.returncode == 0, ended.stdout
     assert "suppliers: 3 documents, 6 versions, 0 of them after a gap, nothing wrong" in (
@@ -60,10 +63,8 @@ def test_an_archive_without_damage_is_said_to_be_right(
     )
 
 
-def test_damage_is_told_to_people_and_to_programs(
-    mongo_uri: str, database: Any, model: Path
-) -> None:
-    """Exit code 1; `--json` has every finding with its kind."""
+def test_damage_is_reported_as_text_and_as_json(mongo_uri: str, database: Any, model: Path) -> None:
+    """The exit code is 1; `--json` has every finding with its kind."""
     archive = database["suppliers.versions"]
     damaged = archive.find_one({"v": 2})
     archive.update_one({"_id": damaged["_id"]}, {"$set": {"full.country": "FR"}})
@@ -81,7 +82,7 @@ def test_damage_is_told_to_people_and_to_programs(
     ]
 
 
-def test_a_database_that_cannot_be_reached_is_told_in_a_sentence(model: Path) -> None:
+def test_a_database_that_cannot_be_reached_is_reported_in_a_sentence(model: Path) -> None:
     """The error is one sentence, as for the other commands."""
     ended = run_command(*arguments("mongodb://127.0.0.1:1/", "shop", model), "--connect-s", "0.5")
     assert ended.returncode == 1, ended.stdout
@@ -92,7 +93,7 @@ def test_a_database_that_cannot_be_reached_is_told_in_a_sentence(model: Path) ->
 def test_the_doctor_finds_nothing_where_revstream_serves(
     mongo_uri: str, client: Client, tmp_path: Path
 ) -> None:
-    """And an error, with what to do, where no process records; for programs as JSON."""
+    """Without a recorder it reports an error with its remedy, as text and as JSON."""
     model = tmp_path / "schema.graphql"
     model.write_text('type Thing @collection(name: "things") { id: ID! name: String @unique }')
     name = f"doctor_{uuid4().hex[:8]}"
@@ -108,7 +109,7 @@ def test_the_doctor_finds_nothing_where_revstream_serves(
             for each in json.loads(ended.stdout)
             if each["level"] in ("warning", "error")
         }
-        # How full the oplog of all tests is by now is not this one's to say.
+        # The oplog's fill level depends on all tests.
         assert wrong <= {"oplog"}, ended.stdout
         assert ended.returncode == len(wrong)
     ended = run_command(*asked, "--json")
@@ -119,8 +120,8 @@ def test_the_doctor_finds_nothing_where_revstream_serves(
     client.drop_database(name)
 
 
-def test_a_gateway_says_where_nobody_records(mongo_uri: str, database: Any, model: Path) -> None:
-    """Also while it serves; `doctor` says the same."""
+def test_a_gateway_warns_if_no_process_records(mongo_uri: str, database: Any, model: Path) -> None:
+    """`/readyz` has the warning, and `doctor` reports it too."""
     with running_gateway(mongo_uri, database.name, model, "--no-record") as gateway:
         said = httpx.get(f"{gateway.address}/readyz", timeout=60).json()
     assert set(said["warnings"]) == {"recorder:suppliers"}

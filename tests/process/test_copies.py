@@ -1,5 +1,4 @@
-"""Copies by the real command: a process that is killed while it makes many leaves them to the
-next."""
+"""Copies by the real command: a killed process leaves the rest of many copies to the next."""
 
 from __future__ import annotations
 
@@ -28,7 +27,7 @@ GENEROUS_S = 120.0
 
 @pytest.fixture
 def shop(client: MongoClient[dict[str, Any]], database_name: str) -> Database[Any]:
-    """A supplier of many products, and one of a single one."""
+    """Provide a supplier of many products, and one of a single product."""
     shop = client[database_name]
     shop.suppliers.insert_many([{"_id": "ann", "name": "Ann"}, {"_id": "bob", "name": "Bob"}])
     many = [{"_id": n, "supplierId": "ann"} for n in range(COPIES)]
@@ -48,8 +47,10 @@ def job(shop: Database[Any]) -> dict[str, Any]:
 def test_a_killed_process_leaves_the_rest_of_many_copies_to_the_next(
     mongo_uri: str, shop: Database[Any], tmp_path: Path
 ) -> None:
-    """It goes on where the other one was, sets each copy, and tells so; what another supplier
-    brings meanwhile does not wait for the end."""
+    """The next process continues, sets each copy, and logs it.
+
+    Changes of another supplier do not wait for the end.
+    """
     model = tmp_path / "schema.graphql"
     model.write_text(MODEL)
     options = ("--lease-s", "1")
@@ -68,6 +69,6 @@ def test_a_killed_process_leaves_the_rest_of_many_copies_to_the_next(
         wait_until(lambda: named(shop, "Anna") == COPIES, within_s=GENEROUS_S)
         wait_until(lambda: not job(shop), within_s=GENEROUS_S)
         wait_until(lambda: any("copied" in each for each in second.lines), within_s=30)
-    # Set once each, by one process or the other: what is right already is not written again.
+    # One of the processes sets each copy once: a correct one is not written again.
     writes = {each["version"] for each in shop.products.find({"supplierId": "ann"})}
     assert writes == {2}

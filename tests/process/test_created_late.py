@@ -1,5 +1,7 @@
-"""A collection that is there only after the start: a process that records is killed between its
-first write and what that brings."""
+"""A collection that is created only after the start.
+
+A recording process is killed between the first write and its event.
+"""
 
 from __future__ import annotations
 
@@ -39,8 +41,10 @@ def complete(database: Database[Row]) -> bool:
 def test_a_killed_recorder_leaves_images_and_indexes_to_the_next_one(
     mongo_uri: str, database: Database[Row], model: Path, others: int
 ) -> None:
-    """To one that was started before the collection was there, or to its next start; history begins
-    with the insertion, and has no gap."""
+    """The next one started before the collection existed, or is a later start.
+
+    History begins with the insert, and has no gap.
+    """
     database.other.insert_one({})
     start = (mongo_uri, database.name, model, *OPTIONS)
     with running_gateway(*start) as killed:
@@ -60,10 +64,10 @@ def test_a_killed_recorder_leaves_images_and_indexes_to_the_next_one(
     assert made == {"other", "things", "things.versions"}
 
 
-def test_commands_that_look_create_nothing(
+def test_commands_that_only_read_create_nothing(
     mongo_uri: str, database: Database[Row], model: Path
 ) -> None:
-    """Before any start, and after one that only records."""
+    """This holds before any start, and after one that only records."""
     database.other.insert_one({})
     where = ("--mongodb-uri", mongo_uri, "--database", database.name, "--schema", str(model))
     assert "there is no collection 'things'" in run_command("doctor", *where).stdout
@@ -78,14 +82,13 @@ def test_commands_that_look_create_nothing(
 
 
 def holder(database: Database[Row]) -> str:
-    """The process that records."""
+    """Return the process that records."""
     lease = database["revstream.leases"].find_one({"_id": "recorder:things"}) or {}
     return str(lease.get("holder") or "")
 
 
 def crash(process: Any, database: Database[Row]) -> None:
-    """Write the first documents while the process that records sees nothing of them, and kill
-    it."""
+    """Write the first documents while the recording process is paused, and kill it."""
     process.send_signal(signal.SIGSTOP)
     database.things.insert_one({"_id": 1, "sku": "a"})
     database.things.update_one({"_id": 1}, {"$set": {"n": 1}})
@@ -95,7 +98,7 @@ def crash(process: Any, database: Database[Row]) -> None:
 
 
 def expected() -> Row:
-    """All versions, the newest first."""
+    """Return all versions, the newest first."""
     told = [("2", 1, "INSERT"), ("1", 2, "UPDATE"), ("1", 1, "INSERT")]
     nodes = [
         {"documentId": id_, "version": version, "operation": operation, "gap": False}

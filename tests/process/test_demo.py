@@ -1,5 +1,4 @@
-"""`revstream demo` as `make demo` runs it: what it prints works, its shop lives, and it leaves
-nothing behind but its data."""
+"""`revstream demo` as run by `make demo`: its output, its changes, and its data."""
 
 from __future__ import annotations
 
@@ -20,7 +19,7 @@ from tests.support.eventually import wait_until
 from tests.support.gateway import ROOT, RunningGateway, ended
 
 LAST_LINE = "Ctrl+C stops it"
-# A wait that a busy machine does not exceed.
+# A time limit that a busy machine does not exceed.
 GENEROUS_S = 120.0
 
 VERSIONS = """
@@ -31,7 +30,7 @@ VERSIONS = """
 }
 fragment Shown on Version { documentId version operation resumeToken }
 """
-# All comings and goings: the first ones are those of the shop's loading.
+# All inserts and deletes: the first ones are those of the shop's loading.
 GOODS = """
 {
   productVersions(first: 500, where: { operation: { in: [INSERT, DELETE] } }) {
@@ -43,7 +42,7 @@ GOODS = """
 
 @pytest.fixture
 def directory() -> Iterator[Path]:
-    """For a shop of the test's own."""
+    """Provide a directory for a shop of the test's own."""
     # Not pytest's tmp_path, which keeps the directories, 300 MB each, of the last three runs.
     with tempfile.TemporaryDirectory(prefix="revstream-tests-") as name:
         yield Path(name)
@@ -51,7 +50,7 @@ def directory() -> Iterator[Path]:
 
 @contextlib.contextmanager
 def running_demo(directory: Path, rate: int) -> Iterator[tuple[RunningGateway, str]]:
-    """The demo, once it has said where to look, and what it said."""
+    """Run the demo; yields it with its output, once the addresses are printed."""
     arguments = ("--embedded", str(directory), "--port", "0", "--rate", str(rate))
     process = subprocess.Popen(
         [sys.executable, "-m", "revstream", "demo", *arguments],
@@ -63,7 +62,7 @@ def running_demo(directory: Path, rate: int) -> Iterator[tuple[RunningGateway, s
     )
     demo = RunningGateway(process, "")
     assert process.stdout is not None
-    # Read on, or a full pipe would stop the process.
+    # Without further reads, a full pipe would stop the process.
     demo.reader = threading.Thread(target=lambda: demo.lines.extend(process.stderr or ()))
     demo.reader.start()
     with ended(demo), process.stdout as output:
@@ -79,14 +78,14 @@ def running_demo(directory: Path, rate: int) -> Iterator[tuple[RunningGateway, s
 
 
 def printed(said: list[str], name: str) -> str:
-    """The address that stands behind a name."""
+    """Return the address that is printed after a name."""
     [line] = [each for each in said if each.strip().startswith(name)]
     return line.split()[-1]
 
 
 @pytest.fixture(scope="module")
 def demo() -> Iterator[tuple[RunningGateway, str]]:
-    """A lively one, for tests that only look."""
+    """Run a demo with many writes, for tests that only read."""
     with (
         tempfile.TemporaryDirectory(prefix="revstream-tests-") as name,
         running_demo(Path(name), rate=100) as running,
@@ -98,8 +97,8 @@ def versions(demo: RunningGateway) -> dict[str, list[dict[str, Any]]]:
     return {name: found["nodes"] for name, found in demo.query(VERSIONS).items()}
 
 
-def test_the_addresses_that_it_prints_answer(demo: tuple[RunningGateway, str]) -> None:
-    """Pages for a browser, and the API's schema."""
+def test_the_printed_addresses_are_served(demo: tuple[RunningGateway, str]) -> None:
+    """They are pages for a browser, and the API's schema."""
     _, said = demo
     for name, content in (
         ("GraphiQL", "text/html"),
@@ -113,10 +112,10 @@ def test_the_addresses_that_it_prints_answer(demo: tuple[RunningGateway, str]) -
         assert response.headers["content-type"].startswith(content)
 
 
-async def test_the_three_queries_that_it_prints_have_answers(
+async def test_the_three_printed_queries_are_valid(
     demo: tuple[RunningGateway, str],
 ) -> None:
-    """Each as it stands there, on one line: two reads and a subscription."""
+    """Each is on one line: two reads and a subscription."""
     running, said = demo
     goods, trail, changes = (
         line.strip() for line in said.splitlines() if line.startswith(("  {", "  subscription"))
@@ -130,8 +129,8 @@ async def test_the_three_queries_that_it_prints_have_answers(
     async with contextlib.aclosing(running.subscribe(changes)) as events:
         async for data in events:
             order = data["orderChanges"]["order"]
-            # None where an order is cleared away, or nothing but a fresher token comes; an article
-            # may have been withdrawn since.
+            # Null if an order is removed, or for a checkpoint; an article may have been deleted
+            # since.
             if order is not None and order["lines"][0]["product"] is not None:
                 break
     assert order["customer"]["name"]
@@ -139,7 +138,7 @@ async def test_the_three_queries_that_it_prints_have_answers(
 
 
 def test_its_history_grows_by_programs_of_all_kinds(demo: tuple[RunningGateway, str]) -> None:
-    """Updates that say who and why, replacements, and transactions over two collections."""
+    """Updates have an attribution; replacements and transactions over two collections occur."""
     running, _ = demo
 
     def all_kinds() -> bool:
@@ -157,10 +156,10 @@ def test_its_history_grows_by_programs_of_all_kinds(demo: tuple[RunningGateway, 
     wait_until(all_kinds, within_s=GENEROUS_S)
 
 
-def test_goods_that_are_withdrawn_and_come_back_go_on_in_their_history(
+def test_goods_that_are_deleted_and_inserted_again_continue_their_history(
     demo: tuple[RunningGateway, str],
 ) -> None:
-    """A deletion is a version, and the insertion after it the next."""
+    """A deletion is a version, and the next insert continues after it."""
     running, _ = demo
 
     def came_back() -> bool:
@@ -176,7 +175,7 @@ def test_goods_that_are_withdrawn_and_come_back_go_on_in_their_history(
     wait_until(came_back, within_s=GENEROUS_S)
 
 
-def test_it_stops_with_its_server_and_goes_on_with_the_same_data(directory: Path) -> None:
+def test_it_stops_with_its_server_and_restarts_with_the_same_data(directory: Path) -> None:
     """SIGTERM ends both, in order; the next start in the directory has the history of the first."""
     with running_demo(directory, rate=50) as (demo, _):
         wait_until(
@@ -190,7 +189,7 @@ def test_it_stops_with_its_server_and_goes_on_with_the_same_data(directory: Path
     with running_demo(directory, rate=1) as (demo, _):
         found = demo.query(GOODS)["productVersions"]["nodes"]
         loaded = [each for each in found if each["operation"] == "INSERT" and each["version"] == 1]
-        # Loaded once, and not again.
+        # The data are loaded once.
         assert len(loaded) == len({each["documentId"] for each in loaded}) == 40
         assert len(versions(demo)["productVersions"]) > 60
         assert demo.stop() == 0

@@ -1,4 +1,4 @@
-"""One distribution, one name: modules of the user's never stand in for ours."""
+"""One distribution, one name: modules of the user never replace those of revstream."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NAMES = ("gql", "model", "resolvers", "streams")
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder whose modules are called like packages of ours, and cannot be imported."""
+    """Provide a folder whose modules have names of revstream's packages, and cannot be imported."""
     for name in NAMES:
         (tmp_path / f"{name}.py").write_text(f"raise SystemExit('{name} of the user')\n")
     return tmp_path
@@ -39,7 +39,7 @@ def _run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_modules_of_the_user_with_names_of_ours_are_not_imported(folder: Path) -> None:
+def test_modules_of_the_user_are_not_imported_as_packages_of_revstream(folder: Path) -> None:
     """`revstream --version` works in a folder with a `model.py`."""
     done = _run(folder, "--version")
     assert (done.stderr, done.returncode) == ("", 0)
@@ -49,7 +49,7 @@ def test_modules_of_the_user_with_names_of_ours_are_not_imported(folder: Path) -
 def test_a_listener_imports_the_modules_of_its_own_folder(
     mongo_uri: str, database: Database[dict[str, Any]], model: Path, tmp_path: Path
 ) -> None:
-    """A listener's `import model` is the user's module, and `revstream.listeners` is ours."""
+    """A listener's `import model` is the user's module, beside `revstream.listeners`."""
     (tmp_path / "model.py").write_text("COLLECTION = 'nowhere'\n")
     (tmp_path / "mine.py").write_text(
         "import model\n"

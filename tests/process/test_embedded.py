@@ -1,4 +1,4 @@
-"""A real mongod in a directory: started, found again, mended, stopped, refused in clear words."""
+"""A real mongod in a directory: start, reuse, repair, stop, and errors."""
 
 from __future__ import annotations
 
@@ -35,12 +35,15 @@ async def keep():
 {before}
 asyncio.run(keep())
 """
-"""A revstream that does nothing but keep its server; its parameter is the directory."""
+"""A process that only runs its server; its parameter is the directory."""
 
 
 @contextmanager
 def keeper(directory: Path, before: str = "") -> Iterator[subprocess.Popen[str]]:
-    """The keeper in a process of its own, once its server is up; killed in the end, or before."""
+    """Run a process that keeps its server.
+
+    Yields once the server is up, and kills it at the end.
+    """
     with subprocess.Popen(
         [sys.executable, "-c", KEEPER.format(before=before), str(directory)],
         stdout=subprocess.PIPE,
@@ -111,11 +114,11 @@ async def test_a_restart_serves_the_same_data_on_the_same_port(tmp_path: Path) -
 
 
 async def test_a_server_whose_port_was_taken_meanwhile_moves_to_another(tmp_path: Path) -> None:
-    """The replica set learns its new address, and the data stays."""
+    """The replica set gets its new address, and the data stay."""
     async with embedded_mongod(tmp_path) as first:
         insert(first, {"_id": 1})
     port = int((tmp_path / "port").read_text())
-    # Someone who answers, if not as a mongod: a silent one costs the server 30 s.
+    # A server that is no mongod but closes connections: a silent one costs mongod 30 s.
     async with (
         await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", port),
         embedded_mongod(tmp_path) as second,
@@ -125,10 +128,13 @@ async def test_a_server_whose_port_was_taken_meanwhile_moves_to_another(tmp_path
         assert things(second) == [1, 2]
 
 
-async def test_another_user_of_the_machine_reads_neither_files_nor_data(
+async def test_other_users_of_the_machine_read_neither_files_nor_data(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All files are this user's alone, the port wants a password, and mongod knows no secrets."""
+    """Files are readable by this user only, and the port needs a password.
+
+    The environment of mongod has no secrets.
+    """
     monkeypatch.setenv("REVSTREAM_JWT_SECRET", "of-the-gateway")
     directory = tmp_path / "new"
     async with embedded_mongod(directory) as uri:
@@ -148,7 +154,7 @@ async def test_another_user_of_the_machine_reads_neither_files_nor_data(
 
 
 async def test_data_without_a_password_gets_one(tmp_path: Path) -> None:
-    """A directory that an earlier version filled, readable by all, is closed and keeps its data."""
+    """A directory of an earlier version, readable by all, is closed and keeps its data."""
     (tmp_path / "data").mkdir(mode=0o755)
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
@@ -167,7 +173,7 @@ async def test_data_without_a_password_gets_one(tmp_path: Path) -> None:
 
 
 async def test_a_password_of_other_data_is_an_error_that_names_the_file(tmp_path: Path) -> None:
-    """A lost or foreign password is said at once; the start does not wait for its time limit."""
+    """The error is immediate, without waiting for the time limit."""
     async with embedded_mongod(tmp_path) as uri:
         insert(uri, {"_id": 1})
     (tmp_path / "uri").unlink()
@@ -176,8 +182,8 @@ async def test_a_password_of_other_data_is_an_error_that_names_the_file(tmp_path
             pass
 
 
-async def test_a_killed_revstream_takes_its_server_along(tmp_path: Path) -> None:
-    """After kill -9 the server stops by itself, and the next start has all acknowledged data."""
+async def test_the_server_ends_with_a_killed_revstream(tmp_path: Path) -> None:
+    """The server stops by itself after kill -9, and the next start has all acknowledged data."""
     with keeper(tmp_path) as process:
         pid = server_pid(tmp_path)
         insert((tmp_path / "uri").read_text(), {"_id": 1})
@@ -196,8 +202,8 @@ async def test_a_start_right_after_a_kill_waits_for_the_old_server(tmp_path: Pat
         assert things(uri) == [0, 1, 2]
 
 
-async def test_a_server_left_behind_is_stopped_by_the_next_start(tmp_path: Path) -> None:
-    """The next start ends a left server, where the kernel cannot be asked to."""
+async def test_an_orphaned_server_is_stopped_by_the_next_start(tmp_path: Path) -> None:
+    """This is needed where the kernel does not end it."""
     with keeper(
         tmp_path,
         before="from revstream.gql.runtime.embedded import mongod; mongod.sys.platform = 'other'",
@@ -209,8 +215,8 @@ async def test_a_server_left_behind_is_stopped_by_the_next_start(tmp_path: Path)
         assert things(uri) == []
 
 
-async def test_a_process_that_only_has_the_recorded_number_is_left_alone(tmp_path: Path) -> None:
-    """Numbers are used again: what is not a mongod on this data is not stopped."""
+async def test_a_process_that_only_has_the_recorded_number_is_not_stopped(tmp_path: Path) -> None:
+    """Process ids are reused: only a mongod on this data is stopped."""
     other = await asyncio.create_subprocess_exec("sleep", "60")
     (tmp_path / "mongod.pid").write_text(str(other.pid))
     async with embedded_mongod(tmp_path):
@@ -244,8 +250,8 @@ async def test_a_directory_serves_one_revstream_only(tmp_path: Path) -> None:
         insert(uri, {"_id": 1})
 
 
-async def test_a_given_port_that_is_taken_is_refused(tmp_path: Path) -> None:
-    """A port that was asked for is never replaced by another."""
+async def test_a_configured_port_that_is_taken_is_refused(tmp_path: Path) -> None:
+    """It is never replaced by another."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(EmbeddedError, match=f"port {port} on 127.0.0.1, .* is taken"):
@@ -253,25 +259,25 @@ async def test_a_given_port_that_is_taken_is_refused(tmp_path: Path) -> None:
                 pass
 
 
-async def test_a_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
-    """A file in the way is an error that names the directory."""
+async def test_a_directory_that_cannot_be_created_is_named(tmp_path: Path) -> None:
+    """A file at its path is an error that names the directory."""
     (tmp_path / "file").touch()
     with pytest.raises(EmbeddedError, match=r"file/db cannot be used .*: Not a directory"):
         async with embedded_mongod(tmp_path / "file" / "db"):
             pass
 
 
-async def test_options_that_mongod_refuses_are_shown_in_its_own_words(tmp_path: Path) -> None:
+async def test_options_that_mongod_refuses_are_reported_with_its_message(tmp_path: Path) -> None:
     """The error contains the message of a real server that refuses to start."""
     with pytest.raises(EmbeddedError, match="cacheSizeGB must be greater"):
         async with embedded_mongod(tmp_path, cache_gb=-1):
             pass
 
 
-async def test_a_server_that_dies_at_start_has_its_last_words_in_the_error(
+async def test_a_server_that_dies_at_start_is_reported_with_its_log(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The errors of its log are shown, as text, and not the goodbyes after them."""
+    """The errors of its log are shown, as text, without the messages of its shutdown."""
     fake_mongod(
         tmp_path,
         'case "$1" in --version) echo "db version v7.0.1";; *) '
@@ -287,10 +293,10 @@ async def test_a_server_that_dies_at_start_has_its_last_words_in_the_error(
     assert "Shutting down" not in str(caught.value)
 
 
-async def test_a_start_that_takes_too_long_is_given_up(
+async def test_a_start_that_takes_too_long_is_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A server that never accepts writes is stopped, and the bound is named."""
+    """A server that never accepts writes is stopped, and the error has the time limit."""
     fake_mongod(
         tmp_path, 'case "$1" in --version) echo "db version v7.0.1";; *) exec sleep 60;; esac'
     )
@@ -304,7 +310,7 @@ async def test_a_start_that_takes_too_long_is_given_up(
 async def test_a_server_that_does_not_stop_is_killed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Stopping is bounded: a server that ignores SIGTERM does not hold revstream up."""
+    """Stopping is bounded: a server that ignores SIGTERM does not delay revstream's end."""
     fake_mongod(
         tmp_path,
         'case "$1" in --version) echo "db version v7.0.1";; *) trap "" TERM; '
@@ -326,10 +332,10 @@ async def _enter(directory: Path) -> None:
         pass
 
 
-def test_where_no_mongod_is_found_both_ways_to_get_one_are_named(
+def test_a_missing_mongod_is_an_error_with_both_remedies(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The error says where to get a server, and how to do without."""
+    """The error says where to get a server, and how to run without."""
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(EmbeddedError) as caught:
@@ -341,7 +347,7 @@ def test_where_no_mongod_is_found_both_ways_to_get_one_are_named(
 def test_a_mongod_that_is_too_old_is_named_with_its_version(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A server without what revstream needs is refused, not started."""
+    """It is not started."""
     fake_mongod(tmp_path, 'echo "db version v5.0.9"')
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
@@ -352,7 +358,7 @@ def test_a_mongod_that_is_too_old_is_named_with_its_version(
 def test_a_mongod_that_does_not_run_is_named_with_the_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A missing library is reported in the loader's words."""
+    """A missing library is reported with the loader's message."""
     fake_mongod(tmp_path, 'echo "libcrypto.so.3: cannot open shared object file" >&2; exit 127')
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
@@ -360,10 +366,10 @@ def test_a_mongod_that_does_not_run_is_named_with_the_reason(
         find_mongod()
 
 
-def test_the_packaged_mongod_is_used_where_the_one_on_path_is_too_old(
+def test_the_packaged_mongod_is_used_if_the_one_on_path_is_too_old(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An old installation on PATH does not stand in the way of the optional package."""
+    """The optional package has precedence over an old installation."""
     package = tmp_path / "site" / "fiftyone" / "db" / "bin"
     package.mkdir(parents=True)
     fake_mongod(package, 'echo "db version v6.0.5"')

@@ -1,6 +1,7 @@
-"""A collection that was there before revstream, with an oplog that no longer reaches back to it: it
-is read under writes, with progress to be seen, and a process that is killed on the way does not
-begin anew."""
+"""Initial snapshot of a collection that is older than revstream and the oplog.
+
+Documents are written meanwhile, progress is reported, and after a kill the snapshot continues.
+"""
 
 from __future__ import annotations
 
@@ -34,14 +35,14 @@ GENEROUS_S = 120.0
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[BareMongod]:
-    """With an oplog that forgets soon, and that the reading itself does not fill."""
+    """Run a server with a small oplog, which the snapshot itself does not fill."""
     with short_lived_replica_set(*small_oplog(32)) as server:
         yield server
 
 
 @pytest.fixture
 def database(server: BareMongod) -> Iterator[Things]:
-    """With documents that the oplog no longer knows of."""
+    """Insert documents whose inserts have left the oplog."""
     with MongoClient[dict[str, Any]](server.uri, tz_aware=True) as client:
         database = client[f"reading_{uuid4().hex[:8]}"]
         database.things.insert_many([{"_id": n, "n": 0} for n in range(DOCUMENTS)])
@@ -55,7 +56,10 @@ def baseline(database: Things) -> dict[str, Any]:
 
 
 def kill_within_the_reading(gateway: RunningGateway, database: Things) -> int:
-    """How many documents it had read, at least."""
+    """Kill the gateway during the snapshot.
+
+    Return the number of documents that it had read at least.
+    """
     wait_until(lambda: baseline(database)["read"] >= 4000, within_s=GENEROUS_S)
     gateway.kill()
     stored = baseline(database)
@@ -82,7 +86,7 @@ def recorded(database: Things) -> bool:
 
 
 def writing(database: Things) -> AbstractContextManager[None]:
-    """Each write counts one of the documents up, all over the collection."""
+    """Increment documents all over the collection until the context ends."""
     numbers = itertools.count(1)
 
     def write() -> None:
@@ -93,11 +97,14 @@ def writing(database: Things) -> AbstractContextManager[None]:
 
 
 @pytest.mark.timeout(400)
-def test_a_reading_whose_process_is_killed_goes_on_where_it_was(
+def test_a_snapshot_whose_process_is_killed_continues_where_it_was(
     server: BareMongod, database: Things, model: Path
 ) -> None:
-    """Under writes: each document begins once, with a BASELINE or with its first write since the
-    start, and has every write after that. `Query.streams` and the log tell how far it has come."""
+    """`Query.streams` and the log have the progress.
+
+    Each document begins once, with a BASELINE or with its first write since the start, and has
+    every write after that.
+    """
     start = (server.uri, database.name, model, "--lease-s", "1")
     seen: list[dict[str, Any]] = []
 
@@ -134,11 +141,14 @@ def test_a_reading_whose_process_is_killed_goes_on_where_it_was(
 
 
 @pytest.mark.timeout(400)
-def test_history_lost_within_the_reading_is_told_where_it_may_be_missing(
+def test_history_lost_during_a_snapshot_has_gaps(
     server: BareMongod, database: Things, model: Path
 ) -> None:
-    """Killed on the way, and the oplog forgets what was written then: documents that were read
-    already have a gap if they have changed, and none if not; nothing is wrong with the archive."""
+    """The process is killed, and the oplog loses the writes that follow.
+
+    Documents that were read already have a gap if they have changed, and none if not; the archive
+    is correct.
+    """
     start = (server.uri, database.name, model, "--lease-s", "1")
     with running_gateway(*start) as gateway:
         read = kill_within_the_reading(gateway, database)

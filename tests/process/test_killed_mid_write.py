@@ -1,5 +1,7 @@
-"""A gateway that is killed in the middle of mutations, whose clients send each again under its key
-until they have an answer: every mutation has happened, and happened once."""
+"""Mutations of a killed gateway, retried with their idempotency keys until they are answered.
+
+Every mutation is executed exactly once.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,7 @@ ROUNDS, KILLS = scaled(all=(10, 4), fast=(5, 2))
 SHARED = 8
 
 PRODUCT = 'name: "Lamp", price: "1", stock: 0, tags: [], addedAt: "2024-01-01T00:00:00Z"'
-# Of each round of a client, in this order.
+# The mutations of a client's round, in this order.
 MUTATIONS = {
     "create": 'createProduct(id: "{own}", document: {{sku: "{own}", PRODUCT}})',
     "create without an id": 'createSupplier(document: {{name: "{own}"}})',
@@ -37,7 +39,8 @@ MUTATIONS = {
     "delete": 'deleteProduct(id: "{own}")',
 }
 TOTAL = CLIENTS * ROUNDS * len(MUTATIONS)
-# Told to come again: MongoDB is asked anew, or the recorder that was killed is not replaced yet.
+# Responses that ask for a retry: MongoDB selects a primary again, or the killed recorder is not
+# replaced yet.
 COME_AGAIN = {"ARCHIVE_BEHIND", "UNAVAILABLE"}
 
 
@@ -57,7 +60,7 @@ class Clients:
         self._moved = asyncio.Condition()
 
     async def work(self, client: int) -> None:
-        """All rounds of one client, one mutation after the other."""
+        """Run all rounds of one client, one mutation after the other."""
         for turn in range(ROUNDS):
             for kind, text in MUTATIONS.items():
                 field = text.replace("PRODUCT", PRODUCT).format(
@@ -72,7 +75,7 @@ class Clients:
                     self._moved.notify_all()
 
     async def disturb(self, start: Any, dice: random.Random) -> None:
-        """Kill the gateway after so many answers, and start another one, again and again."""
+        """Kill the gateway after random numbers of responses, and start another one each time."""
         for count in sorted(dice.sample(range(TOTAL * 9 // 10), KILLS)):
             async with self._moved:
                 await self._moved.wait_for(lambda count=count: self.answers.total() >= count)
@@ -116,8 +119,7 @@ async def clients_of(gateway: RunningGateway) -> AsyncIterator[Clients]:
 
 @pytest.fixture
 def impatient_mongod(client: Client) -> Iterator[None]:
-    """What a transaction holds whose gateway was killed, MongoDB lets go of after a second or two,
-    not after a minute or two."""
+    """Let MongoDB abort transactions of a killed gateway after a second or two."""
     name = "transactionLifetimeLimitSeconds"
     usual = client.admin.command({"getParameter": 1, name: 1})[name]
     client.admin.command({"setParameter": 1, name: 1})
@@ -127,7 +129,7 @@ def impatient_mongod(client: Client) -> Iterator[None]:
 
 @pytest.fixture
 def database(client: Client, database_name: str) -> Database[dict[str, Any]]:
-    """One that holds the products which all clients change."""
+    """Provide the products that all clients change."""
     found = client[database_name]
     found["products"].insert_many(
         {"_id": f"shared-{n}", "sku": f"shared-{n}", "name": "Lamp", "stock": 0, "version": 1}
@@ -138,11 +140,14 @@ def database(client: Client, database_name: str) -> Database[dict[str, Any]]:
 
 @pytest.mark.timeout(1200)
 @pytest.mark.usefixtures("impatient_mongod")
-async def test_mutations_that_are_sent_again_after_a_kill_have_each_happened_once(
+async def test_mutations_retried_after_a_kill_are_executed_once(
     mongo_uri: str, database: Database[dict[str, Any]]
 ) -> None:
-    """Killed with -9 at moments drawn at random; all are answered as if they had been sent once,
-    and the database and the archive have each of them once."""
+    """Kills with -9 happen at random times.
+
+    Each mutation is answered as if it had been sent once, and is once in the database and in the
+    archive.
+    """
 
     def start() -> RunningGateway:
         options = ("--lease-s", "1")
@@ -167,9 +172,9 @@ async def test_mutations_that_are_sent_again_after_a_kill_have_each_happened_onc
 
 
 def archived(database: Database[dict[str, Any]], name: str) -> list[list[dict[str, Any]]]:
-    """The versions of each document, once all that was written to the collection is archived."""
+    """Return the versions of each document, once all writes to the collection are archived."""
     archive = database[f"{name}.versions"]
-    # What comes behind all of it.
+    # It is after all other writes.
     database[name].insert_one({"_id": "last", "sku": "last"})
     wait_until(lambda: archive.find_one({"doc": "last"}), within_s=60)
     database[name].delete_one({"_id": "last"})
@@ -179,7 +184,7 @@ def archived(database: Database[dict[str, Any]], name: str) -> list[list[dict[st
 
 
 def check_present(database: Database[dict[str, Any]]) -> None:
-    """The collections are as each mutation, made once, leaves them."""
+    """Check that the collections are the result of each mutation executed once."""
     products = list(database["products"].find().sort("_id"))
     assert [each["_id"] for each in products] == [f"shared-{n}" for n in range(SHARED)]
     assert sum(each["stock"] for each in products) == CLIENTS * ROUNDS
@@ -191,7 +196,7 @@ def check_present(database: Database[dict[str, Any]]) -> None:
 
 
 def check_past(histories: dict[str, list[list[dict[str, Any]]]]) -> None:
-    """And each has made one version."""
+    """Check that each mutation has one version."""
     own, shared = [], []
     for versions in histories["products"]:
         (shared if str(versions[0]["doc"]).startswith("shared") else own).append(versions)

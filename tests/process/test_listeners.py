@@ -1,5 +1,4 @@
-"""Listeners of a user's own, in real processes: taken over, retried, and refused where they cannot
-be used."""
+"""Listeners of a user in real processes: takeover, retries, and refusals."""
 
 from __future__ import annotations
 
@@ -24,7 +23,7 @@ GENEROUS_S = 120.0
 
 
 def handled(database: Shop) -> dict[tuple[Any, int], int]:
-    """By document and number, how often it was handed over."""
+    """Return the number of deliveries, by document and version number."""
     return {(each["_id"]["doc"], each["_id"]["v"]): each["times"] for each in database.tally.find()}
 
 
@@ -51,10 +50,10 @@ def open_streams(database: Shop) -> int:
 
 
 @pytest.mark.parametrize(("options", "streams"), [((), 1), (TALLY, 2)])
-def test_recording_follows_the_live_stream_for_listeners_only(
+def test_a_recorder_opens_the_live_stream_only_for_listeners(
     mongo_uri: str, database: Shop, model: Path, options: tuple[str, ...], streams: int
 ) -> None:
-    """Without listeners the stream has no use, and MongoDB would search its oplog twice."""
+    """Without listeners the stream has no use, and MongoDB would read its oplog twice."""
     database.things.insert_one({"_id": 0, "n": 0})
     with running_gateway(mongo_uri, database.name, model, *options, command="record") as recorder:
         wait_until(lambda: archived(database) == {(0, 1)}, within_s=GENEROUS_S)
@@ -63,10 +62,10 @@ def test_recording_follows_the_live_stream_for_listeners_only(
 
 
 @pytest.mark.parametrize("end", representatives([signal.SIGKILL, signal.SIGTERM], signal.SIGKILL))
-def test_it_is_taken_over_and_misses_no_version(
+def test_a_listener_is_taken_over_and_misses_no_version(
     mongo_uri: str, database: Shop, model: Path, end: signal.Signals
 ) -> None:
-    """While there are writes; what was being handled may come twice, nothing else does."""
+    """Documents are written meanwhile; only the version in progress may be delivered twice."""
     database.things.insert_one({"_id": 0, "n": 0})
     written = 0
 
@@ -96,10 +95,10 @@ def test_it_is_taken_over_and_misses_no_version(
     assert max(handled(database).values()) <= 2
 
 
-def test_one_that_fails_is_told_and_disturbs_nobody(
+def test_a_failing_listener_is_reported_and_affects_no_other_part(
     mongo_uri: str, database: Shop, model: Path
 ) -> None:
-    """The process is ready and records; the log says what is wrong once, and metrics count."""
+    """The process is ready and records; the log has the error once, and metrics count it."""
     with running_gateway(mongo_uri, database.name, model, *TALLY) as gateway:
         database.things.insert_one({"_id": "a", "n": 1})
         wait_until(lambda: ("a", 1) in handled(database), within_s=GENEROUS_S)
@@ -134,9 +133,10 @@ def test_one_that_fails_is_told_and_disturbs_nobody(
         ),
     ],
 )
-def test_one_that_cannot_be_used_is_refused_at_the_start(
+def test_an_invalid_listener_is_refused_at_the_start(
     mongo_uri: str, database: Shop, model: Path, listeners: str, said: str
 ) -> None:
+    """The exit code is 2, with the reason."""
     where = ("--mongodb-uri", mongo_uri, "--database", database.name, "--schema", str(model))
     refused = run_command("record", *where, "--listeners", listeners)
     assert refused.returncode == 2

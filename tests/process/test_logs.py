@@ -1,6 +1,6 @@
-"""Logs of a process: a line for each change of state, as JSON where that is configured.
+"""Logs of a process: a line for each change of state, as JSON if configured.
 
-No line for a write, an event or a subscriber.
+Writes, events and subscribers have no lines.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tests.support.gateway import ended, start_gateway
 MODEL = 'type Thing @collection(name: "things") { id: ID! n: Int }'
 WRITES = 3000
 GENEROUS_S = 120.0
-# The words of a run from start to end, in this order, and the facts that each has.
+# The log events of a run from start to end, in this order, and their facts.
 STORY = [
     ("connected", {"mongodb", "database", "driver", "deployment"}),
     ("serving", {"address"}),
@@ -28,7 +28,7 @@ STORY = [
 ]
 
 
-def test_a_run_is_told_in_a_few_lines_however_much_is_written(
+def test_a_run_has_few_log_lines_whatever_is_written(
     mongo_uri: str, client: MongoClient[dict[str, Any]], database_name: str, tmp_path: Path
 ) -> None:
     """One JSON object per line, with stable names; thousands of writes add none."""

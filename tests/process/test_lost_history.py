@@ -41,7 +41,7 @@ GENEROUS_S = 120.0
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[BareMongod]:
-    """With an oplog of 2 MB."""
+    """Run a server with an oplog of 2 MB."""
     with short_lived_replica_set(*small_oplog(2)) as server:
         yield server
 
@@ -86,8 +86,10 @@ def lose(database: Things, turn: int) -> None:
 
 
 async def received(gateway: RunningGateway, after: str, count: int) -> list[tuple[Any, ...]]:
-    """(document, operation, version, gap) of so many changes; a subscriber that is told to come
-    again, or loses its connection, does."""
+    """Return (document, operation, version, gap) of so many changes.
+
+    Reconnects after interruptions.
+    """
     found: list[tuple[Any, ...]] = []
     async with asyncio.timeout(GENEROUS_S):
         while len(found) < count:
@@ -106,11 +108,14 @@ async def received(gateway: RunningGateway, after: str, count: int) -> list[tupl
 
 
 @pytest.mark.timeout(180)
-async def test_what_was_written_while_no_gateway_ran_and_the_oplog_forgot_is_told_as_a_gap(
+async def test_writes_that_left_the_oplog_without_a_gateway_are_a_gap(
     server: BareMongod, database: Things, model: Path
 ) -> None:
-    """Twice. The present is read again: what differs has a version with a gap, what does not has
-    none; old tokens and old moments are served; nothing is wrong with the archive."""
+    """This happens twice.
+
+    Current documents are read again: changed ones have a version with a gap, unchanged ones have
+    none. Old tokens and times are served, and the archive is correct.
+    """
     start = (server.uri, database.name, model, "--lease-s", "2")
     keys = ("same", "changed", "gone1", "gone2")
     with running_gateway(*start) as gateway:
@@ -118,7 +123,7 @@ async def test_what_was_written_while_no_gateway_ran_and_the_oplog_forgot_is_tol
         database.things.insert_many([{"_id": key, "n": 0} for key in keys])
         await asyncio.to_thread(wait_until, lambda: recorded(database), within_s=GENEROUS_S)
         before = gateway.query("{ resumeToken }")["resumeToken"]
-        # The recorder has come so far: what is lost begins behind it.
+        # The recorder has reached this position: the loss begins after it.
         gateway.query(AS_OF, token=before)
         assert gateway.stop() == 0
 
@@ -126,7 +131,7 @@ async def test_what_was_written_while_no_gateway_ran_and_the_oplog_forgot_is_tol
     for turn in (1, 2):
         await asyncio.to_thread(lose, database, turn)
         with running_gateway(*start) as gateway:
-            # At once: it is told of what the reading finds, however long that takes.
+            # The subscription gets all changes that the snapshot finds, however long it takes.
             lost = {
                 ("changed", "REPLACE", 2 * turn, True),
                 (f"gone{turn}", "DELETE", 2, True),
@@ -160,11 +165,14 @@ async def test_what_was_written_while_no_gateway_ran_and_the_oplog_forgot_is_tol
 
 
 @pytest.mark.timeout(120)
-async def test_subscribers_of_a_process_that_slept_too_long_resume_without_loss(
+async def test_subscribers_of_a_process_that_was_paused_too_long_resume_without_loss(
     server: BareMongod, database: Things, model: Path
 ) -> None:
-    """Another one records meanwhile. The sleeper's own stream begins anew, those who were attached
-    are told to come again, and have all of it from the archive."""
+    """Another process records meanwhile.
+
+    The paused process restarts its own stream; attached subscribers are interrupted, and get all
+    events from the archive.
+    """
     start = (server.uri, database.name, model)
     written = 0
 

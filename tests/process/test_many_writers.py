@@ -1,5 +1,7 @@
-"""Many writers of one document at once, through a gateway and past it: no write is lost, none
-counts twice, and the archive has each of them."""
+"""Many writers of one document, with and without the gateway.
+
+No write is lost, none counts twice, and the archive has each of them.
+"""
 
 from __future__ import annotations
 
@@ -25,10 +27,11 @@ Client = MongoClient[dict[str, Any]]
 Version = dict[str, Any]
 
 CLIENTS = 50
-# 100 take four minutes, since of fifty that compare with the same version one writes. Run by hand.
+# 100 take four minutes, since only one of fifty compared writes succeeds. Run by hand.
 WRITES_EACH = 2
 INITIAL = 7
-# Beside those who compare, in the test of plain programs: of each kind, how many and how often.
+# The number of clients and writes of each kind beside compared ones, in the test of plain
+# programs.
 MIXED_CLIENTS, MIXED_WRITES_EACH, PLAIN_WRITES_EACH = 10, 5, 25
 
 CREATE = """
@@ -38,7 +41,7 @@ mutation ($stock: Int!) {
   }) { ... on ProductWritten { version } }
 }
 """
-# Ways of reading a version and its content, as clients do.
+# Queries for a version and its content, as clients send them.
 CURRENT = '{ product(id: "p1") { version stock } }'
 NEWEST = """
 { productVersions(where: {documentId: {eq: "p1"}}, first: 1) {
@@ -105,12 +108,12 @@ class Shop:
             self._count()
 
     def await_written(self, count: int) -> None:
-        """In another thread: return once so many writes were acknowledged."""
+        """Wait in another thread until so many writes are acknowledged."""
         with self.moved:
             assert self.moved.wait_for(lambda: self.written >= count, timeout=120)
 
     async def _read(self, text: str) -> tuple[int, int]:
-        """The version, and the stock at it."""
+        """Return the version, and its stock."""
         answer = await self._ask(text)
         if text == CURRENT:
             return answer["product"]["version"], answer["product"]["stock"]
@@ -132,7 +135,7 @@ class Shop:
 
 @asynccontextmanager
 async def shop(gateway: RunningGateway) -> AsyncIterator[Shop]:
-    """Clients of it, as many connections as there are clients."""
+    """Provide the clients of the gateway, each with a connection."""
     limits = httpx.Limits(max_connections=CLIENTS, max_keepalive_connections=CLIENTS)
     async with httpx.AsyncClient(limits=limits, timeout=120) as http:
         yield Shop(gateway, http)
@@ -140,7 +143,7 @@ async def shop(gateway: RunningGateway) -> AsyncIterator[Shop]:
 
 @pytest.fixture
 def gateway(mongo_uri: str, database_name: str) -> Iterator[RunningGateway]:
-    """One that has the product `p1` in its first version, and has come through the oplog."""
+    """Run a gateway with product `p1` in its first version, whose recorder has read the oplog."""
     with running_gateway(mongo_uri, database_name, ROOT / "schema.graphql") as running:
 
         def records() -> bool:
@@ -167,11 +170,13 @@ def database(client: Client, database_name: str) -> Database[dict[str, Any]]:
         pytest.param(NEWEST, id="from history", marks=exhaustive),
     ],
 )
-async def test_fifty_clients_that_compare_lose_no_write_and_make_none_twice(
+async def test_fifty_clients_with_compared_writes_lose_none_and_repeat_none(
     gateway: RunningGateway, database: Database[dict[str, Any]], reading: str
 ) -> None:
-    """Each reads, adds one and writes with `expectedVersion`; every version is one more than the
-    one before, and there are as many as were acknowledged."""
+    """Each reads, adds one and writes with `expectedVersion`.
+
+    Every version is one more than the one before, and there is one for each acknowledged write.
+    """
     async with shop(gateway) as clients:
         await asyncio.gather(
             *(clients.increment_compared(WRITES_EACH, reading) for _ in range(CLIENTS))
@@ -191,11 +196,14 @@ async def test_fifty_clients_that_compare_lose_no_write_and_make_none_twice(
 
 
 @pytest.mark.timeout(1200)
-async def test_programs_that_write_past_the_gateway_lose_nothing_and_make_nobody_lose(
+async def test_plain_programs_and_clients_lose_no_write(
     gateway: RunningGateway, database: Database[dict[str, Any]]
 ) -> None:
-    """Two that count the version, two that don't, among clients that compare and clients that add:
-    the sum is right in the end, and each version is one more than the one before."""
+    """The sum is right at the end, and each version is one more than the one before.
+
+    Two programs increment the version, two do not, beside clients that compare and clients that
+    increment.
+    """
     async with shop(gateway) as clients:
         of_clients = 2 * MIXED_CLIENTS * MIXED_WRITES_EACH
         loop = asyncio.get_running_loop()
@@ -216,7 +224,7 @@ async def test_programs_that_write_past_the_gateway_lose_nothing_and_make_nobody
     stored = database["products"].find_one({"_id": "p1"})
     assert stored is not None
     assert stored["stock"] == INITIAL + total
-    # The recorder comes to what plain programs have written when it does; nobody waits for it.
+    # The recorder reaches the writes of plain programs later; no request waits for it.
     wait_until(lambda: database["products.versions"].count_documents({}) >= total + 1)
     versions = shown(gateway)
     assert [each["document"]["stock"] for each in versions] == [
@@ -238,7 +246,7 @@ def write_plainly(
 
 
 def shown(gateway: RunningGateway) -> list[Version]:
-    """All versions of the product as the API shows them, page by page, the oldest first."""
+    """Return all versions of the product from the API, page by page, the oldest first."""
     found: list[Version] = []
     after = None
     while True:

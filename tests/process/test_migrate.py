@@ -1,4 +1,4 @@
-"""`revstream migrate` as one uses it: while programs write, then the moment, then the new model."""
+"""`revstream migrate` as a user runs it: during writes, at the switch, and afterwards."""
 
 from __future__ import annotations
 
@@ -93,18 +93,20 @@ def test_a_collection_is_moved_while_it_is_in_use(
         (("Product",), "Missing option '--to'"),
     ],
 )
-def test_what_cannot_be_moved_is_refused(
+def test_a_migration_that_is_impossible_is_refused(
     mongo_uri: str, database: Shop, model: Path, arguments: tuple[str, ...], said: str
 ) -> None:
+    """The exit code is 2, with the reason."""
     where = ("--mongodb-uri", mongo_uri, "--database", database.name, "--schema", str(model))
     refused = run_command("migrate", *arguments, *where)
     assert refused.returncode == 2
     assert said in refused.stderr
 
 
-def test_where_nobody_records_nothing_is_gone_over(
+def test_without_a_recorder_a_migration_cannot_finish(
     mongo_uri: str, database: Shop, model: Path
 ) -> None:
+    """The exit code is 1, with the reason."""
     where = ("--mongodb-uri", mongo_uri, "--database", database.name, "--schema", str(model))
     database.create_collection("products")
     refused = run_command("migrate", "Product", "--to", "goods", "--finish", *where)
@@ -113,10 +115,10 @@ def test_where_nobody_records_nothing_is_gone_over(
     database.products.insert_one({"docId": "p1", "v": 1, "current": True})
 
 
-def test_programs_are_not_refused_while_no_recorder_follows(
+def test_writes_are_not_refused_while_no_recorder_follows(
     mongo_uri: str, database: Shop, model: Path
 ) -> None:
-    """There was one, and it is gone: what was written since could not be copied."""
+    """The recorder has ended: later writes could not be copied."""
     where = ("--mongodb-uri", mongo_uri, "--database", database.name, "--schema", str(model))
     with running_gateway(mongo_uri, database.name, model):
         program("CURRENT_FLAG", database).write("p1", {"name": "Lamp"})

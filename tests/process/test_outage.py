@@ -1,4 +1,4 @@
-"""MongoDB away for a while: what a running process says of itself, and that it goes on."""
+"""Outage of MongoDB: the reports of a running process, and its recovery."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.support.metrics import scraped
 
 MODEL = 'type Thing @collection(name: "things") { id: ID! n: Int }'
 OPTIONS = ("--lease-s", "2", "--connect-s", "1")
-# A wait that a busy machine does not exceed; what is waited for takes a few seconds.
+# A time limit that a busy machine does not exceed; the awaited state takes a few seconds.
 GENEROUS_S = 120.0
 
 Act = Callable[[BareMongod], None]
@@ -30,7 +30,7 @@ Act = Callable[[BareMongod], None]
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[BareMongod]:
-    """A MongoDB that tests may take away; each brings it back."""
+    """Run a MongoDB that tests may stop; each starts it again."""
     with short_lived_replica_set("--setParameter", "enableTestCommands=1") as server:
         yield server
 
@@ -45,7 +45,7 @@ def database(server: BareMongod) -> Iterator[Database[dict[str, Any]]]:
 def gateway(
     server: BareMongod, database: Database[dict[str, Any]], tmp_path: Path
 ) -> Iterator[RunningGateway]:
-    """One that is ready, and has recorded a document."""
+    """Run a gateway that is ready, and has recorded a document."""
     model = tmp_path / "schema.graphql"
     model.write_text(MODEL)
     with running_gateway(server.uri, database.name, model, *OPTIONS) as gateway:
@@ -56,7 +56,7 @@ def gateway(
 
 
 def ready(gateway: RunningGateway) -> tuple[int, dict[str, str]]:
-    """The status of /readyz, and the parts that are not."""
+    """Return the status of /readyz, and the parts that are not ready."""
     response = httpx.get(f"{gateway.address}/readyz", timeout=GENEROUS_S)
     body = response.json()
     assert body["ready"] == (not body["notReady"])
@@ -64,7 +64,7 @@ def ready(gateway: RunningGateway) -> tuple[int, dict[str, str]]:
 
 
 def archived(database: Database[dict[str, Any]]) -> list[int]:
-    """The versions of the document, in the order of the stream."""
+    """Return the versions of the document, in the order of the stream."""
     return [each["v"] for each in database["things.versions"].find().sort("_id")]
 
 
@@ -81,7 +81,7 @@ def archived(database: Database[dict[str, Any]]) -> list[int]:
     ],
     ids=["killed", "silent"],
 )
-def test_a_process_is_not_ready_while_mongodb_is_away_and_records_on_once_it_is_back(
+def test_a_process_is_not_ready_during_an_outage_and_continues_after_it(
     server: BareMongod,
     gateway: RunningGateway,
     database: Database[dict[str, Any]],
@@ -89,7 +89,7 @@ def test_a_process_is_not_ready_while_mongodb_is_away_and_records_on_once_it_is_
     come_back: Act,
     said: str,
 ) -> None:
-    """/readyz names the part; the process lives on, as /livez says, and needs no help."""
+    """/readyz names the part; /livez stays live, and the process recovers without help."""
     leave(server)
     try:
         wait_until(
@@ -101,7 +101,7 @@ def test_a_process_is_not_ready_while_mongodb_is_away_and_records_on_once_it_is_
         come_back(server)
     wait_until(lambda: ready(gateway) == (200, {}), within_s=GENEROUS_S)
     told = [line for line in gateway.lines if "change stream interrupted" in line]
-    # One of the live stream, one of the recorder's; not one for each attempt.
+    # One line of the live stream, one of the recorder; none for each attempt.
     assert len(told) <= 2, told
     database.things.update_one({"_id": "a"}, {"$set": {"n": 2}})
     wait_until(lambda: archived(database) == [1, 2], within_s=GENEROUS_S)
@@ -110,10 +110,10 @@ def test_a_process_is_not_ready_while_mongodb_is_away_and_records_on_once_it_is_
     assert not any("Traceback" in line for line in gateway.lines), "".join(gateway.lines)
 
 
-def test_what_is_asked_while_mongodb_is_away_is_refused_as_unavailable(
+def test_requests_during_an_outage_are_refused_as_unavailable(
     server: BareMongod, gateway: RunningGateway
 ) -> None:
-    """Within the time for which MongoDB is looked for; nothing of its topology is shown."""
+    """They wait for at most the time of server selection; the error does not show the topology."""
     server.kill()
     try:
         answer = gateway.post("{ things { nodes { n } } }")
@@ -134,15 +134,18 @@ def test_what_is_asked_while_mongodb_is_away_is_refused_as_unavailable(
     ],
     ids=["killed", "silent"],
 )
-def test_nothing_waits_for_a_mongodb_that_is_known_to_be_away(
+def test_requests_during_a_known_outage_do_not_wait(
     server: BareMongod,
     database: Database[dict[str, Any]],
     tmp_path: Path,
     leave: Act,
     come_back: Act,
 ) -> None:
-    """What needs none is answered, however many ask for what does; that is refused at once, and
-    what was under way within seconds, though the driver would look for a primary for a minute."""
+    """The driver would wait for a primary for a minute.
+
+    Requests without MongoDB are answered, others are refused at once, and pending ones within
+    seconds.
+    """
     model = tmp_path / "schema.graphql"
     model.write_text(MODEL)
     write = "mutation { createThing(document: { n: 1 }) { __typename } }"
@@ -152,7 +155,7 @@ def test_nothing_waits_for_a_mongodb_that_is_known_to_be_away(
         leave(server)
         try:
             began = time.monotonic()
-            # A client for all: to make one takes longer than an answer does.
+            # One client for all: creating one takes longer than a response.
             with (
                 httpx.Client(
                     timeout=GENEROUS_S, limits=httpx.Limits(max_connections=200)
@@ -196,10 +199,10 @@ def test_nothing_waits_for_a_mongodb_that_is_known_to_be_away(
     ],
     ids=["killed", "silent"],
 )
-def test_a_process_can_be_stopped_while_mongodb_is_away(
+def test_a_process_can_be_stopped_during_an_outage(
     server: BareMongod, gateway: RunningGateway, leave: Act, come_back: Act
 ) -> None:
-    """In order and within a bound: its leases run out by themselves."""
+    """It stops in order and in bounded time: its leases expire by themselves."""
     leave(server)
     try:
         wait_until(lambda: ready(gateway)[0] == 503, within_s=GENEROUS_S)
@@ -210,11 +213,14 @@ def test_a_process_can_be_stopped_while_mongodb_is_away(
     assert not any("Traceback" in line for line in gateway.lines), "".join(gateway.lines)
 
 
-def test_a_recorder_that_cannot_write_is_named(
+def test_a_recorder_that_cannot_write_is_reported(
     server: BareMongod, gateway: RunningGateway, database: Database[dict[str, Any]]
 ) -> None:
-    """The stream is followed and reads are served, and yet history stands still: not ready, with
-    the reason, and one line in the log; that another process records would be no reason."""
+    """The stream is followed and reads are served, but the archive does not grow.
+
+    The process is not ready, with the reason and one line in the log; another recording process
+    would change that.
+    """
     refusing = {
         "configureFailPoint": "failCommand",
         "mode": "alwaysOn",
@@ -247,10 +253,10 @@ def test_a_recorder_that_cannot_write_is_named(
     assert len([line for line in gateway.lines if "work interrupted" in line]) == 1
 
 
-def test_a_process_is_ready_where_another_one_records(
+def test_a_process_is_ready_while_another_one_records(
     server: BareMongod, gateway: RunningGateway, database: Database[dict[str, Any]], tmp_path: Path
 ) -> None:
-    """It follows the stream, and knows how far the other one has come."""
+    """It follows the stream, and knows the other one's position."""
     with running_gateway(
         server.uri, database.name, tmp_path / "schema.graphql", *OPTIONS
     ) as follower:
@@ -267,11 +273,13 @@ def test_a_process_is_ready_where_another_one_records(
         assert follower.stop() == 0
 
 
-def test_a_full_disk_is_waited_for(
+def test_a_recorder_waits_for_space_on_a_full_disk(
     server: BareMongod, gateway: RunningGateway, database: Database[dict[str, Any]]
 ) -> None:
-    """The archive stands still and nothing is lost; the process lives, says why, and goes on by
-    itself once there is room."""
+    """No change is lost.
+
+    The process lives, reports the reason, and continues by itself once there is space.
+    """
     data = {
         "failCommands": ["insert"],
         "errorCode": 14031,

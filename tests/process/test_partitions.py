@@ -1,5 +1,4 @@
-"""Several processes that record one collection together, as they are started, stopped and
-killed."""
+"""Several processes that record one collection together, through starts, stops and kills."""
 
 from __future__ import annotations
 
@@ -39,7 +38,7 @@ def shares(database: Shop, count: int, *gateways: RunningGateway) -> list[int]:
 
 
 class Writer:
-    """Counts up in each document in turn, in a thread."""
+    """Increments each document in turn, in a thread."""
 
     keys = 20
 
@@ -57,7 +56,7 @@ class Writer:
         wait_until(lambda: self.written >= wanted, within_s=GENEROUS_S)
 
     def assert_recorded(self, database: Shop) -> None:
-        """Each write once, each document's in order, without a gap."""
+        """Check that each write is recorded once, in order and without a gap."""
         archive = database["things.versions"]
         wait_until(lambda: archive.count_documents({}) >= self.written, within_s=GENEROUS_S)
         records = list(archive.find().sort("_id"))
@@ -76,11 +75,13 @@ def assert_nothing_wrong(uri: str, database: Shop, schema: Path) -> None:
     assert json.loads(run.stdout)["things"]["findings"] == []
 
 
-def test_partitions_are_shared_and_taken_over_while_there_are_writes(
+def test_partitions_are_shared_and_taken_over_during_writes(
     mongo_uri: str, database: Shop, tmp_path: Path
 ) -> None:
-    """Two and two; after kill -9 all four; two and two again with the next one; and every process
-    tells of all of them."""
+    """The shares are two and two; after kill -9 all four; two and two again with the next process.
+
+    Every process reports all partitions.
+    """
     schema = model(tmp_path, 4)
     writer = Writer(database)
     start = (mongo_uri, database.name, schema, *LEASE)
@@ -109,17 +110,20 @@ def test_partitions_are_shared_and_taken_over_while_there_are_writes(
             writer.more(100)
     with running_gateway(*start, command="record"):
         writer.assert_recorded(database)
-    # What was read then, when two processes recorded, was all that there was.
+    # Two processes recorded at that time, and the read has all of their versions.
     by_then = {"at": {"$lte": resume_tokens.cluster_time(token)}}
     assert past == database["things.versions"].count_documents(by_then)
     assert_nothing_wrong(mongo_uri, database, schema)
 
 
-def test_the_number_may_change_in_a_rolling_restart(
+def test_the_number_of_partitions_may_change_in_a_rolling_restart(
     mongo_uri: str, database: Shop, tmp_path: Path
 ) -> None:
-    """Processes of both numbers are alive: the one started last counts; nothing is lost, doubled or
-    read again, and nobody waits for partitions that are no more."""
+    """Processes of both numbers are alive: the newest one decides.
+
+    No write is lost, repeated or read again, and no reader waits for partitions that no longer
+    exist.
+    """
     undivided, divided, halves = (model(tmp_path, count) for count in (1, 4, 2))
     writer = Writer(database)
     with running_gateway(mongo_uri, database.name, undivided, *LEASE) as one:
@@ -130,7 +134,7 @@ def test_the_number_may_change_in_a_rolling_restart(
                 wait_until(lambda: shares(database, 4, other) == [4], within_s=GENEROUS_S)
                 assert shares(database, 1, one) == [0]
                 writer.more(100)
-                # Its model says otherwise, and it knows all the same how far history has come.
+                # Its model has another number, but it knows the archive's position all the same.
                 token = one.query("{ resumeToken }")["resumeToken"]
                 one.query(f'{{ thingsAsOf(asOf: {{ token: "{token}" }}) {{ nodes {{ id }} }} }}')
                 assert other.stop() == 0

@@ -33,13 +33,13 @@ GRANT = re.compile(
     r'\.grantRolesToUser\("(.+)", \[\{role: "(.+)", db: "(.+)"\}\]\)\'?\n'
 )
 COUNTER = itertools.count(1)
-# A wait that a busy machine does not exceed.
+# A time limit that a busy machine does not exceed.
 GENEROUS_S = 120.0
 
 
 @pytest.fixture(scope="module")
 def root() -> Iterator[MongoClient[dict[str, Any]]]:
-    """Administrator of a MongoDB that requires a password."""
+    """Provide an administrator of a MongoDB that requires a password."""
     # Not pytest's tmp_path, which keeps the directories, 300 MB each, of the last three runs.
     with (
         tempfile.TemporaryDirectory(prefix="revstream-tests-") as directory,
@@ -55,7 +55,7 @@ def shop(root: MongoClient[dict[str, Any]]) -> Shop:
 
 @pytest.fixture
 def make_user(root: MongoClient[dict[str, Any]], shop: Shop) -> MakeUser:
-    """Make `joe` with roles, or with actions on the database alone; returns his URI."""
+    """Return a function that creates `joe` with roles or actions and returns a URI."""
 
     def make(roles: Sequence[object] = (), actions: Sequence[str] = ()) -> str:
         for existing in root.admin.command("usersInfo", "joe")["users"]:
@@ -78,7 +78,7 @@ def uri_of(root: MongoClient[dict[str, Any]], user: str, password: str, more: st
 
 
 def refusal(uri: str, shop: Shop, model: Path, *options: str) -> str:
-    """The one sentence with which it does not start."""
+    """Return the sentence with which the start is refused."""
     ended_so = run_command(
         *("serve", "--schema", str(model), "--port", "0", *options),
         *("--mongodb-uri", uri, "--database", shop.name, "--log-level", "error"),
@@ -91,22 +91,22 @@ def refusal(uri: str, shop: Shop, model: Path, *options: str) -> str:
 
 
 def run_in_mongosh(root: MongoClient[dict[str, Any]], said: str) -> None:
-    """Do what a message says, as its reader would."""
+    """Run the command of a message, as its reader would."""
     home, user, role, database = said_grant(said)
     root[home].command("grantRolesToUser", user, roles=[{"role": role, "db": database}])
 
 
 def said_grant(said: str) -> tuple[str, ...]:
-    """Home and name of the user, role and database, of the command with which a message ends."""
+    """Return the user's database and name, and role and database, of a message's command."""
     found = GRANT.search(said)
     assert found is not None, said
     return found.groups()
 
 
-def test_with_read_write_alone_it_records_and_says_what_it_does_without(
+def test_with_read_write_alone_it_records_and_warns_of_what_is_missing(
     root: MongoClient[dict[str, Any]], shop: Shop, model: Path, make_user: MakeUser
 ) -> None:
-    """No images, no history from before: each a warning with the command that would mend it."""
+    """Pre-images and earlier history each have a warning with the command that grants them."""
     uri = make_user([{"role": "readWrite", "db": shop.name}])
     shop.create_collection("others")
     shop.things.insert_one({"_id": "a", "n": 1})
@@ -121,7 +121,7 @@ def test_with_read_write_alone_it_records_and_says_what_it_does_without(
     assert "no images: versions are made from deltas collections=things, others" in images
     assert "not authorized on" in images
     assert said_grant(images) == ("admin", "joe", "dbAdmin", shop.name)
-    # Each collection's recorder says it for itself.
+    # Each collection's recorder logs it.
     assert len(oplog) == 2
     for line in oplog:
         assert "the oplog cannot be read: history begins now" in line
@@ -132,10 +132,10 @@ def versions(shop: Shop) -> list[str]:
     return [each["op"] for each in shop["things.versions"].find().sort("_id")]
 
 
-def test_once_granted_what_it_says_nothing_is_missing(
+def test_once_granted_nothing_is_missing(
     root: MongoClient[dict[str, Any]], shop: Shop, model: Path, make_user: MakeUser
 ) -> None:
-    """The commands in its warnings work: the next start has images, and the oplog's history."""
+    """The commands in the warnings work: the next start has images, and the oplog's history."""
     uri = make_user([{"role": "readWrite", "db": shop.name}])
     shop.create_collection("others")
     shop.things.insert_one({"_id": "a", "n": 1})
@@ -157,7 +157,7 @@ def test_once_granted_what_it_says_nothing_is_missing(
 def test_without_change_streams_it_does_not_start_and_names_the_grant(
     root: MongoClient[dict[str, Any]], shop: Shop, model: Path, make_user: MakeUser, driver: str
 ) -> None:
-    """The action, the database, and a command after which it does start."""
+    """The error has the action, the database, and a command after which it does start."""
     uri = make_user(actions=[*READING, *WRITING])
     said = refusal(uri, shop, model, "--driver", driver)
     assert "changeStream" in said
@@ -176,14 +176,14 @@ def test_without_change_streams_it_does_not_start_and_names_the_grant(
     ],
     ids=["nothing may be written", "no index may be made"],
 )
-def test_without_a_place_for_history_it_does_not_start_and_names_the_grant(
+def test_without_write_access_for_history_it_does_not_start_and_names_the_grant(
     root: MongoClient[dict[str, Any]],
     shop: Shop,
     model: Path,
     make_user: MakeUser,
     actions: list[str],
 ) -> None:
-    """Before it serves, not when the first version is to be written."""
+    """It is refused at the start, not with the first version."""
     said = refusal(make_user(actions=actions), shop, model)
     assert f"keeping history needs the role readWrite on the database {shop.name}" in said
     assert said_grant(said) == ("admin", "joe", "readWrite", shop.name)
@@ -199,7 +199,7 @@ def test_without_a_place_for_history_it_does_not_start_and_names_the_grant(
     ],
     ids=["another password", "another user", "another database"],
 )
-def test_who_cannot_log_in_is_told_what_may_be_wrong(
+def test_a_login_failure_is_an_error_with_its_possible_causes(
     root: MongoClient[dict[str, Any]],
     shop: Shop,
     model: Path,
@@ -209,24 +209,24 @@ def test_who_cannot_log_in_is_told_what_may_be_wrong(
     password: str,
     more: str,
 ) -> None:
-    """In one sentence without the password; MongoDB itself does not tell which it is."""
+    """It is one sentence without the password; MongoDB itself does not name the cause."""
     make_user([{"role": "readWrite", "db": shop.name}])
     said = refusal(uri_of(root, user, password, more), shop, model, "--driver", driver)
     assert "MongoDB does not know this user with this password" in said
     assert "?authSource=admin" in said
 
 
-def test_a_uri_without_a_user_is_told_to_name_one(
+def test_a_uri_without_a_user_is_refused_with_a_fix(
     root: MongoClient[dict[str, Any]], shop: Shop, model: Path
 ) -> None:
-    """Without a user there is no role to grant."""
+    """Without a user no role can be granted."""
     host, port = root.address or ("", 0)
     said = refusal(f"mongodb://{host}:{port}/?replicaSet=rs0", shop, model)
     assert "the connection is not authenticated: put a user and a password into the URI" in said
     assert "grantRolesToUser" not in said
 
 
-def test_a_privilege_taken_away_ends_a_running_process_with_the_reason(
+def test_a_revoked_privilege_ends_a_running_process_with_the_reason(
     root: MongoClient[dict[str, Any]], shop: Shop, model: Path, make_user: MakeUser
 ) -> None:
     """A process that may no longer follow its collections ends with exit code 1."""

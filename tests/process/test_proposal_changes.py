@@ -1,5 +1,7 @@
-"""Subscriptions to drafts and comments over real processes: each protocol, restarts, kill -9, and
-an oplog that has forgotten."""
+"""Subscriptions to drafts and comments over real processes.
+
+The tests cover each protocol, restarts, kill -9, and an oplog without the needed entries.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,7 @@ def reject(gateway: RunningGateway, number: int) -> None:
 
 
 def begin(gateway: RunningGateway) -> str:
-    """Make the document `a`; return the token after it."""
+    """Create the document `a`; return the token after it."""
     gateway.query('mutation { createThing(id: "a", document: {n: 1}) { __typename } }')
     token: str = gateway.query("{ resumeToken }")["resumeToken"]
     return token
@@ -78,7 +80,7 @@ async def by_sockets(gateway: RunningGateway, protocol: str, after: str, count: 
 async def by_events(gateway: RunningGateway, after: str, count: int) -> Any:
     async with open_stream(gateway.address, CHANGES, last=after) as stream:
         found = [await stream.change() for _ in range(count)]
-    # As a plain EventSource resumes.
+    # A plain EventSource resumes like this.
     assert all(each["id"] == each["resumeToken"] for each in found)
     return found
 
@@ -99,10 +101,10 @@ async def by_parts(gateway: RunningGateway, after: str, count: int) -> Any:
                 return found
 
 
-async def test_each_protocol_sends_what_was_missed_and_what_comes(
+async def test_each_protocol_sends_missed_and_live_changes(
     mongo_uri: str, database: Database[dict[str, Any]], model: Path
 ) -> None:
-    """At the gateway that made it, and at one that was started later."""
+    """One gateway created them, the other was started later."""
     with running_gateway(mongo_uri, database.name, model) as gateway:
         after = begin(gateway)
         numbers = [propose(gateway, n) for n in range(3)]
@@ -121,14 +123,14 @@ async def test_each_protocol_sends_what_was_missed_and_what_comes(
         assert gateway.stop() == 0
 
 
-async def test_a_client_goes_on_at_another_process_after_sigterm_and_after_kill(
+async def test_a_client_resumes_at_another_process_after_sigterm_and_after_kill(
     mongo_uri: str, database: Database[dict[str, Any]], model: Path
 ) -> None:
-    """It is sent a checkpoint and a close that clients connect again after, or nothing at all."""
+    """SIGTERM sends a checkpoint and a close frame for a reconnect, and kill sends nothing."""
     found: list[tuple[str, int]] = []
     expected: list[tuple[str, int]] = []
     token = ""
-    # After a kill, until the lease of the recorder has run out.
+    # After a kill, until the recorder's lease has expired.
     options = ("--lease-s", "2", "--archive-wait-s", "60")
     for turn, kills in enumerate((False, True, False)):
         with running_gateway(mongo_uri, database.name, model, *options) as gateway:
@@ -169,16 +171,16 @@ async def test_a_client_goes_on_at_another_process_after_sigterm_and_after_kill(
 
 @pytest.fixture(scope="module")
 def small() -> Iterator[BareMongod]:
-    """With an oplog of 2 MB."""
+    """Run a server with an oplog of 2 MB."""
     with short_lived_replica_set(*small_oplog(2)) as server:
         yield server
 
 
 @pytest.mark.timeout(180)
-async def test_what_the_oplog_has_forgotten_is_refused_with_a_token_that_works(
+async def test_changes_that_left_the_oplog_are_refused_with_a_valid_token(
     small: BareMongod, model: Path
 ) -> None:
-    """By a gateway that has it not in memory; by one that has, it is sent."""
+    """A gateway that has them in memory sends them."""
     name = f"forgotten_{uuid4().hex[:8]}"
     with running_gateway(small.uri, name, model) as gateway:
         after = begin(gateway)

@@ -1,4 +1,4 @@
-"""Retention and purge as the real command does them: what the API says of what was dropped."""
+"""Retention and purge by the real command: truncated history in the API."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ CUT = "cut { versions at purgedBy purgedWhy purgedAt }"
 
 @pytest.fixture
 def gateway(mongo_uri: str, database_name: str, model: Path) -> Iterator[RunningGateway]:
-    """A pass every tenth of a second, and a ring that holds one event."""
+    """Run a gateway with ten passes per second, and a ring that holds one event."""
     options = ("--retention-every-s", "0.1", "--ring-events", "1", "--archive-wait-s", "60")
     with running_gateway(mongo_uri, database_name, model, *options) as running:
         yield running
@@ -41,16 +41,16 @@ def history(gateway: RunningGateway, key: str) -> list[dict[str, Any]]:
 
 
 def refused(gateway: RunningGateway, query: str, **variables: Any) -> dict[str, Any]:
-    """The only error, and what it says for programs."""
+    """Return the only error with its extensions."""
     (error,) = gateway.post(query, **variables)["errors"]
     assert error["extensions"]["code"] == "HISTORY_LOST", error
     return {**error["extensions"], "message": error["message"]}
 
 
-async def test_what_was_dropped_is_said(
+async def test_truncated_history_is_reported(
     gateway: RunningGateway, client: Client, database_name: str
 ) -> None:
-    """By the oldest version that is left, and by HISTORY_LOST with a token that works."""
+    """The oldest remaining version has a mark, and HISTORY_LOST has a token that works."""
     things = client[database_name].things
     start = gateway.query("{ resumeToken }")["resumeToken"]
     things.insert_one({"_id": "a", "n": 0, "note": "x", "version": 1})
@@ -75,7 +75,7 @@ async def test_what_was_dropped_is_said(
     diff = 'query { thing(id: "a") { diff(from: 1) { path } } }'
     assert "version 1 was requested" in refused(gateway, diff)["message"]
 
-    # The document was not there yet; of the collection that cannot be said.
+    # The document did not exist yet; for the collection this is unknown.
     assert gateway.query(state, t={"token": start})["thing"]["state"] is None
     all_then = "query($t: TimePoint!) { thingsAsOf(asOf: $t) { nodes { version } } }"
     lost = refused(gateway, all_then, t={"token": start})
@@ -91,7 +91,7 @@ async def test_what_was_dropped_is_said(
     assert (await anext(events))["thingChanges"]["version"] == 5
     await events.aclose()
 
-    # What is not known is left out, not guessed.
+    # Unknown facts are omitted, not guessed.
     told = 'thing(id: "a") { blame { path version { version } } history { nodes { %s } } }'
     shown = "version changedFields diff { path kind before after } previous { version }"
     found = gateway.query(f"{{ {told % shown} }}")["thing"]
@@ -115,7 +115,7 @@ async def test_what_was_dropped_is_said(
 async def test_a_purge_is_a_command(
     gateway: RunningGateway, client: Client, mongo_uri: str, database_name: str, model: Path
 ) -> None:
-    """It has to be meant, tells what it does not reach, and the API shows who did it."""
+    """It needs a confirmation and lists unreachable copies, and the API names the operator."""
     things = client[database_name].things
     things.insert_one({"_id": "a", "note": "secret", "version": 1})
     things.update_one({"_id": "a"}, {"$set": {"note": "open"}, "$inc": {"version": 1}})
@@ -142,7 +142,8 @@ async def test_a_purge_is_a_command(
     assert only["cut"]["purgedAt"]
     lost = refused(gateway, '{ thingVersion(id: "a", version: 1) { version } }')
     assert "by a purge" in lost["message"]
-    # Who holds the secret version is told to let it go, though nobody knows any more what it was.
+    # A client that holds the secret version is asked to drop it, though its content is no longer
+    # known.
     things.insert_many([{"_id": n, "note": "secret"} for n in ("b1", "b2")])
     wait_until(lambda: history(gateway, "b2"), within_s=60)
     changes = """subscription($t: ResumeToken) {

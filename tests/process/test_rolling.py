@@ -23,7 +23,8 @@ from tests.support.gateway import RunningGateway, ended, start_gateway
 SUBSCRIBERS = int(os.environ.pop("REVSTREAM_TEST_SUBSCRIBERS", "150"))
 WRITES_PER_S = 150
 GATEWAYS = 3
-# Each is followed by three; some subscribers follow the whole collection. Nine events per write.
+# Each document has three subscribers; some subscribers follow the whole collection. Nine events
+# per write.
 DOCUMENTS = SUBSCRIBERS // 3
 WHOLE = 6
 SHUTDOWN_S = 5.0
@@ -38,7 +39,7 @@ subscription Changes($after: ResumeToken, $id: ID) {
 
 
 class Writer:
-    """Counts each document up, in turn; `written` is the truth, in order."""
+    """Increments each document in turn; `written` has the writes in order."""
 
     def __init__(self, uri: str, database: str) -> None:
         self.written: list[tuple[str, int]] = []
@@ -47,7 +48,7 @@ class Writer:
 
     @contextlib.asynccontextmanager
     async def writing(self) -> AsyncIterator[None]:
-        """For as long as the context lasts."""
+        """Write until the context ends."""
         stopped = asyncio.Event()
         task = asyncio.create_task(self._write(stopped))
         try:
@@ -68,7 +69,7 @@ class Writer:
 
 
 @pytest.mark.timeout(600)
-async def test_a_rolling_restart_is_not_noticed_in_what_subscribers_receive(
+async def test_subscribers_lose_nothing_in_a_rolling_restart(
     mongo_uri: str,
     client: MongoClient[dict[str, Any]],
     database_name: str,
@@ -76,13 +77,13 @@ async def test_a_rolling_restart_is_not_noticed_in_what_subscribers_receive(
 ) -> None:
     """Each subscriber resumes with its token and receives every event exactly once, in order.
 
-    Each gateway ends within the bound and gives its leases back.
+    Each gateway ends within the bound and releases its leases.
     """
     model = tmp_path / "schema.graphql"
     model.write_text(MODEL)
 
     def start() -> RunningGateway:
-        # What is in memory reaches back a second or two: who was away for longer replays.
+        # The ring buffer has a second or two: subscribers that were away for longer replay.
         options = ("--shutdown-s", f"{SHUTDOWN_S}", "--ring-events", "300")
         return start_gateway(mongo_uri, database_name, model, *options)
 

@@ -1,4 +1,4 @@
-"""Sinks of the real command: killed and stopped while they deliver, and looked after by people."""
+"""Webhook sinks of the real command: kills and stops during deliveries, and commands."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def holder_of(database: Things, name: str, *gateways: RunningGateway) -> Running
 
 @contextmanager
 def writing(database: Things) -> Iterator[Counter[str]]:
-    """To seven documents in turn, without a pause; yields how often each was written."""
+    """Write to seven documents in turn, without a pause; yields the number of writes of each."""
     written: Counter[str] = Counter()
     step = 0
 
@@ -74,13 +74,13 @@ def writing(database: Things) -> Iterator[Counter[str]]:
 
 
 def await_more(count: Callable[[], float], by: float) -> None:
-    """Wait until there are so many more than there are now."""
+    """Wait until there are `by` more than now."""
     now = count()
     wait_until(lambda: count() > now + by, within_s=GENEROUS_S)
 
 
 class Fenced(Receiver):
-    """Refuses older fencing tokens, as a receiver should, and answers after a moment."""
+    """Refuses older fencing tokens, as a receiver should, and answers with a short delay."""
 
     def __init__(self) -> None:
         super().__init__(self._behave_fenced)
@@ -97,8 +97,10 @@ class Fenced(Receiver):
 
 
 def check(receiver: Receiver, written: Counter[str]) -> None:
-    """Nothing lost; under each fencing token each version once and in order; what comes twice comes
-    again under a newer one."""
+    """Check that no version is lost or out of order.
+
+    Each fencing token has each version once and in order; a repeated version has a newer one.
+    """
     by_document: dict[str, list[tuple[int, int]]] = defaultdict(list)
     for each in receiver.requests:
         if each.status == 200:
@@ -112,10 +114,10 @@ def check(receiver: Receiver, written: Counter[str]) -> None:
 
 
 @pytest.mark.timeout(240)
-def test_killed_in_the_middle_it_is_followed_by_another(
+def test_a_killed_sink_is_continued_by_another_process(
     mongo_uri: str, database: Things, tmp_path: Path
 ) -> None:
-    """Twice: each time the survivor goes on where the place was last saved."""
+    """This happens twice: each time the survivor continues at the last saved checkpoint."""
     with receiving(Fenced()) as receiver, ExitStack() as opened:
         name = sink_name("things", receiver.url)
         start = (mongo_uri, database.name, model_at(tmp_path, receiver.url), "--lease-s", "2")
@@ -133,10 +135,10 @@ def test_killed_in_the_middle_it_is_followed_by_another(
 
 
 @pytest.mark.timeout(240)
-def test_one_that_slept_through_its_lease_is_refused_by_its_fencing_token(
+def test_a_sink_paused_beyond_its_lease_is_refused_by_its_fencing_token(
     mongo_uri: str, database: Things, tmp_path: Path
 ) -> None:
-    """It lives, and is there when it is needed again."""
+    """Its process lives, and takes over when it is needed again."""
     with receiving(Fenced()) as receiver, ExitStack() as opened:
         name = sink_name("things", receiver.url)
         start = (mongo_uri, database.name, model_at(tmp_path, receiver.url), "--lease-s", "2")
@@ -171,11 +173,13 @@ def settle(database: Things) -> Callable[[], bool]:
 
 
 @pytest.mark.timeout(180)
-def test_what_is_set_aside_is_listed_tried_again_and_dropped(
+def test_parked_deliveries_are_listed_retried_and_dropped(
     mongo_uri: str, database: Things, tmp_path: Path
 ) -> None:
-    """By commands, while the process runs; Query.streams and the metrics tell of it. No line of
-    log, and no metric, has the secret."""
+    """Commands do it while the process runs; Query.streams and the metrics show it.
+
+    No log line and no metric has the secret.
+    """
     ill = True
 
     def behave(request: Request) -> Act:
@@ -207,8 +211,8 @@ def test_what_is_set_aside_is_listed_tried_again_and_dropped(
             assert "2 documents wait, 0 of them parked" in ended.stdout
 
             def parked() -> bool:
-                # As after many attempts; one that is under way undoes it. What is parked is not
-                # tried, so nothing but the commands below changes it.
+                # This is the state after many attempts; a pending attempt undoes it. Parked
+                # deliveries are not retried, so only the commands below change it.
                 now = {"$set": {"parked": datetime.now(UTC)}}
                 again = database["revstream.deliveries"].update_many({"parked": None}, now)
                 found = scraped(gateway.address)
@@ -223,7 +227,7 @@ def test_what_is_set_aside_is_listed_tried_again_and_dropped(
             assert ended.returncode == 1, ended.stderr
             told = json.loads(ended.stdout)
             assert (told["waiting"], told["parked"]) == (2, 2)
-            # The longest waiting first; those of several documents go out at once.
+            # The longest waiting first; those of several documents are sent at once.
             assert sorted(each["id"] for each in told["documents"]) == ["a", "b"]
 
             ended = run_command(
@@ -259,8 +263,10 @@ def test_what_is_set_aside_is_listed_tried_again_and_dropped(
 
 
 @pytest.mark.timeout(120)
-def test_a_receiver_that_is_away_is_told(mongo_uri: str, database: Things, tmp_path: Path) -> None:
-    """In Query.streams, metrics, log and the list of deliveries; the process stays ready."""
+def test_a_receiver_that_is_unreachable_is_reported(
+    mongo_uri: str, database: Things, tmp_path: Path
+) -> None:
+    """Query.streams, metrics, log and the list of deliveries have it; the process stays ready."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     url = f"http://127.0.0.1:{port}/changes"
@@ -297,7 +303,7 @@ def test_a_receiver_that_is_away_is_told(mongo_uri: str, database: Things, tmp_p
 
 
 def example() -> Any:
-    """The module of `examples/`, which is no package."""
+    """Return the module of `examples/`, which is no package."""
     path = ROOT / "examples" / "receiver" / "receiver.py"
     spec = importlib.util.spec_from_file_location("receiver", path)
     assert spec is not None
@@ -309,7 +315,7 @@ def example() -> Any:
 
 @contextmanager
 def example_receiver(store: Path) -> Iterator[str]:
-    """Served as its README says; its address."""
+    """Serve it as its README describes; yields its address."""
     module = example()
     server = uvicorn.Server(
         uvicorn.Config(
@@ -332,8 +338,7 @@ def example_receiver(store: Path) -> Iterator[str]:
 def test_the_example_has_an_exactly_once_effect(
     mongo_uri: str, database: Things, tmp_path: Path
 ) -> None:
-    """Though who delivers is killed again and again: each change counts once, and the last state is
-    there."""
+    """Each change counts once and the last state arrives, although the process is killed."""
     with example_receiver(tmp_path / "store.sqlite") as address:
         url = f"{address}/changes"
         name, path = sink_name("things", url), model_at(tmp_path, url)
@@ -358,8 +363,8 @@ def test_the_example_has_an_exactly_once_effect(
         assert forged.status_code == 401
 
 
-def test_the_example_refuses_zombies(tmp_path: Path) -> None:
-    """Of the same sink only; and knows what it has done."""
+def test_the_example_refuses_older_fencing_tokens(tmp_path: Path) -> None:
+    """The token is compared per sink; repeated events are recognized."""
     module = example()
     store = sqlite3.connect(tmp_path / "store.sqlite", isolation_level=None)
     store.executescript(module.SCHEMA)

@@ -1,6 +1,6 @@
 """Refusals at start: one sentence that names the cause and the remedy, and an exit code.
 
-Never a traceback, never a password.
+There is no traceback and no password.
 """
 
 from __future__ import annotations
@@ -45,9 +45,11 @@ def refusal(code: int, *arguments: str, **environ: str) -> str:
 
 
 @pytest.mark.parametrize("driver", representatives(["motor", "pymongo"], "motor"))
-def test_an_unreachable_mongodb_is_given_up_within_the_bound(model: Path, driver: str) -> None:
-    """The address is named, and what the system says of it; by the bound of the variable it would
-    not end before the test does."""
+def test_an_unreachable_mongodb_is_an_error_within_the_time_limit(model: Path, driver: str) -> None:
+    """The error has the address and the system's message.
+
+    The option has precedence over the variable, whose limit is longer than the test.
+    """
     said = refusal(
         1,
         *("serve", "--schema", str(model), "--port", "0", "--connect-s", "0.5"),
@@ -66,10 +68,10 @@ def standalone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BareMongod]
 
 
 @pytest.mark.parametrize("driver", representatives(["motor", "pymongo"], "motor"))
-def test_a_standalone_is_told_how_to_become_a_replica_set(
+def test_a_standalone_is_an_error_with_the_steps_to_a_replica_set(
     standalone: BareMongod, model: Path, driver: str
 ) -> None:
-    """Both steps, since change streams need one."""
+    """Change streams need a replica set."""
     said = refusal(
         1,
         *("serve", "--schema", str(model), "--port", "0", "--database", "shop"),
@@ -83,10 +85,10 @@ def test_a_standalone_is_told_how_to_become_a_replica_set(
 @pytest.mark.parametrize(
     "options", representatives(["", "?replicaSet=rs0", "?directConnection=true"], "?replicaSet=rs0")
 )
-def test_a_replica_set_that_is_not_initiated_is_told_so(
+def test_a_replica_set_that_is_not_initiated_is_an_error_with_the_command(
     tmp_path_factory: pytest.TempPathFactory, model: Path, options: str
 ) -> None:
-    """With the command, however the URI names it."""
+    """The options of the URI do not matter."""
     folder = tmp_path_factory.mktemp("uninitiated")
     with bare_mongod(folder, "--replSet", "rs0") as server:
         said = refusal(
@@ -102,9 +104,11 @@ def test_a_replica_set_that_is_not_initiated_is_told_so(
 @pytest.mark.parametrize(
     "command", representatives(["record", "demo", "doctor"], "record", "doctor")
 )
-def test_a_setting_that_the_command_does_not_take_is_refused(model: Path, command: str) -> None:
-    """It would have no effect. `demo` takes all of them, and what is run beside a server takes the
-    server's environment as it is."""
+def test_a_setting_that_the_command_does_not_use_is_refused(model: Path, command: str) -> None:
+    """It would have no effect.
+
+    `demo` uses all of them, and commands beside a server ignore the server's environment.
+    """
     ended = run_command(
         command,
         *("--mongodb-uri", "mongodb://127.0.0.1:1/", "--connect-s", "0.2"),
@@ -125,9 +129,7 @@ def test_a_setting_that_the_command_does_not_take_is_refused(model: Path, comman
         ("mongodb://joe:x:s3cret@host/shop", "must be escaped"),
     ],
 )
-def test_a_uri_that_cannot_be_used_is_refused_without_showing_it(
-    model: Path, uri: str, said: str
-) -> None:
+def test_an_invalid_uri_is_refused_without_showing_it(model: Path, uri: str, said: str) -> None:
     """The error names the fault, and shows nothing that may be a password."""
     arguments = ("serve", "--schema", str(model), "--port", "0")
     assert said in refusal(2, *arguments, "--mongodb-uri", uri)
@@ -149,17 +151,15 @@ def test_a_uri_that_cannot_be_used_is_refused_without_showing_it(
         (("--nope",), "--nope"),
     ],
 )
-def test_settings_that_cannot_be_are_named(
-    model: Path, arguments: tuple[str, ...], said: str
-) -> None:
+def test_invalid_settings_are_named(model: Path, arguments: tuple[str, ...], said: str) -> None:
     """Invalid settings are wrong usage, reported before any connection."""
     code = 1 if "99999" in arguments else 2
     settings = arguments if "--port" in arguments else ("--port", "0", *arguments)
     assert said in refusal(code, "serve", "--schema", str(model), *settings)
 
 
-def test_a_variable_that_is_no_setting_is_refused_with_the_one_it_may_mean(model: Path) -> None:
-    """A misspelt name would be silence otherwise; each is named."""
+def test_an_unknown_variable_is_refused_with_a_suggestion(model: Path) -> None:
+    """Otherwise a misspelt name would have no effect; each is named."""
     said = refusal(
         2,
         *("serve", "--schema", str(model)),
@@ -170,8 +170,11 @@ def test_a_variable_that_is_no_setting_is_refused_with_the_one_it_may_mean(model
     assert "REVSTREAM_PROT is not a setting; did you mean REVSTREAM_PORT?" in said
 
 
-def test_a_port_that_is_taken_is_named_at_once(model: Path) -> None:
-    """Before MongoDB is asked for, with the options that choose another."""
+def test_a_port_that_is_taken_is_reported_at_once(model: Path) -> None:
+    """The check is before the connection to MongoDB.
+
+    The error has the options that choose another.
+    """
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         said = refusal(
@@ -184,8 +187,8 @@ def test_a_port_that_is_taken_is_named_at_once(model: Path) -> None:
 
 
 @pytest.mark.parametrize("command", representatives(["serve", "record", "schema"], "serve"))
-def test_a_model_that_is_not_there_is_named(tmp_path: Path, command: str) -> None:
-    """With where to read how one is written, and the option that says where it is."""
+def test_a_missing_model_is_named(tmp_path: Path, command: str) -> None:
+    """The error has the page on models, and the option for the path."""
     path = tmp_path / "none.graphql"
     said = refusal(2, command, "--schema", str(path))
     assert f"no model at {path}" in said
@@ -193,8 +196,8 @@ def test_a_model_that_is_not_there_is_named(tmp_path: Path, command: str) -> Non
     assert "--schema" in said
 
 
-def test_a_model_with_ten_mistakes_is_told_all_of_them(tmp_path: Path) -> None:
-    """Each with its line, before anything is connected to."""
+def test_all_errors_of_a_model_are_reported(tmp_path: Path) -> None:
+    """Each has its line; there is no connection before."""
     path = tmp_path / "schema.graphql"
     path.write_text(TEN_MISTAKES)
     said = refusal(1, "serve", "--schema", str(path), "--mongodb-uri", "mongodb://127.0.0.1:1/shop")

@@ -1,5 +1,7 @@
-"""The end of a process, asked for or not: what it gives back, what it tells those who are attached,
-and who goes on."""
+"""The end of a process: released leases, interrupted subscribers, and takeover.
+
+The end is requested by a signal, or is a failure.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,7 @@ subscription Changes($after: ResumeToken) {
 }
 """
 HISTORY = "{ things { nodes { id n history(first: 5) { nodes { version operation } } } } }"
-# A wait that a busy machine does not exceed; what is waited for takes a second or two.
+# A time limit that a busy machine does not exceed; the awaited state takes a second or two.
 GENEROUS_S = 120.0
 
 
@@ -58,7 +60,7 @@ def held_apart(database: Shop, others: RunningGateway, things: RunningGateway) -
 
 
 def archived(database: Shop) -> list[tuple[str, int]]:
-    """Document and version of each record, in the order of the stream."""
+    """Return document and version of each record, in the order of the stream."""
     return [(each["doc"], each["v"]) for each in database["things.versions"].find().sort("_id")]
 
 
@@ -89,7 +91,7 @@ class Writer:
 
 
 def assert_quiet(gateway: RunningGateway) -> None:
-    """Nothing in its log that somebody would have to look into."""
+    """Check that the log has no errors."""
     gateway.close()
     said = "".join(gateway.lines)
     assert " error " not in said.lower(), said
@@ -97,14 +99,14 @@ def assert_quiet(gateway: RunningGateway) -> None:
 
 
 def assert_interrupted(closed: ConnectionClosed) -> None:
-    """By a close frame that clients of other makers connect again after."""
+    """Check that the close frame is one after which clients reconnect."""
     assert closed.rcvd is not None
     assert closed.rcvd.code == 1012
     assert "shutting down; subscribe again after the last token" in closed.rcvd.reason
 
 
 @pytest.mark.parametrize("command", ["serve", "record"])
-def test_sigterm_gives_the_leases_back_with_the_last_write_in_the_checkpoint(
+def test_sigterm_releases_the_leases_with_the_last_write_in_the_checkpoint(
     mongo_uri: str, database: Shop, model: Path, command: str
 ) -> None:
     """The process exits with code 0 and frees its leases, and the next one reads nothing again."""
@@ -121,10 +123,10 @@ def test_sigterm_gives_the_leases_back_with_the_last_write_in_the_checkpoint(
     assert_quiet(gateway)
 
 
-async def test_a_subscriber_is_told_to_resume_and_loses_nothing_at_another_process(
+async def test_a_subscriber_is_interrupted_and_resumes_at_another_process_without_loss(
     mongo_uri: str, database: Shop, model: Path
 ) -> None:
-    """It is sent a checkpoint and a close that clients connect again after; its token goes on."""
+    """It gets a checkpoint and a close frame for a reconnect; its token is valid there."""
     received: list[tuple[str, int]] = []
     token: str
     kind = ""
@@ -166,10 +168,10 @@ async def test_a_subscriber_is_told_to_resume_and_loses_nothing_at_another_proce
 @pytest.mark.parametrize(
     "protocol", representatives(["graphql-transport-ws", "graphql-ws"], "graphql-transport-ws")
 )
-async def test_a_subscriber_that_is_still_replaying_is_told_to_resume(
+async def test_a_subscriber_in_replay_is_interrupted(
     mongo_uri: str, database: Shop, model: Path, protocol: str
 ) -> None:
-    """The subscriber is told at once, though it waits for a recorder that does not run."""
+    """It is interrupted at once, though it waits for a recorder that does not run."""
     options = ("--no-record", "--ring-events", "1", "--archive-wait-s", "600")
     # More than `stop` waits.
     options += ("--shutdown-s", "600")
@@ -192,7 +194,7 @@ async def test_a_subscriber_that_is_still_replaying_is_told_to_resume(
         await eventually(lambda: scraped(gateway.address)["revstream_subscriptions", "things"] == 1)
         assert scraped(gateway.address)["revstream_subscribers", "things"] == 0
         assert await asyncio.to_thread(gateway.stop) == 0
-        # Where it began: nothing has been told since.
+        # The position at which it began: no event was sent since.
         (last,) = (await following).values()
         assert (last["kind"], last["resumeToken"]) == ("CHECKPOINT", start)
         with pytest.raises(ConnectionClosed) as caught:
@@ -213,11 +215,13 @@ async def test_a_subscriber_that_is_still_replaying_is_told_to_resume(
 @pytest.mark.parametrize(
     "end", representatives([RunningGateway.stop, RunningGateway.kill], RunningGateway.kill)
 )
-def test_another_process_takes_over_and_the_archive_is_whole(
+def test_another_process_takes_over_and_the_archive_is_complete(
     mongo_uri: str, database: Shop, model: Path, end: Callable[[RunningGateway], object]
 ) -> None:
-    """Each of two records one collection; once one is told to stop, or is killed, the other one
-    records both. Each version is there once, in order."""
+    """Each of two records one collection; once one is stopped or killed, the other records both.
+
+    Each version exists once, in order.
+    """
     start = (mongo_uri, database.name, model, "--lease-s", "2")
     writer = Writer(database)
     with running_gateway(*start) as first:
@@ -225,7 +229,7 @@ def test_another_process_takes_over_and_the_archive_is_whole(
         with running_gateway(*start) as second:
             with repeating(writer.write):
                 wait_until(lambda: len(archived(database)) > 50, within_s=GENEROUS_S)
-                # The second took its share: the one that is written to.
+                # The second process has its share: the collection with writes.
                 wait_until(lambda: held_apart(database, first, second), within_s=GENEROUS_S)
                 end(second)
                 wait_until(lambda: held_by(database, first), within_s=GENEROUS_S)
@@ -240,7 +244,7 @@ def test_another_process_takes_over_and_the_archive_is_whole(
 def test_history_recorded_by_one_process_is_served_by_another(
     mongo_uri: str, database: Shop, model: Path
 ) -> None:
-    """`record` holds the leases, `serve --no-record` never asks for them and has what it writes."""
+    """`record` holds the leases; `serve --no-record` requests none and serves its records."""
     with (
         running_gateway(mongo_uri, database.name, model, command="record") as recorder,
         running_gateway(mongo_uri, database.name, model, "--no-record") as server,
@@ -263,8 +267,10 @@ def test_history_recorded_by_one_process_is_served_by_another(
 def test_a_background_task_that_dies_ends_the_process_with_an_error(
     mongo_uri: str, database: Shop, model: Path
 ) -> None:
-    """A checkpoint that makes no sense kills a recorder; nothing goes on half alive, and the other
-    lease is given back."""
+    """An invalid checkpoint ends a recorder.
+
+    The process does not continue without it, and the other lease is released.
+    """
     damaged = {"_id": "recorder:things", "token": 5, "start": "", "fencingToken": 0}
     baseline = {"done": True, "started": False, "after": None, "documents": 0}
     database["revstream.checkpoints"].insert_one({**damaged, "baseline": baseline, "savedAt": None})
@@ -279,18 +285,18 @@ def test_a_background_task_that_dies_ends_the_process_with_an_error(
 
 
 def asked_in_vain(gateway: RunningGateway) -> HTTPConnection:
-    """A connection on which history is asked for that nobody records: the answer waits."""
+    """Return a connection with a pending request for history that no process records."""
     token = gateway.query("{ resumeToken }")["resumeToken"]
     connection = HTTPConnection(gateway.address.removeprefix("http://"), timeout=GENEROUS_S)
     query = f'{{ thingsAsOf(asOf: {{ token: "{token}" }}) {{ nodes {{ id }} }} }}'
     headers = {"content-type": "application/json"}
     connection.request("POST", "/graphql", json.dumps({"query": query}), headers)
-    # Who comes later is served later: once this is answered, the other request is under way.
+    # Requests are served in order: once this one is answered, the other one is pending.
     assert httpx.get(f"{gateway.address}/livez").json() == {"live": True}
     return connection
 
 
-def test_requests_under_way_are_answered_before_the_end(
+def test_pending_requests_are_answered_before_the_end(
     mongo_uri: str, database: Shop, model: Path
 ) -> None:
     """Requests that take no longer than the bound receive their responses."""
@@ -305,10 +311,10 @@ def test_requests_under_way_are_answered_before_the_end(
     assert_quiet(gateway)
 
 
-def test_requests_that_take_too_long_are_given_up_quietly(
+def test_requests_that_take_too_long_are_ended_without_an_error(
     mongo_uri: str, database: Shop, model: Path
 ) -> None:
-    """They hold up the end no longer than the bound, and are no fault: the log says how many."""
+    """They delay the end no longer than the bound, and the log has their number."""
     options = ("--no-record", "--archive-wait-s", "600", "--shutdown-s", "1")
     with running_gateway(mongo_uri, database.name, model, *options) as gateway:
         asked = [asked_in_vain(gateway) for _ in range(3)]
@@ -321,14 +327,16 @@ def test_requests_that_take_too_long_are_given_up_quietly(
     assert "Cancel 3 running task(s)" in line
 
 
-def test_a_second_signal_waits_for_nothing(mongo_uri: str, database: Shop, model: Path) -> None:
-    """For people at a terminal; the leases are given back all the same."""
+def test_a_second_signal_ends_the_process_at_once(
+    mongo_uri: str, database: Shop, model: Path
+) -> None:
+    """It is for people at a terminal; the leases are released all the same."""
     options = ("--archive-wait-s", "600", "--shutdown-s", "600")
     with running_gateway(mongo_uri, database.name, model, *options) as gateway:
         wait_until(lambda: held_by(database, gateway), within_s=GENEROUS_S)
         connection = HTTPConnection(gateway.address.removeprefix("http://"))
         with contextlib.closing(connection):
-            # Its body never comes.
+            # The body is never sent.
             connection.putrequest("POST", "/graphql")
             connection.putheader("content-length", "9")
             connection.endheaders()

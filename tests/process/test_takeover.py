@@ -1,5 +1,4 @@
-"""A recorder that is killed: subscribers at other gateways wait until another one has taken over,
-and their subscriptions go on."""
+"""Takeover of a killed recorder: subscriptions of other gateways wait and continue."""
 
 from __future__ import annotations
 
@@ -18,13 +17,13 @@ from tests.support.sockets import Socket, open_socket
 MODEL = 'type Thing @collection(name: "things") { id: ID! n: Int }'
 QUERY = "subscription { thingChanges { kind documentId version resumeToken } }"
 LAG = "{ streams { collection lagSeconds } }"
-# Reads give up long before a lease has run out.
+# Reads have a much shorter time limit than a lease.
 OPTIONS = ("--lease-s", "3", "--archive-wait-s", "0.2")
 GENEROUS_S = 120.0
 
 
 async def next_change(socket: Socket) -> dict[str, Any]:
-    """The next one of a document; the end of the subscription fails."""
+    """Return the next change of a document; the end of the subscription is an error."""
     while True:
         message = await socket.receive()
         assert message["type"] == "next", message
@@ -43,7 +42,7 @@ async def lag_s(gateway: RunningGateway) -> float:
 async def test_a_killed_recorder_does_not_end_the_subscriptions_of_other_gateways(
     mongo_uri: str, client: MongoClient[dict[str, Any]], database_name: str, tmp_path: Path
 ) -> None:
-    """Numbers come from the archive: they wait until the lease runs out, and for the takeover."""
+    """Version numbers wait for the archive until the lease expires and another recorder starts."""
     model = tmp_path / "schema.graphql"
     model.write_text(MODEL)
     database = client[database_name]
@@ -63,7 +62,7 @@ async def test_a_killed_recorder_does_not_end_the_subscriptions_of_other_gateway
                 recording.process.wait()
                 database.things.insert_one({"_id": "b"})
                 following = asyncio.ensure_future(next_change(socket))
-                # Meanwhile it says that something waits, and for how long.
+                # Meanwhile it reports that a change waits, and for how long.
                 while not await lag_s(other):
                     assert not following.done()
                 change = await following

@@ -40,7 +40,7 @@ DRIVERS = pytest.mark.parametrize("driver", representatives(["motor", "pymongo"]
 
 @dataclass(frozen=True, slots=True)
 class Guarded:
-    """A MongoDB that takes nothing but TLS. `options`: of a URI that trusts it."""
+    """A MongoDB that accepts only TLS; `options` are those of a URI that trusts it."""
 
     port: int
     directory: Path
@@ -64,7 +64,7 @@ class Guarded:
 
 @pytest.fixture(scope="module")
 def guarded() -> Iterator[Guarded]:
-    """With the user `joe`, and one who is known by a certificate."""
+    """Run it with the user `joe`, and one who is authenticated by a certificate."""
     # Not pytest's tmp_path, which keeps the directories, 300 MB each, of the last three runs.
     with tempfile.TemporaryDirectory(prefix="revstream-tests-") as name:
         directory = Path(name)
@@ -89,7 +89,7 @@ def guarded() -> Iterator[Guarded]:
             roles = [{"role": "readWrite", "db": "shop"}, {"role": "dbAdmin", "db": "shop"}]
             roles += [{"role": "clusterMonitor", "db": "admin"}, {"role": "read", "db": "local"}]
             root.admin.command("createUser", "joe", pwd=PASSWORD, roles=roles)
-            # RFC 2253: the most significant comes last.
+            # RFC 2253: the most significant part is last.
             root["$external"].command("createUser", "OU=gateway,O=Shop", roles=roles)
             for mode in ("preferTLS", "requireTLS"):
                 root.admin.command("setParameter", 1, tlsMode=mode)
@@ -100,7 +100,7 @@ def guarded() -> Iterator[Guarded]:
 def serving(guarded: Guarded, model: Path, uri: str, *options: str) -> RunningGateway:
     """Start a gateway with its URI in a file, and with all its output."""
     file = guarded.directory / "uri"
-    # With the end of a line, as files have it.
+    # Files end with a line end.
     file.write_text(f"{uri}\n")
     return start_command(
         *("serve", "--mongodb-uri-file", str(file), "--schema", str(model), "--port", "0"),
@@ -109,10 +109,10 @@ def serving(guarded: Guarded, model: Path, uri: str, *options: str) -> RunningGa
 
 
 @pytest.mark.parametrize(("driver", "way"), [("motor", "password"), ("pymongo", "certificate")])
-def test_a_gateway_serves_over_tls_and_tells_no_secret(
+def test_a_gateway_serves_over_tls_and_reveals_no_secret(
     guarded: Guarded, model: Path, driver: str, way: str
 ) -> None:
-    """Not in its log, not in its metrics, and not to who asks."""
+    """Neither its log nor its metrics nor its responses have one."""
     uri = guarded.by_password if way == "password" else guarded.by_certificate()
     with ended(serving(guarded, model, uri, "--driver", driver)) as gateway:
         created = gateway.query('mutation { createThing(document: {name: "lamp"}) { __typename } }')
@@ -126,22 +126,24 @@ def test_a_gateway_serves_over_tls_and_tells_no_secret(
         assert secret not in everything
 
 
-def test_the_file_may_be_named_by_a_variable(guarded: Guarded, model: Path) -> None:
+def test_the_uri_may_be_in_a_file_named_by_a_variable(guarded: Guarded, model: Path) -> None:
     """The variable's name ends with `_FILE`, as in images of databases."""
     file = guarded.directory / "uri"
     file.write_text(guarded.by_password)
     examined = run_command(
         *("doctor", "--schema", str(model), "--json"), REVSTREAM_MONGODB_URI_FILE=str(file)
     )
-    # What it has to say of this deployment is not asked here: it has come in.
+    # The result of the check does not matter here: the connection succeeded.
     assert examined.returncode in (0, 1)
     assert len(json.loads(examined.stdout)) > 1, examined.stdout
 
 
 @DRIVERS
 @pytest.mark.parametrize("name", ["joe", "OU=gateway,O=Shop"])
-async def test_both_drivers_know_both_ways(guarded: Guarded, driver: Driver, name: str) -> None:
-    """To say who one is: a password by SCRAM, a certificate by X.509."""
+async def test_both_drivers_authenticate_in_both_ways(
+    guarded: Guarded, driver: Driver, name: str
+) -> None:
+    """They are a password by SCRAM, and a certificate by X.509."""
     uri = guarded.by_password if name == "joe" else guarded.by_certificate()
     async with Mongo.connect(uri, "shop", options=MongoOptions(driver=driver)) as mongo:
         status = await mongo.command({"connectionStatus": 1})
@@ -165,7 +167,7 @@ REFUSED: dict[str, tuple[str, str, str]] = {
 
 @DRIVERS
 @pytest.mark.parametrize(("old", "new", "said"), REFUSED.values(), ids=REFUSED)
-async def test_what_does_not_fit_is_said_without_a_secret(
+async def test_a_tls_mismatch_is_reported_without_a_secret(
     guarded: Guarded, driver: Driver, old: str, new: str, said: str
 ) -> None:
     """The command reports the mismatch in one line."""
@@ -182,16 +184,16 @@ async def test_what_does_not_fit_is_said_without_a_secret(
         assert secret not in told
 
 
-async def test_who_speaks_no_tls_is_told_that_the_connection_ends(guarded: Guarded) -> None:
-    """MongoDB does not say why."""
+async def test_a_connection_without_tls_is_reported_as_closed(guarded: Guarded) -> None:
+    """MongoDB does not send a reason."""
     uri = f"mongodb://127.0.0.1:{guarded.port}/shop"
     with pytest.raises(Unavailable, match=f"127.0.0.1:{guarded.port}"):
         async with Mongo.connect(uri, "shop", options=MongoOptions(server_selection_s=1)) as mongo:
             await mongo.command({"ping": 1})
 
 
-async def test_a_certificate_that_nobody_knows_is_refused(guarded: Guarded) -> None:
-    """It is of the right authority, and of no user."""
+async def test_a_certificate_of_no_user_is_refused(guarded: Guarded) -> None:
+    """It is signed by the right authority."""
     uri = guarded.by_certificate("stranger.pem")
     with pytest.raises(Unsuitable, match="does not know this"):
         async with Mongo.connect(uri, "shop") as mongo:
@@ -209,7 +211,7 @@ async def test_a_certificate_that_nobody_knows_is_refused(guarded: Guarded) -> N
     ],
     ids=["missing", "empty", "bytes", "both", "wrong"],
 )
-def test_a_file_that_cannot_be_used_is_named(
+def test_an_unusable_file_is_named(
     tmp_path: Path, content: bytes | None, given: str | None, said: str
 ) -> None:
     """An unusable file is wrong usage, and the error does not show its content."""
@@ -238,7 +240,7 @@ def test_settings_are_printed_without_secrets(uri: str, shown: str) -> None:
 
 
 def test_secrets_of_sinks_may_be_in_a_file_too(tmp_path: Path) -> None:
-    """With the end of a line, which files have."""
+    """The file's line end is removed."""
     file = tmp_path / "secrets"
     file.write_text("whsec_one,whsec_two\n")
     settings = Settings(sink_secrets_file=file).with_files_read()
@@ -248,8 +250,7 @@ def test_secrets_of_sinks_may_be_in_a_file_too(tmp_path: Path) -> None:
 
 @contextmanager
 def names(port: int) -> Iterator[int]:
-    """A DNS server that knows one cluster, whose only member listens on this port; yields its
-    own."""
+    """Run a DNS server of one cluster with one member on this port; yields its own port."""
     records = {
         ("_mongodb._tcp.cluster.shop.test.", "SRV"): f"0 0 {port} {SHOP}.",
         ("cluster.shop.test.", "TXT"): '"authSource=admin&replicaSet=rs0"',
@@ -284,7 +285,7 @@ def names(port: int) -> Iterator[int]:
 
 @pytest.fixture
 def resolved(guarded: Guarded, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Names of `shop.test` lead to this machine."""
+    """Resolve names of `shop.test` to this machine."""
     with names(guarded.port) as port:
         for module in (dns.resolver, dns.asyncresolver):
             resolver = module.Resolver(configure=False)
@@ -300,7 +301,7 @@ def resolved(guarded: Guarded, monkeypatch: pytest.MonkeyPatch) -> Iterator[None
 
 
 @DRIVERS
-async def test_hosts_and_options_may_be_asked_of_the_dns(
+async def test_hosts_and_options_may_be_in_the_dns(
     guarded: Guarded, resolved: None, driver: Driver
 ) -> None:
     """An SRV URI names a cluster and turns TLS on; its database is known without a DNS query."""
@@ -321,10 +322,8 @@ async def test_hosts_and_options_may_be_asked_of_the_dns(
 
 
 @DRIVERS
-async def test_a_cluster_that_the_dns_does_not_know_is_named(
-    resolved: None, driver: Driver
-) -> None:
-    """And not the password."""
+async def test_a_cluster_that_is_not_in_the_dns_is_named(resolved: None, driver: Driver) -> None:
+    """The error does not have the password."""
     uri = "mongodb+srv://joe:s3cret@nobody.shop.test/shop"
     assert Settings(mongodb_uri=uri).database_name() == "shop"
     with pytest.raises(Unsuitable, match=r"nobody\.shop\.test") as caught:

@@ -1,5 +1,7 @@
-"""A holder that sleeps for longer than its lease and wakes again: what it still writes is refused,
-it says so, and goes on as a follower."""
+"""A holder that is paused beyond its lease.
+
+Its writes are refused, it logs that, and it continues as a follower.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,7 @@ MODEL = 'type Thing @collection(name: "things", version: null) { id: ID! n: Int 
 LISTENER = {"_id": "recorder:things"}
 GENEROUS_S = 120.0
 
-# It never asks whether the lease is still its own, or its share: only the fence is left to stop it.
+# It never checks its lease or its share: only the fencing token stops it.
 BLIND = """
 import asyncio
 
@@ -49,7 +51,7 @@ main()
 
 @pytest.fixture(params=representatives(["as it is", "blind"], "blind"))
 def blind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
-    """Whether the process that is started next never renews its lease."""
+    """Decide whether the next process never renews its lease."""
     if request.param == "blind":
         real = subprocess.Popen
 
@@ -78,7 +80,7 @@ def said(gateway: RunningGateway, text: str) -> list[str]:
 
 @contextmanager
 def writing(database: Things) -> Iterator[list[int]]:
-    """Without a pause, for as long as the context lasts; yields what was written."""
+    """Write without a pause until the context ends; yields the written numbers."""
     written: list[int] = []
 
     def write() -> None:
@@ -91,11 +93,13 @@ def writing(database: Things) -> Iterator[list[int]]:
 
 
 @pytest.mark.timeout(240)
-def test_a_holder_that_slept_through_its_lease_is_refused_and_goes_on_as_a_follower(
+def test_a_holder_paused_beyond_its_lease_is_refused_and_becomes_a_follower(
     mongo_uri: str, database: Things, model: Path, blind: bool
 ) -> None:
-    """The archive has each write once, in order; the sleeper lives, and is there when it is needed
-    again."""
+    """The archive has each write once, in order.
+
+    The paused process lives, and takes over when it is needed again.
+    """
     start = (mongo_uri, database.name, model, "--lease-s", "2")
     with running_gateway(*start) as sleeper:
         wait_until(lambda: fence(database) == 1, within_s=GENEROUS_S)

@@ -211,7 +211,7 @@ async def test_pings_without_reading_the_pongs_end_the_connection(
 
 
 async def test_hundreds_of_messages_at_once_are_too_many(gateway: RunningGateway) -> None:
-    """As many messages as a client has operations are allowed."""
+    """The limit of messages is that of a client's operations."""
     async with open_socket(gateway.address) as socket:
         for _ in range(200):
             await socket.send({"type": "ping"})

@@ -25,7 +25,7 @@ async def test_a_rate_of_zero_writes_nothing() -> None:
 
 @pytest.mark.parametrize("rate", ["-1", "nan", "inf", "2000", "much"])
 def test_an_invalid_rate_is_refused(rate: str) -> None:
-    """Nothing is started before."""
+    """It is refused before anything starts."""
     command: click.Command = main.cli.commands["demo"]
     result = CliRunner().invoke(command, ["--rate", rate])
     assert result.exit_code == 2

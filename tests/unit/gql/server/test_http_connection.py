@@ -225,7 +225,7 @@ async def test_large_bodies_of_consecutive_requests_are_read() -> None:
     ids=["long", "handshake"],
 )
 async def test_a_refusal_is_not_the_response_to_the_request_before(second: bytes) -> None:
-    """That one is pending on the same connection, which gets no response any more."""
+    """The earlier request is pending, and its connection gets no response any more."""
     shop = Shop()
     async with served(shop.app) as address, opened(address) as (reader, writer):
         writer.write(b"GET /wait HTTP/1.1\r\nHost: shop\r\n\r\n")

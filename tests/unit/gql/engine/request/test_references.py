@@ -1,4 +1,4 @@
-"""To-one references, now and at the time point of their parent."""
+"""Resolution of to-one references, now and at the time point of their parent."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ async def test_an_invalid_id_is_an_error_of_the_reference(ask: Ask, memory: Memo
 
 
 async def test_a_document_without_the_id_has_no_reference(ask: Ask, memory: Memory) -> None:
-    """Nothing is read for it."""
+    """It causes no read."""
     memory.write("products", {"_id": "p"})
     result = await ask('{ product(id: "p") { supplier { name } } }')
     assert result.data == {"product": {"supplier": None}}

@@ -58,7 +58,7 @@ async def test_an_invalid_document_is_left_out_of_a_back_reference(
 
 
 async def test_bad_input_is_an_error_of_each_document(ask: Ask, memory: Memory) -> None:
-    """Nothing is read before."""
+    """It is refused before any read."""
     memory.calls.clear()
     result = await ask(
         "{ suppliers(first: 2) { nodes { id products(first: -1) { totalCount } } } }"

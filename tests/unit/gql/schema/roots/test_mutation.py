@@ -199,7 +199,7 @@ async def test_a_write_has_author_and_reason(
 async def test_an_invalid_idempotency_key_is_refused(
     schema: strawberry.Schema, memory: Memory, editing: MemoryEditing, key: str
 ) -> None:
-    """Nothing is written before."""
+    """It is refused before any write."""
     context = memory.context()
     context.idempotency_key = key
     result = await schema.execute(
