@@ -1,5 +1,6 @@
-"""The test's database through each driver, a count of the commands sent to it, and a whole gateway
-over a shop."""
+"""Fixtures: the test's database through each driver, a count of its commands, and gateways over a
+shop.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ from tests.support.layouts import LAYOUTS, Program, layout_model, program
 
 
 class Commands(monitoring.CommandListener):
-    """The names of the commands that were sent to the server, while `counting`."""
+    """The names of the commands sent to the server while `counting`."""
 
     def __init__(self) -> None:
         self.names: list[str] = []
@@ -36,7 +37,7 @@ class Commands(monitoring.CommandListener):
 
     @contextmanager
     def counting(self) -> Iterator[list[str]]:
-        """A list that fills up with them."""
+        """Yield a list to which the names are appended."""
         self.names = []
         self._counts = True
         try:
@@ -45,7 +46,7 @@ class Commands(monitoring.CommandListener):
             self._counts = False
 
     def started(self, event: monitoring.CommandStartedEvent) -> None:
-        # A new connection signs in: nothing that a request asked for.
+        # Authentication of a new connection is no command of a request.
         if self._counts and not event.command_name.startswith("sasl"):
             self.names.append(event.command_name)
 
@@ -57,7 +58,9 @@ class Commands(monitoring.CommandListener):
 
 
 def listen(patch: pytest.MonkeyPatch, commands: Commands) -> None:
-    """Tell it of all that gateways send from now on, by either way."""
+    """Report all commands of gateways from now on, through the driver and through wire
+    connections.
+    """
     make: Callable[..., Any] = client_module.AsyncIOMotorClient
     ask = WireConnection.ask
 
@@ -85,17 +88,17 @@ def commands() -> Commands:
 async def counted(
     monkeypatch: pytest.MonkeyPatch, mongo_uri: str, database_name: str, commands: Commands
 ) -> AsyncIterator[Mongo]:
-    """The test's database, with the commands sent to it counted."""
+    """Return the test's database with its commands counted."""
     listen(monkeypatch, commands)
     async with Mongo.connect(mongo_uri, database_name) as connected:
-        # What it takes to sign in is none of a test's commands.
+        # Authentication is not counted.
         await connected.find("nothing", {})
         yield connected
 
 
 @pytest.fixture(scope="module")
 def database(client: MongoClient[dict[str, Any]], request: pytest.FixtureRequest) -> Iterator[str]:
-    """The name of a database for all tests of a module."""
+    """Return the name of a database for all tests of a module."""
     module = request.module.__name__.rpartition(".")[2].removeprefix("test_")
     name = f"{module}_{uuid4().hex[:8]}"
     yield name
@@ -109,7 +112,7 @@ def served(
     request: pytest.FixtureRequest,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[RunningGateway]:
-    """The command, over that database and the `MODEL` of the module."""
+    """Start the command over that database and the `MODEL` of the module."""
     model = tmp_path_factory.mktemp("model") / "schema.graphql"
     model.write_text(request.module.MODEL)
     with running_gateway(mongo_uri, database, model, "--archive-wait-s", "60") as running:
@@ -118,8 +121,10 @@ def served(
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def shop(mongo_uri: str, client: MongoClient[dict[str, Any]]) -> AsyncIterator[Shop]:
-    """A gateway for all tests of a module, which run on its loop:
-    `pytestmark = pytest.mark.asyncio(loop_scope="module")`."""
+    """Run a gateway for all tests of a module, on the module's event loop.
+
+    Modules need `pytestmark = pytest.mark.asyncio(loop_scope="module")`.
+    """
     name = f"editing_{uuid4().hex[:8]}"
     async with open_shop(client, mongo_uri, name) as opened:
         yield opened
@@ -128,18 +133,18 @@ async def shop(mongo_uri: str, client: MongoClient[dict[str, Any]]) -> AsyncIter
 
 @dataclass(frozen=True, slots=True)
 class KeptShop:
-    """A gateway over a shop whose products lie in one layout."""
+    """A gateway over a shop whose products are in one layout."""
 
     history: str
     shop: Shop
 
     def program(self) -> Program:
-        """Another program that writes them."""
+        """Another program that writes the products."""
         return program(self.history, self.shop.database)
 
     @property
     def layout(self) -> Layout:
-        """What reads and writes them."""
+        """The layout that reads and writes the products."""
         return create_layout(self.shop.gateway.mongo, self.shop.gateway.model.entity("Product"))
 
 
@@ -147,10 +152,10 @@ class KeptShop:
 async def kept(
     request: pytest.FixtureRequest, mongo_uri: str, client: MongoClient[dict[str, Any]]
 ) -> AsyncIterator[KeptShop]:
-    """One for all tests of a module, per layout."""
+    """Run a gateway for all tests of a module, once per layout."""
     name = f"layout_{uuid4().hex[:8]}"
     model = layout_model(request.param)
-    # Who asks how far the archive has come is told soon.
+    # Waits for the archive's progress end soon.
     brisk = lambda **options: RecorderOptions(**{**options, "idle_save_s": 0.1})  # noqa: E731
     with patch.object(recorders, "RecorderOptions", brisk):
         async with open_shop(client, mongo_uri, name, model=model) as opened:

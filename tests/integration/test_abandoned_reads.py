@@ -1,4 +1,4 @@
-"""Reads that nobody waits for any more: the server ends them, long before their time limit."""
+"""Abandoned reads: the server ends them long before their time limit."""
 
 from __future__ import annotations
 
@@ -27,10 +27,8 @@ def running(client: Client, mark: str) -> int:
 
 
 @pytest.mark.parametrize("way", ["find", "aggregate", "driver", "snapshot", "pages", "failed"])
-async def test_a_read_that_is_given_up_ends_on_the_server(
-    mongo: Mongo, client: Client, way: str
-) -> None:
-    """By whatever way it was asked, and also where it is the operation that has failed."""
+async def test_an_abandoned_read_ends_on_the_server(mongo: Mongo, client: Client, way: str) -> None:
+    """A read ends by any way of reading, also when the operation has failed."""
     collection, mark = mongo.raw("slow"), uuid4().hex
     await collection.insert_many([{"mark": mark, "n": number} for number in range(200)])
     # Fifty milliseconds for each document.

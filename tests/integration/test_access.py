@@ -1,5 +1,6 @@
-"""`@access` over a real MongoDB: roles of types and fields, and what a row rule does to writes and
-to what is followed."""
+"""`@access` on a real MongoDB: roles of types and fields, and row rules for writes and
+subscriptions.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +68,7 @@ OTHER = Principal(name="bob", roles=frozenset({"staff"}))
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def office(mongo_uri: str, client: MongoClient[Row]) -> AsyncIterator[Shop]:
-    """One ticket of two versions, `t`, of ann's."""
+    """Run a gateway over one ticket of two versions, `t`, which belongs to ann."""
     name = f"office_{uuid4().hex[:8]}"
     async with open_shop(client, mongo_uri, name, model=MODEL) as shop:
         shop.database["chiefs"].insert_one({"_id": "c", "name": "Chief"})
@@ -95,8 +96,8 @@ async def ask(shop: Shop, caller: Principal, text: str, key: str | None = None) 
     return {"data": result.data, "codes": codes, "paths": [e.path for e in result.errors or ()]}
 
 
-async def test_those_who_are_read_for_together_see_each_his_own(office: Shop) -> None:
-    """Once the query is compiled, too, and whoever asks first."""
+async def test_callers_of_one_batched_read_see_their_own_rows(office: Shop) -> None:
+    """Compiled queries do the same, in any order of the callers."""
     text = '{ ticket(id: "t") { id title } }'
     own = {"data": {"ticket": {"id": "t", "title": "x"}}, "codes": [], "paths": []}
     nothing = {**own, "data": {"ticket": None}}
@@ -109,9 +110,8 @@ async def test_those_who_are_read_for_together_see_each_his_own(office: Shop) ->
     assert office.gateway.current.lookups.reads == reads + 1
 
 
-async def test_a_page_that_another_one_has_asked_for_is_each_ones_own(office: Shop) -> None:
-    """Once the query is compiled, and what is read for it is known: rows, and who may filter by
-    what."""
+async def test_a_repeated_page_has_the_rows_of_its_caller(office: Shop) -> None:
+    """A compiled query keeps the rows, and the allowed filter fields, of each caller apart."""
     text = "{ tickets(first: 5, where: {margin: {gt: 5}}) { nodes { id title } } }"
     own = {"data": {"tickets": {"nodes": [{"id": "t", "title": "x"}]}}, "codes": [], "paths": []}
     nothing = {**own, "data": {"tickets": {"nodes": []}}}
@@ -121,8 +121,8 @@ async def test_a_page_that_another_one_has_asked_for_is_each_ones_own(office: Sh
         assert (await ask(office, READER, text))["codes"] == ["FORBIDDEN"]
 
 
-async def test_pages_that_are_asked_for_together_are_each_ones_own(office: Shop) -> None:
-    """Each has the rows of who asks for it."""
+async def test_concurrent_pages_have_the_rows_of_their_callers(office: Shop) -> None:
+    """Each page has the rows of its caller."""
     text = "{ tickets(first: 5) { nodes { id title } } }"
     own = {"data": {"tickets": {"nodes": [{"id": "t", "title": "x"}]}}, "codes": [], "paths": []}
     nothing = {**own, "data": {"tickets": {"nodes": []}}}
@@ -150,17 +150,17 @@ FORBIDDEN = {
 
 
 @pytest.mark.parametrize("text", FORBIDDEN.values(), ids=list(FORBIDDEN))
-async def test_what_may_not_be_read_may_not_be_asked_by(office: Shop, text: str) -> None:
-    """As a whole: what an answer leaves out would tell, too."""
+async def test_a_hidden_field_cannot_be_used_in_filters_and_orders(office: Shop, text: str) -> None:
+    """The whole operation is refused: missing rows would reveal the field, too."""
     refused = await ask(office, READER, text)
     assert refused["codes"] == ["FORBIDDEN"], refused
     assert (await ask(office, STAFF, text))["codes"] == []
 
 
-async def test_a_field_that_may_not_be_read_is_null_with_an_error_at_its_path(
+async def test_a_hidden_field_is_null_with_an_error_at_its_path(
     office: Shop,
 ) -> None:
-    """Wherever it is shown, and the rest is shown all the same."""
+    """The other fields of the response are not affected."""
     text = """{ ticket(id: "t") { title margin chiefId chief { name } place { city secret }
       history { nodes { document { title margin place { secret } } } } } }"""
     found = await ask(office, READER, text)
@@ -176,8 +176,8 @@ async def test_a_field_that_may_not_be_read_is_null_with_an_error_at_its_path(
     assert staff["data"]["ticket"]["margin"] == 78
 
 
-async def test_comparisons_are_made_without_it(office: Shop) -> None:
-    """diff, blame, changedFields; of what is around it, too."""
+async def test_diffs_leave_out_hidden_fields(office: Shop) -> None:
+    """diff, blame and changedFields leave out a hidden field and its parents."""
     text = """{ ticket(id: "t") { diff(from: 1) { path before after } blame { path value }
       history { nodes { changedFields diff { path before after } } } } }"""
     shown = str(await ask(office, READER, text))
@@ -189,8 +189,8 @@ async def test_comparisons_are_made_without_it(office: Shop) -> None:
     assert "secret" in known
 
 
-async def test_who_may_not_write_changes_nothing(office: Shop) -> None:
-    """By no mutation, and not a field that is not for him."""
+async def test_a_caller_without_the_write_role_changes_nothing(office: Shop) -> None:
+    """Every mutation is refused, and so is a write of a single protected field."""
     for text in (
         'mutation { updateTicket(id: "t", patch: {title: "y"}) { __typename } }',
         'mutation { replaceTicket(id: "t", document: {owner: "ann"}) { __typename } }',
@@ -215,8 +215,8 @@ async def test_who_may_not_write_changes_nothing(office: Shop) -> None:
     assert (await office.gateway.mongo.find("tickets", {"_id": "new"})) == []
 
 
-async def test_replacing_leaves_alone_what_is_not_the_callers_to_write(office: Shop) -> None:
-    """And an update of other fields is his to make."""
+async def test_a_replacement_keeps_fields_that_the_caller_may_not_write(office: Shop) -> None:
+    """An update of other fields is allowed."""
     await ask(office, STAFF, _create("r", 'status: "open"'))
     text = 'mutation { replaceTicket(id: "r", document: {owner: "ann"}) { __typename } }'
     assert (await ask(office, BOTH, text))["data"] == {
@@ -227,15 +227,15 @@ async def test_replacing_leaves_alone_what_is_not_the_callers_to_write(office: S
     assert "title" not in stored
 
 
-async def test_who_may_write_and_not_read_is_told_that_it_was_done(office: Shop) -> None:
-    """And not what is there."""
+async def test_a_writer_without_the_read_role_gets_a_result_without_content(office: Shop) -> None:
+    """The result says that the write succeeded, and shows no content."""
     made = await ask(office, WRITER, _create("w"))
     assert made["codes"] == ["FORBIDDEN"]
     assert made["data"]["made"] == {"__typename": "TicketWritten", "version": 1, "ticket": None}
 
 
-async def test_a_number_that_may_not_be_read_is_not_told_by_adding_to_it(office: Shop) -> None:
-    """A refusal would say whether the sum leaves its range, and by bisection what is stored."""
+async def test_an_increment_does_not_reveal_a_hidden_number(office: Shop) -> None:
+    """A refusal for the range of the sum would reveal the stored number by bisection."""
     asked = "{ ... on TicketWritten { version } ... on InvalidDocument { path } }"
     for caller in (WRITER, BOTH):
         for number in (1, 2**31 - 1):
@@ -252,8 +252,8 @@ async def test_a_number_that_may_not_be_read_is_not_told_by_adding_to_it(office:
     assert (await ask(office, BOTH, patched))["codes"] == []
 
 
-async def test_publishing_takes_the_right_to_write_and_not_that_to_read(office: Shop) -> None:
-    """A draft with the one that it goes on from."""
+async def test_publishing_requires_the_write_role_only(office: Shop) -> None:
+    """A draft is published with the draft on which it is based."""
     await ask(office, STAFF, _create("p"))
     for more in ('title: "one"', "margin: 2"):
         basis = "" if "one" in more else "basedOnDraft: 1, "
@@ -266,10 +266,10 @@ async def test_publishing_takes_the_right_to_write_and_not_that_to_read(office: 
     assert (stored["title"], stored["margin"]) == ("one", 2)
 
 
-async def test_a_document_that_is_not_the_callers_is_not_found_and_none_is_given_away(
+async def test_hidden_documents_are_not_found_and_none_is_transferred(
     office: Shop,
 ) -> None:
-    """Neither by what is written, nor by a draft, nor by what is made; staff has a rule, too."""
+    """Writes, drafts and creations follow the row rule; staff has a rule, too."""
     await ask(office, STAFF, _create("mine"))
     found = await ask(office, OTHER, 'mutation { deleteTicket(id: "mine") { __typename } }')
     assert found["data"] == {"deleteTicket": {"__typename": "DocumentNotFound"}}
@@ -285,10 +285,10 @@ async def test_a_document_that_is_not_the_callers_is_not_found_and_none_is_given
     assert (stored["owner"], stored["version"]) == ("ann", 1)
 
 
-async def test_a_deletion_waits_for_nobody_to_say_whose_the_document_is(
+async def test_a_deletion_does_not_wait_for_the_recorder(
     office: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The write itself decides, and not the archive, which the recorder has yet to come to."""
+    """The write itself checks the row rule, and not the archive, which may be behind."""
 
     async def behind(*_: Any) -> None:
         raise AssertionError("waits for the recorder")
@@ -303,10 +303,10 @@ async def test_a_deletion_waits_for_nobody_to_say_whose_the_document_is(
     assert office.database["tickets"].find_one({"_id": "brief"}) is None
 
 
-async def test_a_reply_to_what_is_not_there_for_the_caller_tells_nothing_of_it(
+async def test_a_reply_to_a_hidden_comment_reveals_nothing(
     office: Shop,
 ) -> None:
-    """Neither that there is such a comment, nor which version it is about."""
+    """The error reveals neither the comment nor its version."""
     text = 'mutation { made: commentOnTicket(id: "t", version: 2, text: "x") { id } }'
     made = (await ask(office, STAFF, text))["data"]["made"]["id"]
 
@@ -322,8 +322,8 @@ async def test_a_reply_to_what_is_not_there_for_the_caller_tells_nothing_of_it(
         assert await refused(made, version) == await refused("f" * 24, version)
 
 
-async def test_a_result_is_not_told_again_once_it_is_not_the_callers(office: Shop) -> None:
-    """Under the same idempotency key, by another sign-in of the same name."""
+async def test_a_stored_result_is_not_returned_to_a_caller_without_access(office: Shop) -> None:
+    """The idempotency key is the same, and the caller has the same name but other roles."""
     first = await ask(office, STAFF, _create("once"), key="k")
     assert first["data"]["made"]["__typename"] == "TicketWritten"
     again = await ask(office, STAFF, _create("once"), key="k")
@@ -332,8 +332,8 @@ async def test_a_result_is_not_told_again_once_it_is_not_the_callers(office: Sho
     assert (await ask(office, no_longer, _create("once"), key="k")) == first
 
 
-async def test_a_fence_that_may_not_be_read_is_not_told_by_what_is_stale(office: Shop) -> None:
-    """Applying takes the right to read it."""
+async def test_applying_requires_the_role_to_read_the_fence_value(office: Shop) -> None:
+    """Otherwise the result STALE would reveal the fence value."""
     text = 'mutation { applyGauge(id: "g", document: {owner: "ann", sequence: 5}) {__typename} }'
     assert (await ask(office, BOTH, text))["codes"] == ["FORBIDDEN"]
     assert (await ask(office, STAFF, text))["codes"] == []
@@ -343,10 +343,10 @@ APPLIED = "__typename ... on WriteError { message }"
 
 
 @pytest.mark.parametrize("batch", [False, True], ids=["single", "batch"])
-async def test_what_is_stored_decides_whether_an_event_may_be_applied(
+async def test_the_stored_document_decides_whether_an_event_may_be_applied(
     office: Shop, batch: bool
 ) -> None:
-    """Not what was sent: a field that is not the caller's to write stays as it is."""
+    """The event does not decide: protected fields keep their stored values."""
 
     async def apply(id_: str, more: str, caller: Principal = STAFF) -> Any:
         given = f'id: "{id_}", document: {{sequence: 2, weight: 2, {more}}}'
@@ -365,13 +365,13 @@ async def test_what_is_stored_decides_whether_an_event_may_be_applied(
             {"_id": "his", "owner": "bob", "sealed": True, "sequence": 1},
         ]
     )
-    # Hers, and stays hers, though what she sends does not say so.
+    # Her document, which stays hers although the event lacks the owner.
     assert await apply("hers", "sealed: true") == done
-    # Open to her, and would not be any more.
+    # Visible to her now, but not after the event.
     chief = Principal(name="ann", roles=frozenset({"chief"}))
     assert await apply("open", "sealed: true") == ["FORBIDDEN"]
     assert await apply("open", 'sealed: true, owner: "carl"', chief) == ["FORBIDDEN"]
-    # Would be hers, and is not.
+    # Hers after the event, but not now.
     refused = await apply("his", 'owner: "ann"', chief)
     assert refused == ["FORBIDDEN"] if batch else refused["__typename"] == "DocumentNotFound"
     assert await apply("new", "sealed: true") == ["FORBIDDEN"]
@@ -380,10 +380,10 @@ async def test_what_is_stored_decides_whether_an_event_may_be_applied(
     assert stored == {"hers": ("ann", 2), "open": ("bob", 2), "his": ("bob", 1)}
 
 
-async def test_first_events_of_one_document_that_meet_under_a_rule_are_told_to_nobody(
+async def test_concurrent_first_events_under_a_row_rule_leave_the_newest(
     office: Shop,
 ) -> None:
-    """Single ones and batches: of each document the newest stays, and the others are stale."""
+    """Of single events and batches the newest of each document stays, and the others are stale."""
 
     def event(id_: str, n: int) -> str:
         given = f'id: "{id_}", document: {{owner: "ann", sequence: {n}}}'
@@ -403,10 +403,10 @@ async def test_first_events_of_one_document_that_meet_under_a_rule_are_told_to_n
 
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("key", [None, "a key"])
-async def test_an_id_that_the_collation_takes_for_anothers_is_refused_at_once(
+async def test_an_id_equal_to_another_by_collation_is_refused_at_once(
     office: Shop, key: str | None
 ) -> None:
-    """In a transaction, too, which such a refusal ends: it is not tried for minutes."""
+    """In a transaction, which such a refusal aborts, the write is not retried for minutes."""
     dials = office.database["dials"]
     dials.drop()
     office.database.create_collection("dials", collation={"locale": "en", "strength": 2})
@@ -417,10 +417,10 @@ async def test_an_id_that_the_collation_takes_for_anothers_is_refused_at_once(
     assert [*dials.find()] == [{"_id": "A", "owner": "ann", "sequence": 1}]
 
 
-async def test_a_total_is_of_all_that_is_there_for_the_caller_wherever_a_page_begins(
+async def test_a_total_counts_all_rows_of_the_caller_on_each_page(
     office: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also where versions are judged one after the other, in more than one portion."""
+    """The total is complete, also where versions are filtered one by one in several portions."""
     monkeypatch.setattr(row_filtered_pages, "_PORTION", 3)
     memos = office.database["memos"]
     memos.insert_one({"_id": "m", "owner": "ann", "n": 0, "filler": "x" * 500})
@@ -444,8 +444,8 @@ async def test_a_total_is_of_all_that_is_there_for_the_caller_wherever_a_page_be
         assert seen == [13, 10, 7, 4, 1]
 
 
-async def test_who_gives_a_document_away_by_an_event_is_judged_by_all_of_it(office: Shop) -> None:
-    """What is sent alone would be within the rule: its seal is not in it, and stays."""
+async def test_a_transfer_by_an_event_is_checked_against_the_whole_document(office: Shop) -> None:
+    """The event alone would match the rule: it lacks the field `seal`, which stays."""
     lodgers = office.database["lodgers"]
     lodgers.insert_one({"_id": "l", "owner": "ann", "sealed": True, "sequence": 1})
     text = 'id: "l", document: {owner: "bob", sequence: 2}'
@@ -456,8 +456,8 @@ async def test_who_gives_a_document_away_by_an_event_is_judged_by_all_of_it(offi
     assert lodgers.find_one() == {"_id": "l", "owner": "ann", "sealed": True, "sequence": 1}
 
 
-async def test_what_leaves_is_a_bare_leave_and_what_comes_an_enter(office: Shop) -> None:
-    """Live; a change to what is not the caller's is not there for him."""
+async def test_a_document_that_leaves_the_rows_is_a_leave_without_content(office: Shop) -> None:
+    """One that enters is an ENTER, and changes of hidden documents are not sent."""
     text = """subscription { ticketChanges { kind operation transition documentId version author
       comment changedFields diff { path } before { title } ticket { title } } }"""
     context = context_of(office.gateway, caller=READER)
@@ -484,8 +484,8 @@ async def test_what_leaves_is_a_bare_leave_and_what_comes_an_enter(office: Shop)
     assert {name for name, value in left.items() if value} == {"kind", "transition", "documentId"}
 
 
-async def test_nobody_signed_in_has_no_roles(office: Shop) -> None:
-    """And without a way to sign in there is no application at all."""
+async def test_an_anonymous_caller_has_no_roles(office: Shop) -> None:
+    """Without any way to authenticate the application does not start."""
     refused = await ask(office, ANONYMOUS, '{ ticket(id: "t") { title } }')
     assert refused["codes"] == ["FORBIDDEN"]
     with pytest.raises(ValueError, match="@access"):

@@ -1,11 +1,11 @@
-"""Every field of the generated API, from its type map: a row outside the caller's rule is not seen
-through it.
+"""Every field of the generated API, from its type map: it never reveals a row that a row rule
+hides.
 
-The first owner asks each root field for the second one's rows, along every path below it. Nothing
-of them is in any answer, and an answer about a document of the second is that about one that was
-never there. That the second one sees them by the same questions, and that each field is in some
-answer, keeps the questions honest. A field that no question reaches fails the test: whoever adds
-one has to say how it is asked.
+The first owner requests the second owner's rows by each root field, along every path below it. No
+response contains any of their values, and the response for a document of the second owner equals
+the one for a document that never existed. As controls, the second owner sees the rows by the same
+operations, and each field occurs in some response. A new field that no operation reaches fails the
+test.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ from tests.support.layouts import CLASSIC
 pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),
     pytest.mark.timeout(240),
-    # Where a field fails, graphql-core cancels its siblings; those that were not begun say so.
+    # graphql-core cancels siblings of a failed field; coroutines that never started warn.
     pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning"),
     pytest.mark.filterwarnings(
         "ignore:Exception ignored in. <coroutine:pytest.PytestUnraisableExceptionWarning"
     ),
 ]
 
-# Fields that hold nothing of a row, and why.
+# Fields without values of rows, with the reasons.
 NO_ROWS = {
     "Query.resumeToken": "where the stream stands",
     "Query.streams": "how the listeners do",
@@ -60,10 +60,10 @@ NO_ROWS = {
     "Mutation.removeCursor": "a place in the stream, under the caller's own name",
 }
 _STATUS = ("StreamStatus", "StreamReading", "HistoryCut", "HistoryGap", "SavedCursor")
-"""Types of which no field holds anything of a row: of listeners, of what retention dropped, of what
-was lost, and of places in the stream."""
+"""Types whose fields hold no values of rows: listeners, truncation, gaps, and positions in the
+change stream."""
 
-# How nested fields with required arguments are asked, and others in more than one way.
+# Arguments of nested fields that require some, and alternatives for others.
 DIFFS = ("from: 1", "from: 1, to: 2", "from: 2")
 WAYS = {
     "state": ("version: 1", "version: 2", "version: 3", "asOf: {token: $now}"),
@@ -85,7 +85,7 @@ PATCH = {"Invoice": '{title: "t"}', "Account": '{name: "n"}', "Meter": "{amount:
 
 @dataclass(frozen=True)
 class Question:
-    """`names`: the documents that it names, whose ids are no news in an answer."""
+    """An operation; `names`: the documents that it names, whose ids may be in the response."""
 
     root: str
     text: str
@@ -95,14 +95,16 @@ class Question:
 
 @dataclass
 class Enumeration:
-    """What lies below a field, as selections that name every field of every type there."""
+    """The fields below a field, as selections that contain every field of every type there."""
 
     schema: GraphQLSchema
     asked: set[str] = field(default_factory=set)
 
     def selections(self, kind: Any) -> Iterator[str]:
-        """All of it; then once with each way to ask what may fail, which would take its object from
-        the answer."""
+        """Yield the whole selection, then one for each field that may fail.
+
+        A failure would remove its object from the response.
+        """
         yield self._selection(kind, set(), None)
         for way in DIFFS:
             selection = self._selection(kind, set(), way)
@@ -110,11 +112,15 @@ class Enumeration:
                 yield selection
 
     def whole(self, kind: Any) -> Iterator[str]:
-        """Without what may fail."""
+        """Yield the selections without fields that may fail."""
         yield self._selection(kind, set(), None)
 
     def _selection(self, kind: Any, seen: set[str], diff: str | None) -> str:
-        """`seen`: types that are selected above or before; of them, no more than the values."""
+        """Return a selection.
+
+        Args:
+            seen: types that are selected above or before; only their leaf fields are selected.
+        """
         named = get_named_type(kind)
         if isinstance(named, GraphQLUnionType | GraphQLInterfaceType):
             inner = [
@@ -135,7 +141,7 @@ class Enumeration:
                     )
             elif not _is_composite(each):
                 self.asked.add(f"{named.name}.{name}")
-                # Fields of one name may differ in whether they are null, and are asked as one.
+                # Fields of one name that differ in nullability only are selected once.
                 parts.append(f"{_alias(named.name, name)}: {name}")
             elif deeper:
                 self.asked.add(f"{named.name}.{name}")
@@ -164,8 +170,10 @@ def _is_composite(each: GraphQLField) -> bool:
 
 
 def roots(entity: str, plural: str) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """Field, arguments and their values, for every root field. The same text with many values is
-    parsed once."""
+    """Yield field, arguments and their values for every root field.
+
+    A text with many values is parsed once.
+    """
     one = entity[0].lower() + entity[1:]
     yield plural, "first: 50", {}
     yield f"{plural}AsOf", "asOf: {token: $now}, first: 50", {}
@@ -191,7 +199,7 @@ def roots(entity: str, plural: str) -> Iterator[tuple[str, str, dict[str, Any]]]
 
 
 def writes(entity: str) -> Iterator[tuple[str, str]]:
-    """Field and arguments of every mutation of one document; none that leads to it."""
+    """Yield field and arguments of every mutation of an existing document."""
     content, patch = CONTENT[entity], PATCH[entity]
     yield f"update{entity}", f"id: $id, expectedVersion: 99, patch: {patch}"
     yield f"update{entity}", f"id: $id, patch: {patch}"
@@ -209,7 +217,10 @@ def writes(entity: str) -> Iterator[tuple[str, str]]:
 
 
 def takes(entity: str) -> Iterator[tuple[str, str]]:
-    """Mutations that make a document: of one that is there they say so, since ids are unique."""
+    """Yield the mutations that create a document: for a hidden id they report the conflict.
+
+    Ids are unique.
+    """
     content = CONTENT[entity]
     yield f"create{entity}", f"id: $id, document: {content}"
     yield f"proposeNew{entity}", f"id: $id, document: {content}"
@@ -223,12 +234,15 @@ ENTITIES = {"Invoice": "invoices", "Account": "accounts", "Meter": "meters"}
 
 
 VALID: defaultdict[str, dict[str, KnownDocument]] = defaultdict(dict)
-"""Documents that were found valid, by schema and text."""
+"""Valid documents, by schema and text."""
 
 
 class Checked(LruCache[str, KnownDocument]):
-    """Parsed and validated once for all schemas that are alike: of so long documents that takes
-    four fifths of a layout's time, and says the same in each."""
+    """Cache of parsed and validated documents for equal schemas.
+
+    Validation of such long documents takes four fifths of a layout's time and has the same result
+    in each.
+    """
 
     def __init__(self, valid: dict[str, KnownDocument]) -> None:
         super().__init__(most=1000, most_size=100_000_000)
@@ -237,7 +251,7 @@ class Checked(LruCache[str, KnownDocument]):
     def get(self, key: str) -> KnownDocument | None:
         found = super().get(key)
         if found is None and key in self._valid:
-            # What is planned for it is this schema's own.
+            # The query plan belongs to this schema.
             found = KnownDocument(self._valid[key].document, self._valid[key].cost)
             self.put(key, found, len(key))
         return found
@@ -255,8 +269,10 @@ class Checked(LruCache[str, KnownDocument]):
 async def rows(
     request: pytest.FixtureRequest, mongo_uri: str, client: MongoClient[Row]
 ) -> AsyncIterator[Rows]:
-    """Of both kinds of storage: where the server can look into versions, and where it cannot; and
-    of collections that keep their versions themselves."""
+    """Run a gateway for each storage kind and layout.
+
+    The server can look into FULL versions, and not into DELTA ones.
+    """
     name = f"access_{uuid4().hex[:8]}"
     async with guarded_rows(client, mongo_uri, name, storage=request.param) as opened:
         schema: Any = opened.shop.schema
@@ -267,14 +283,13 @@ async def rows(
 
 @pytest.fixture(autouse=True)
 def found_here() -> Iterator[None]:
-    """What was not begun lies in circles, and would say so in whichever test looks for garbage
-    next."""
+    """Collect garbage of cancelled coroutines, which would warn in another test."""
     yield
     gc.collect()
 
 
 def questions(enumeration: Enumeration) -> Iterator[Question]:
-    """All queries."""
+    """Yield all queries."""
     fields = enumeration.schema.query_type.fields  # type: ignore[union-attr]
     known: dict[tuple[str, str], list[str]] = {}
     for entity, plural in ENTITIES.items():
@@ -300,7 +315,7 @@ VARIABLES = {
 
 
 def operation(kind: str, name: str, given: str, selection: str) -> str:
-    """With the variables that are in it declared."""
+    """Return the operation with its variables declared."""
     body = f"{name}({given}) {{ {selection} }}"
     used = [f"{each}: {type_}" for each, type_ in VARIABLES.items() if each in body]
     declared = f"({', '.join(used)})" if used else ""
@@ -308,17 +323,17 @@ def operation(kind: str, name: str, given: str, selection: str) -> str:
 
 
 def leaks(answer: Mapping[str, Any], named: frozenset[str]) -> list[str]:
-    """What of the other's is in an answer."""
+    """Return the other owner's values in a response."""
     text = json.dumps(answer, default=str)
     found = [each for each in HIDDEN if each in text]
     for each in set(NOT_THERE) - named - {"other-account"}:
-        # As a value of its own: ids of objects are also text of no meaning.
+        # Only as whole values: ids are also parts of other texts.
         found += [each] if f'"{each}"' in text or f'"{each}@' in text else []
     return found
 
 
 def answered(value: Any, found: set[str]) -> None:
-    """Note which fields of which types are in an answer."""
+    """Record the fields of each type that occur in a response."""
     if isinstance(value, list):
         for each in value:
             answered(each, found)
@@ -334,8 +349,8 @@ async def now(rows: Rows) -> str:
     return str(answer["data"]["resumeToken"])
 
 
-async def test_no_field_shows_a_row_that_is_not_the_callers(rows: Rows) -> None:
-    """Queries, mutations and subscriptions; and no field of the API is left out."""
+async def test_no_field_reveals_a_hidden_row(rows: Rows) -> None:
+    """Queries, mutations and subscriptions reach every field of the API."""
     schema: GraphQLSchema = rows.shop.schema._schema
     enumeration = Enumeration(schema)
     reached: set[str] = set()
@@ -361,7 +376,7 @@ async def test_no_field_shows_a_row_that_is_not_the_callers(rows: Rows) -> None:
 
     await _ask_counts(rows)
     if rows.storage == "DELTA":
-        return  # what follows is read in the same ways
+        return  # its fields are selected elsewhere, too
     await _ask_changes(rows, enumeration, reached)
     await _ask_proposal_changes(rows, enumeration, reached)
     await _ask_writes(rows, enumeration, ask)
@@ -370,12 +385,12 @@ async def test_no_field_shows_a_row_that_is_not_the_callers(rows: Rows) -> None:
 
 
 def _is_like_nothing(answer: Mapping[str, Any], question: Question) -> bool:
-    """As of a document that was never there."""
+    """Return whether the response equals that for a document that never existed."""
     return answer["data"] == {question.root: None} and not answer["errors"]
 
 
 async def _ask_counts(rows: Rows) -> None:
-    """Totals, pages and edges are of the caller's rows alone."""
+    """Check that totals, pages and edges count the caller's rows only."""
     for entity, mine in (
         ("Invoice", {"mine", "came"}),
         ("Account", {"account"}),
@@ -406,7 +421,7 @@ async def _ask_counts(rows: Rows) -> None:
 
 
 async def _ask_changes(rows: Rows, enumeration: Enumeration, reached: set[str]) -> None:
-    """Replayed from the beginning, and from a snapshot: until there is nothing left to be told."""
+    """Subscribe with replay from the beginning, and with a snapshot, until idle."""
     values = {"now": await now(rows), "began": rows.began}
     for entity in ENTITIES:
         name = f"{entity.lower()}Changes"
@@ -426,7 +441,9 @@ async def _ask_changes(rows: Rows, enumeration: Enumeration, reached: set[str]) 
 
 
 async def _ask_proposal_changes(rows: Rows, enumeration: Enumeration, reached: set[str]) -> None:
-    """From the beginning: what the second one proposed and said is sent to the second one alone."""
+    """Subscribe from the beginning: drafts and comments of the second owner are sent to no other
+    caller.
+    """
     names = [f"{each.lower()}{kind}Changes" for each in ENTITIES for kind in ("Draft", "Comment")]
     for name in (*names, "allDraftChanges", "allCommentChanges"):
         enumeration.asked.add(f"Subscription.{name}")
@@ -445,7 +462,7 @@ async def _ask_proposal_changes(rows: Rows, enumeration: Enumeration, reached: s
 
 
 async def _until_quiet(events: Any) -> AsyncIterator[dict[str, Any]]:
-    """Up to the first CHECKPOINT: behind the snapshot, or what has been replayed."""
+    """Yield the events up to the first CHECKPOINT, at the end of the snapshot or of the replay."""
     async for each in events:
         assert not each.errors or each.data, each.errors
         (event,) = each.data.values()
@@ -476,7 +493,7 @@ def _check_told(told: list[dict[str, Any]], text: str) -> None:
 
 
 async def _ask_writes(rows: Rows, enumeration: Enumeration, ask: Any) -> None:
-    """A document that is not the caller's is answered like one that was never there, and stays."""
+    """Write a hidden document: the response is that for a missing one, and the document stays."""
     schema, database = enumeration.schema, rows.shop.database
     fields = schema.mutation_type.fields  # type: ignore[union-attr]
     ids = {"$in": [*(set(NOT_THERE) - {"deleted"}), "moved"]}
@@ -507,7 +524,7 @@ async def _ask_writes(rows: Rows, enumeration: Enumeration, ask: Any) -> None:
 
 
 async def _ask_what_is_done(enumeration: Enumeration, ask: Any) -> None:
-    """The second one's own writes, so that each kind of answer is seen to be one."""
+    """Execute the second owner's own writes, so that each type of result occurs."""
     fields = enumeration.schema.mutation_type.fields  # type: ignore[union-attr]
     given = [(name, arguments, "hidden-meter") for name, arguments in takes("Meter")][1:]
     given += [

@@ -1,6 +1,8 @@
-"""A row rule over collections that keep their versions themselves: what each caller sees of one
-story, in which documents change hands, by every read of the present and the past, compared with the
-story itself."""
+"""Row rules for collections that store their versions themselves.
+
+Every read of current documents and of history is compared, for each caller, with one sequence of
+writes in which documents change their owner.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,7 @@ type Note @collection(name: "notes", history: HISTORY, version: "v")
   @access(rows: "{ owner: { eq: $sub } }") { id: ID! owner: String title: String n: Int }
 """
 CALLERS = ("ann", "bob")
-# Each write of a document: whose it is then, None deletes it. `n` is its place.
+# Each write of a document: its owner then, None deletes it. `n` is its position.
 STORY: list[tuple[str, str | None]] = [
     *(("a", "ann"), ("b", "bob"), ("a", "ann"), ("c", "ann"), ("a", "bob"), ("b", "bob")),
     *(("d", "bob"), ("a", "ann"), ("b", "ann"), ("a", None), ("d", "bob"), ("c", "bob")),
@@ -44,7 +46,7 @@ STORY: list[tuple[str, str | None]] = [
 
 @dataclass(frozen=True)
 class Written:
-    """One version of the story; `before`: whose it was."""
+    """One version of the sequence; `before`: the owner before it."""
 
     key: str
     number: int
@@ -75,7 +77,10 @@ VERSIONS = list(story())
 
 @dataclass(kw_only=True, eq=False)
 class Told:
-    """`moments`: when each version of the story was written. `live`: what each caller was told."""
+    """The running gateway and its subscribers.
+
+    `moments`: the time of each version. `live`: the events of each caller.
+    """
 
     shop: Shop
     began: str
@@ -83,7 +88,7 @@ class Told:
     live: dict[str, list[Row]]
 
     async def ask(self, caller: str, text: str, **variables: Any) -> Row:
-        """The data; there may be no errors."""
+        """Return the data; there may be no errors."""
         context = context_of(self.shop.gateway, caller=Principal(name=caller))
         result = await self.shop.schema.execute(text, variables, context)
         assert not result.errors, result.errors
@@ -95,7 +100,7 @@ class Told:
 async def told(
     request: pytest.FixtureRequest, mongo_uri: str, client: MongoClient[Row]
 ) -> AsyncIterator[Told]:
-    """The story, written by another program while both follow it, and recorded."""
+    """Write the sequence as another program, recorded and followed by both callers."""
     name = f"told_{uuid4().hex[:8]}"
     model = read_model(MODEL.replace("HISTORY", request.param))
     settings = Settings(quiet_s=0.2)
@@ -124,7 +129,7 @@ CHANGES = """subscription($after: ResumeToken) { noteChanges(after: $after) {
 
 
 async def followed(shop: Shop, caller: str, after: str | None = None) -> list[Row]:
-    """Up to the end of the story, as far as this caller sees it."""
+    """Return the caller's events up to the end of the sequence."""
     context = context_of(shop.gateway, caller=Principal(name=caller))
     results: Any = await shop.schema.subscribe(CHANGES, {"after": after}, context)
     found: list[Row] = []
@@ -139,7 +144,7 @@ async def followed(shop: Shop, caller: str, after: str | None = None) -> list[Ro
 
 
 def changes(caller: str) -> list[Row]:
-    """What a subscriber is to be told."""
+    """Return the expected events of a caller."""
     made: list[Row] = []
     titles: dict[str, str] = {}
     for each in VERSIONS:
@@ -161,19 +166,19 @@ def changes(caller: str) -> list[Row]:
 
 
 @pytest.mark.parametrize("caller", CALLERS)
-async def test_a_subscriber_is_told_of_what_is_his_live_and_replayed(
+async def test_a_subscriber_receives_its_own_rows_live_and_replayed(
     told: Told, caller: str
 ) -> None:
-    """What leaves, leaves as such, and says nothing of what it has become."""
+    """A document that leaves the rows is a LEAVE without its new content."""
     assert told.live[caller] == changes(caller)
     assert await followed(told.shop, caller, told.began) == changes(caller)
 
 
 @pytest.mark.parametrize("caller", CALLERS)
-async def test_pages_of_the_past_hold_the_callers_versions(
+async def test_pages_of_versions_hold_the_callers_versions(
     told: Told, caller: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One document's and all of them, page by page; totals, too."""
+    """Versions of one document and of all, page by page, with totals."""
     monkeypatch.setattr(row_filtered_pages, "_PORTION", 3)
     monkeypatch.setattr(row_filtered_pages, "_FEWEST", 2)
     hers = [each for each in VERSIONS if each.owner == caller][::-1]
@@ -200,7 +205,7 @@ def expected(versions: list[Written]) -> list[Row]:
 
 
 async def walked(told: Told, caller: str, text: str) -> tuple[list[Row], int]:
-    """All pages, and the total that each of them says."""
+    """Return the items of all pages, and the total of each page."""
     nodes: list[Row] = []
     totals: set[int] = set()
     after = None
@@ -216,8 +221,10 @@ async def walked(told: Told, caller: str, text: str) -> tuple[list[Row], int]:
 
 
 @pytest.mark.parametrize("caller", CALLERS)
-async def test_every_moment_holds_what_was_the_callers_then(told: Told, caller: str) -> None:
-    """One document, a page in id order, and one filtered and in another order."""
+async def test_as_of_reads_hold_the_rows_of_the_caller_at_that_time(
+    told: Told, caller: str
+) -> None:
+    """One document, a page in id order, and one with filter and order."""
     text = """query($id: ID!, $number: Int!, $at: TimePoint!) {
       one: noteVersion(id: $id, asOf: $at) { version document { title } }
       numbered: noteVersion(id: $id, version: $number) { version document { title } }
@@ -246,8 +253,8 @@ async def test_every_moment_holds_what_was_the_callers_then(told: Told, caller: 
 
 
 @pytest.mark.parametrize("caller", CALLERS)
-async def test_comparisons_are_of_the_callers_versions(told: Told, caller: str) -> None:
-    """With the one before, where that was his; `previous` likewise."""
+async def test_diffs_compare_the_callers_versions(told: Told, caller: str) -> None:
+    """A diff and `previous` use the version before, if the caller may see it."""
     text = """query($id: ID!, $number: Int!) { noteVersion(id: $id, version: $number) {
       diff { path before after } changedFields previous { version } } }"""
     for before, each in pairwise(sorted(VERSIONS, key=lambda v: (v.key, v.n))):
@@ -265,8 +272,8 @@ async def test_comparisons_are_of_the_callers_versions(told: Told, caller: str) 
             assert f"{other}'s" not in str(found)
 
 
-async def test_the_present_and_writes_are_of_the_callers_documents(told: Told) -> None:
-    """One of another's is not found, and none is given away; what was refused changed nothing."""
+async def test_current_documents_and_writes_follow_the_row_rule(told: Told) -> None:
+    """Hidden documents are not found, none is transferred, and refused writes change nothing."""
     for caller in CALLERS:
         last = {each.key: each for each in VERSIONS}
         hers = sorted(key for key, each in last.items() if each.owner == caller)
@@ -292,8 +299,8 @@ async def test_the_present_and_writes_are_of_the_callers_documents(told: Told) -
     assert (await told.ask("ann", text.replace("ID", "a")))["note"]["version"] == 7
 
 
-async def test_a_document_is_deleted_by_whose_it_is(told: Told) -> None:
-    """In the write itself: nobody waits for the recorder."""
+async def test_a_document_is_deleted_by_its_owner(told: Told) -> None:
+    """The write itself checks the rule, without waiting for the recorder."""
     made = 'mutation { createNote(id: "ID", document: {owner: "ann"}) { __typename } }'
     gone = 'mutation { done: deleteNote(id: "ID") { __typename } }'
     key = f"made-{uuid4().hex[:6]}"

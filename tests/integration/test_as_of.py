@@ -1,4 +1,6 @@
-"""A collection as of a moment, filtered, sorted and paged: as a plain replay of the writes."""
+"""As-of reads of a collection, filtered, sorted and paged, compared with a plain replay of the
+writes.
+"""
 
 from __future__ import annotations
 
@@ -39,8 +41,8 @@ BODIES = st.none() | st.fixed_dictionaries(
     {"stock": st.integers(0, 3)}, optional={"name": st.sampled_from(["x", "y", None])}
 )
 WRITES = st.lists(
-    # Pauses from none (one transaction) to ten years, so that versions stand for all sorts of
-    # spans.
+    # Pauses from none (one transaction) to ten years, so that versions are current
+    # for spans of any length.
     st.tuples(st.sampled_from(KEYS), BODIES, st.sampled_from([0, 0, 1, 2, 7, 60, 5000, 3 * 10**8])),
     max_size=30,
 )
@@ -68,7 +70,7 @@ ORDERS = st.sampled_from(
 
 
 def replayed(scribe: Scribe, moment: int) -> State:
-    """Number and content of each document after the first `moment` seconds' writes."""
+    """Return number and content of each document after the writes of the first `moment` seconds."""
     state: State = {}
     for record in scribe.records:
         if record["at"] <= at(moment):
@@ -79,7 +81,9 @@ def replayed(scribe: Scribe, moment: int) -> State:
 
 
 def expected(state: State, said: Any, order: tuple[tuple[str, str], ...]) -> list[str]:
-    """The ids that match, in order: by the predicate, the number being where documents carry it."""
+    """Return the ids that match, in order, by the predicate; numbers count where documents have
+    them.
+    """
     matches = compile_predicate(parse_where(SHOP, PRODUCT, said))
     found = [
         {**full, "version": number}
@@ -108,7 +112,7 @@ PACKED = replace(PRODUCT, storage=Storage.DELTA)
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(data=st.data(), writes=WRITES, said=WHERES, order=ORDERS, size=st.integers(1, 5))
-async def test_pages_are_those_of_a_plain_replay(
+async def test_pages_equal_those_of_a_plain_replay(
     mongo: Mongo,
     monkeypatch: pytest.MonkeyPatch,
     walk_most: int,
@@ -119,7 +123,9 @@ async def test_pages_are_those_of_a_plain_replay(
     order: tuple[tuple[str, str], ...],
     size: int,
 ) -> None:
-    """Walked both ways; walking, sweeping, and by the one until the other goes on."""
+    """Pages in both directions equal the replay by walk, by sweep, and by a walk that becomes a
+    sweep.
+    """
     monkeypatch.setattr(collection_as_of, "_WALK_MOST", walk_most)
     monkeypatch.setattr(collection_as_of, "_PORTION", 2)
     monkeypatch.setattr("revstream.streams.versioning.content_encoding._WORTH_IT", 0)
@@ -156,10 +162,10 @@ async def test_pages_are_those_of_a_plain_replay(
 
 
 @pytest.mark.parametrize("entity", [PRODUCT, PACKED], ids=["whole", "packed"])
-async def test_what_has_no_place_in_an_order_is_left_out(
+async def test_documents_that_cannot_be_sorted_are_left_out(
     mongo: Mongo, monkeypatch: pytest.MonkeyPatch, entity: Entity
 ) -> None:
-    """MongoDB sorts nothing where one of them has lists in two fields of the order."""
+    """MongoDB sorts nothing if a document has lists in two fields of the order."""
     monkeypatch.setattr("revstream.streams.versioning.content_encoding._WORTH_IT", 0)
     scribe = Scribe(mongo, entity)
     for second in (1, 2):
@@ -190,15 +196,14 @@ MIXED = [*KEYS[:5], 1, 2.5, 3, Int64(2**40), ObjectId(24 * "5"), None]
     keys=st.sampled_from([list(KEYS), [1, 2, 3, 4, Int64(5), Int64(6)], MIXED]),
     entity=st.sampled_from([PRODUCT, PACKED]),
 )
-async def test_a_page_is_what_stood_then_whatever_came_in_between(
+async def test_a_page_is_not_affected_by_later_writes(
     mongo: Mongo,
     monkeypatch: pytest.MonkeyPatch,
     data: st.DataObject,
     keys: list[Any],
     entity: Entity,
 ) -> None:
-    """As of any moment, with documents that came later or are gone with all their history; ids of
-    all sorts."""
+    """Later documents and purged documents do not matter, for any time point and any ids."""
     monkeypatch.setattr("revstream.streams.versioning.content_encoding._WORTH_IT", 0)
     await mongo.command({"delete": "products.versions", "deletes": [{"q": {}, "limit": 0}]})
     scribe = Scribe(mongo, entity)
@@ -249,8 +254,8 @@ async def test_a_page_is_what_stood_then_whatever_came_in_between(
             assert [(each.document, each.number) for each in versions] == expected
 
 
-async def test_a_page_in_the_order_of_ids_is_two_reads(counted: Mongo, commands: Commands) -> None:
-    """The ids, and their versions; however many documents there are behind it."""
+async def test_a_page_in_id_order_takes_two_reads(counted: Mongo, commands: Commands) -> None:
+    """It reads the ids and their versions, however many documents follow."""
     scribe = Scribe(counted, PRODUCT)
     for n in range(200):
         scribe.write(n, {"stock": n}, at(n // 10))
@@ -288,7 +293,7 @@ async def test_a_page_lies_between_its_two_cursors(mongo: Mongo, direction: str)
 
 
 def _asked(full: dict[str, Any] | None) -> dict[str, Any]:
-    """What was asked for; of a content that was put together, more may be there."""
+    """Return the requested fields; a reconstructed content may have more."""
     assert full is not None
     return {name: full[name] for name in ("_id", "stock", "name") if name in full}
 
@@ -296,7 +301,7 @@ def _asked(full: dict[str, Any] | None) -> dict[str, Any]:
 async def walked(
     reading: CollectionAsOf, size: int, *, forwards: bool, total: int
 ) -> list[Version]:
-    """All pages one after the other."""
+    """Return the items of all pages."""
     request = PageRequest(first=size) if forwards else PageRequest(last=size)
     seen: list[Version] = []
     while True:
@@ -313,11 +318,13 @@ async def walked(
 
 
 @pytest.mark.parametrize("walk_most", [0, 500], ids=["sweep", "walk"])
-async def test_a_content_that_lies_elsewhere_since_a_moment_ago_is_not_judged_without_it(
+async def test_a_content_stored_elsewhere_is_loaded_before_the_row_rule_applies(
     mongo: Mongo, monkeypatch: pytest.MonkeyPatch, walk_most: int
 ) -> None:
-    """A first reading may come to the first of them between the look for such and the read; a row
-    rule that says what a document has not would let it through."""
+    """An initial snapshot may store the first such content between the check and the read.
+
+    A row rule for a missing field would otherwise let the document through.
+    """
     monkeypatch.setattr(collection_as_of, "_WALK_MOST", walk_most)
     monkeypatch.setattr("revstream.streams.versioning.content_encoding._WORTH_IT", 0)
     scribe = Scribe(mongo, PACKED)
@@ -343,6 +350,7 @@ async def test_a_content_that_lies_elsewhere_since_a_moment_ago_is_not_judged_wi
 def plain(
     mongo: Mongo, archive: Archive, second: int, query: PageQuery[Condition]
 ) -> CollectionAsOf:
+    """Return an as-of read without a filter."""
     return CollectionAsOf(mongo, archive, PRODUCT, at(second), query)
 
 
@@ -362,7 +370,7 @@ def told(page: Page[Version]) -> list[str]:
         ({"id": {"ne": "03"}, "stock": {"lt": 0}}, "id", 0),
     ],
 )
-async def test_the_versions_that_stood_are_found_without_reading_the_others(
+async def test_the_current_versions_are_found_without_reading_the_others(
     mongo: Mongo,
     client: Client,
     monkeypatch: pytest.MonkeyPatch,
@@ -371,8 +379,9 @@ async def test_the_versions_that_stood_are_found_without_reading_the_others(
     matching: int,
     backwards: bool,
 ) -> None:
-    """However many versions came before and after: a few keys for each document; also behind a walk
-    that has given up."""
+    """A read takes a few index keys per document, however many versions it has; also after a walk
+    has become a sweep.
+    """
     monkeypatch.setattr(collection_as_of, "_WALK_MOST", 10)
     scribe = Scribe(mongo, PRODUCT)
     for second in range(40):
@@ -406,10 +415,10 @@ async def test_the_versions_that_stood_are_found_without_reading_the_others(
             assert each["keysExamined"] <= 4 * 50 + 4, each
 
 
-async def test_a_page_in_id_order_passes_over_what_is_not_there(
+async def test_a_page_in_id_order_skips_missing_documents(
     counted: Mongo, commands: Commands
 ) -> None:
-    """Documents that came later cost nothing, those that were deleted a look each."""
+    """Later documents cost nothing, deleted ones one lookup each."""
     scribe = Scribe(counted, PRODUCT)
     for key in range(30):
         scribe.write(f"later {key}", {"stock": 1}, at(50))
@@ -424,11 +433,12 @@ async def test_a_page_in_id_order_passes_over_what_is_not_there(
 
 @pytest.mark.parametrize("backwards", [False, True])
 @pytest.mark.parametrize("size", [19, 40])
-async def test_a_page_in_id_order_costs_the_same_however_many_versions(
+async def test_the_cost_of_a_page_does_not_depend_on_the_number_of_versions(
     mongo: Mongo, client: Client, backwards: bool, size: int
 ) -> None:
-    """A key for each document that is passed, and two for its version; also where there is nothing
-    behind it."""
+    """One key for each skipped document and two for its version, also at the end of the
+    collection.
+    """
     scribe = Scribe(mongo, PRODUCT)
     for second in range(40):
         for key in range(30):
@@ -445,7 +455,7 @@ async def test_a_page_in_id_order_costs_the_same_however_many_versions(
         client[mongo.name]["system.profile"].find({"ns": f"{mongo.name}.products.versions"})
     )
     assert len(profiled) == 2
-    # One more, to know whether there are more.
+    # One more, for `hasNextPage`.
     passed = min(size + 1, 30)
     assert sum(each["keysExamined"] for each in profiled) <= 3 * passed + 1
     assert sum(each["docsExamined"] for each in profiled) <= 2 * passed

@@ -1,5 +1,4 @@
-"""What a client gets for a request that cannot be: a code, the thing, and both values; and nothing
-else is lost."""
+"""Errors for invalid requests: a code, the thing, and both values; nothing else is affected."""
 
 from __future__ import annotations
 
@@ -49,7 +48,9 @@ BAD, TOKEN = "BAD_USER_INPUT", "RESUME_TOKEN_INVALID"
 def gateway(
     mongo_uri: str, client: Client, database: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[RunningGateway]:
-    """One for all tests here; in the end it still runs, and has had no fault of its own."""
+    """Run one gateway for all tests of the module; at the end it still runs, without internal
+    errors.
+    """
     model = tmp_path_factory.mktemp("model") / "schema.graphql"
     model.write_text(MODEL)
     begin_new(mongo_uri, database, model)
@@ -75,7 +76,9 @@ def gateway(
 
 @pytest.fixture(scope="module")
 def facts(gateway: RunningGateway) -> dict[str, str]:
-    """What stands for words in capitals: tokens and cursors of this database, right and wrong."""
+    """Return the values of words in capitals: valid and invalid tokens and cursors of this
+    database.
+    """
     data = gateway.query(
         "{ resumeToken products(first: 1, orderBy: [{name: ASC}]) { pageInfo { endCursor } } }"
     )
@@ -100,7 +103,7 @@ def filled(text: str, facts: dict[str, str]) -> str:
 
 
 def check(errors: list[dict[str, Any]], code: str, said: str, facts: dict[str, str]) -> None:
-    """The first error has the code, and its message all the words of `said`."""
+    """Check that the first error has the code, and its message all the words of `said`."""
     assert errors[0]["extensions"]["code"] == code, errors
     for word in filled(said, facts).split(" & "):
         assert word in errors[0]["message"], errors
@@ -310,40 +313,40 @@ def every(*tables: dict[str, tuple[str, str, str]]) -> list[Any]:
         *every({name: (query, BAD, said) for name, (query, said) in DOCUMENTS.items()}),
     ],
 )
-def test_a_bad_request_is_told_what_is_wrong_with_it(
+def test_the_error_of_a_bad_request_names_the_fault(
     gateway: RunningGateway, facts: dict[str, str], query: str, code: str, said: str
 ) -> None:
-    """The code, the thing that is meant, and what it is beside what it should be."""
+    """The error has the code, the thing, its value and the expected value."""
     check(gateway.post(filled(query, facts))["errors"], code, said, facts)
 
 
 @pytest.mark.parametrize(("arguments", "said"), PAGE_ARGUMENTS.values(), ids=PAGE_ARGUMENTS)
 @pytest.mark.parametrize("query", LISTS.values(), ids=LISTS)
-def test_a_page_that_cannot_be_is_refused(
+def test_an_impossible_page_is_refused(
     gateway: RunningGateway, facts: dict[str, str], query: str, arguments: str, said: str
 ) -> None:
-    """Of documents, versions, and what belongs to one document alike."""
+    """Pages of documents, of versions, and below a document are checked alike."""
     check(gateway.post(filled(query % arguments, facts))["errors"], BAD, said, facts)
 
 
 @pytest.mark.parametrize(("given", "said"), VARIABLES.values(), ids=VARIABLES)
-def test_a_bad_variable_is_named_with_the_place_of_its_value(
+def test_a_bad_variable_is_named_with_the_path_of_its_value(
     gateway: RunningGateway, given: dict[str, Any], said: str
 ) -> None:
-    """The variable, the path into it, the value and the type."""
+    """The error has the variable, the path into it, the value and the type."""
     query = "query($w: ProductWhere) { products(where: $w) { nodes { id } } }"
     check(gateway.post(query, w=given)["errors"], BAD, said, {})
 
 
 @pytest.mark.parametrize("protocol", [TRANSPORT, LEGACY])
-async def test_a_bad_subscription_is_refused_and_its_connection_goes_on(
+async def test_a_bad_subscription_is_refused_and_its_connection_stays_open(
     gateway: RunningGateway,
     client: Client,
     database: str,
     facts: dict[str, str],
     protocol: Protocol,
 ) -> None:
-    """One after the other on one connection, on which another subscription and queries live."""
+    """Bad subscriptions, one after the other, do not affect others on the same connection."""
     async with open_socket(gateway.address, protocol) as socket:
         await socket.start("live", "subscription { supplierChanges { kind supplier { name } } }")
         assert (await socket.receive())["id"] == "live"
@@ -372,13 +375,13 @@ async def test_a_bad_subscription_is_refused_and_its_connection_goes_on(
         where("{name: {eq: null}}").replace("eq", "ne"),
     ],
 )
-def test_a_filter_that_asks_nothing_matches_everything(gateway: RunningGateway, query: str) -> None:
-    """Clients build filters out of what was filled in; nothing filled in is no mistake."""
+def test_an_empty_filter_matches_everything(gateway: RunningGateway, query: str) -> None:
+    """Clients build filters from optional inputs; an empty one is valid."""
     assert len(gateway.query(query)["products"]["nodes"]) == 5
 
 
-def test_what_is_not_there_is_null_and_no_error(gateway: RunningGateway) -> None:
-    """An id of the right kind that nothing has, a version that never was, a node that is gone."""
+def test_a_missing_document_is_null_without_an_error(gateway: RunningGateway) -> None:
+    """An unknown id, an unknown version and a deleted node are null."""
     data = gateway.query(
         f"""{{
           product(id: "none") {{ id }}

@@ -1,4 +1,4 @@
-"""For each field of a document, the version that last changed it."""
+"""Blame: for each field of a document, the version that last changed it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def told(found: list[FieldBlame]) -> dict[str, int]:
 
 
 async def test_each_field_is_blamed_on_the_version_that_changed_it_last(mongo: Mongo) -> None:
-    """By API path, in the model's order, with the value as JSON and the state as asked."""
+    """Fields have API paths, the model's order, values as JSON, and the selected state."""
     scribe = Scribe(mongo, PRODUCT)
     scribe.write("a", {"name": "x", "stock": 1, "dims": {"w": 1.0, "h": 1.0}}, at(1), by="ann")
     scribe.write("a", {"name": "x", "stock": 2, "dims": {"w": 1.0, "h": 1.0}}, at(2), by="bob")
@@ -48,8 +48,8 @@ async def test_each_field_is_blamed_on_the_version_that_changed_it_last(mongo: M
     assert found[0].version.full == {"_id": "a", "name": "x"}
 
 
-async def test_a_whole_that_appears_brings_its_parts(mongo: Mongo) -> None:
-    """An embedded document is listed by itself then; a list and a JSON field stay one."""
+async def test_an_added_embedded_document_is_blamed_field_by_field(mongo: Mongo) -> None:
+    """A list and a JSON field have one entry each."""
     scribe = Scribe(mongo, PRODUCT)
     scribe.write("a", {"name": "x", "attributes": {"k": {"l": 1}}}, at(1))
     scribe.write("a", {"name": "x", "attributes": {"k": {"l": 1}}, "dims": {"w": 1.0}}, at(2))
@@ -61,8 +61,8 @@ async def test_a_whole_that_appears_brings_its_parts(mongo: Mongo) -> None:
     assert told(found) == {"name": 1, "tags": 4, "dimensions.width": 2, "attributes": 3}
 
 
-async def test_a_document_that_came_again_owes_nothing_to_its_former_life(mongo: Mongo) -> None:
-    """All it has came with its insertion, or later."""
+async def test_a_reinserted_document_is_not_blamed_on_earlier_versions(mongo: Mongo) -> None:
+    """All fields are blamed on the insertion or a later version."""
     scribe = Scribe(mongo, PRODUCT)
     scribe.write("a", {"name": "x", "stock": 1}, at(1))
     scribe.write("a", None, at(2))
@@ -72,8 +72,8 @@ async def test_a_document_that_came_again_owes_nothing_to_its_former_life(mongo:
     assert told(found) == {"name": 3, "stock": 4}
 
 
-async def test_documents_that_are_not_there_have_no_fields(mongo: Mongo) -> None:
-    """Deleted or unknown, beside others in the order asked."""
+async def test_missing_documents_have_no_fields(mongo: Mongo) -> None:
+    """Deleted and unknown documents have no fields; the requested order is kept."""
     scribe = Scribe(mongo, PRODUCT)
     scribe.write("a", {"name": "x"}, at(1))
     scribe.write("b", {"name": "y"}, at(2))
@@ -83,8 +83,8 @@ async def test_documents_that_are_not_there_have_no_fields(mongo: Mongo) -> None
     assert await blamed(mongo, scribe) == []
 
 
-async def test_what_was_there_before_history_began_is_blamed_on_its_baseline(mongo: Mongo) -> None:
-    """It is the first that is known to have it."""
+async def test_fields_from_before_the_history_are_blamed_on_the_baseline(mongo: Mongo) -> None:
+    """The baseline is the first known version with these fields."""
     scribe = Scribe(mongo, PRODUCT)
     scribe.write("a", {"name": "x", "stock": 1, "secret": 1}, at(1), operation="BASELINE")
     scribe.write("a", {"name": "x", "stock": 1, "secret": 2}, at(2))
@@ -113,10 +113,10 @@ async def test_what_was_there_before_history_began_is_blamed_on_its_baseline(mon
         max_size=12,
     )
 )
-async def test_blame_is_what_the_states_themselves_say(
+async def test_blame_equals_a_comparison_of_all_states(
     counted: Mongo, monkeypatch: pytest.MonkeyPatch, states: list[dict[str, Any] | None]
 ) -> None:
-    """A value is as old as the first of the unbroken row of states that have it."""
+    """A value is as old as the first of the consecutive last states that have it."""
     monkeypatch.setattr(blaming, "_FIRST_READ", 2)
     await counted.command({"delete": "products.versions", "deletes": [{"q": {}, "limit": 0}]})
     scribe = Scribe(counted, PRODUCT)
@@ -151,10 +151,8 @@ def _since(states: list[Any], path: str) -> int:
     return number
 
 
-async def test_a_long_history_is_looked_through_in_few_reads(
-    counted: Mongo, commands: Commands
-) -> None:
-    """And of several documents together, whose number does not matter."""
+async def test_blame_of_a_long_history_takes_few_reads(counted: Mongo, commands: Commands) -> None:
+    """The number of reads does not depend on the number of documents."""
     scribe = Scribe(counted, PRODUCT)
     for second in range(150):
         for key in "abc":
@@ -164,7 +162,7 @@ async def test_a_long_history_is_looked_through_in_few_reads(
         with commands.counting() as started:
             found = await blamed_only(counted, scribe, keys)
         assert [told(each) for each in found] == [{"name": 1, "stock": 150}] * len(keys)
-        # The newest, of one document a find; 32 before it, 128 before those, the versions blamed.
+        # The newest version (one find for one document), 32 before it, 128 more, the blamed ones.
         newest = "find" if len(keys) == 1 else "aggregate"
         assert started == [newest, "aggregate", "aggregate", "find"]
 

@@ -1,4 +1,4 @@
-"""Where a recorder begins that has never run, and the first reading of what was there before."""
+"""Start of a recorder that has never run, and the initial snapshot of existing documents."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MIXED_IDS = [1, True, False, 2.5, "a", "$a", {"a": 1}, {"a": {"b": 2}}, b"x", No
 
 
 async def recording_after(mongo: Mongo, chunk_documents: int = 3, **options: Any) -> Recording:
-    """A recorder whose history begins after all that was written so far."""
+    """Return a recorder whose history begins after all writes so far."""
     made = Recording(mongo, options=RecorderOptions(chunk_documents=chunk_documents), **options)
     await made.begin()
     return made
@@ -36,7 +36,7 @@ async def recording_after(mongo: Mongo, chunk_documents: int = 3, **options: Any
 async def test_documents_whose_insert_is_in_the_oplog_have_their_whole_history(
     mongo: Mongo, client: Client
 ) -> None:
-    """A recorder that has never run begins at the oldest entry; no document gets a BASELINE."""
+    """A new recorder begins at the oldest oplog entry; no document gets a BASELINE."""
     things = client[mongo.name].things
     things.insert_many([{"_id": n} for n in range(3)])
     things.update_one({"_id": 1}, {"$set": {"n": 1}})
@@ -59,7 +59,7 @@ async def test_documents_whose_insert_is_in_the_oplog_have_their_whole_history(
 
 
 async def test_the_start_is_stored_before_the_first_event(mongo: Mongo, client: Client) -> None:
-    """So that a crash on that event loses nothing."""
+    """A crash at the first event loses nothing."""
     client[mongo.name].things.insert_one({"_id": 1})
     recording = Recording(mongo)
 
@@ -81,8 +81,11 @@ async def test_the_start_is_stored_before_the_first_event(mongo: Mongo, client: 
     assert not stored.baseline.done
 
 
-async def test_the_oldest_start_is_the_oldest_write_and_no_heartbeat(mongo: Mongo) -> None:
-    """It stands before every event of its time; where the oplog cannot be read, it is now."""
+async def test_the_oldest_start_is_the_oldest_write_in_the_oplog(mongo: Mongo) -> None:
+    """Heartbeats do not count; without access to the oplog the start is now.
+
+    The token is before every event of its time.
+    """
     start = await oldest_start(mongo)
     oldest = await mongo.oldest("oplog.rs", {"op": {"$ne": "n"}}, database="local")
     assert oldest is not None
@@ -99,8 +102,8 @@ async def test_the_oldest_start_is_the_oldest_write_and_no_heartbeat(mongo: Mong
     assert await oldest_start(Forbidden()) == resume_tokens.time_prefix(Timestamp(7, 1))  # type: ignore[arg-type]
 
 
-async def test_an_oplog_that_lets_go_what_is_being_read_is_read_again(mongo: Mongo) -> None:
-    """It is not taken for one that may not be read: history would begin now."""
+async def test_the_oplog_is_read_again_if_its_oldest_entry_is_deleted(mongo: Mongo) -> None:
+    """The error is not taken for missing access: history would begin now."""
     answers: list[Any] = [DatabaseError("position lost", number=136) for _ in range(3)]
     answers.append({"ts": Timestamp(7, 1)})
 
@@ -117,10 +120,10 @@ async def test_an_oplog_that_lets_go_what_is_being_read_is_read_again(mongo: Mon
     assert await oldest_start(Forgetful()) == resume_tokens.time_prefix(Timestamp(7, 1))  # type: ignore[arg-type]
 
 
-async def test_a_start_that_cannot_be_asked_for_is_not_taken_for_now(
+async def test_a_failed_read_of_the_start_is_not_replaced_by_now(
     mongo: Mongo, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A connection lost at the very first start must not cost what the oplog still holds."""
+    """A lost connection at the first start must not lose the writes that are still in the oplog."""
 
     async def lost(*_: Any, **__: Any) -> Any:
         raise Unavailable("the connection to MongoDB was lost")
@@ -133,8 +136,7 @@ async def test_a_start_that_cannot_be_asked_for_is_not_taken_for_now(
 async def test_documents_from_before_history_get_a_baseline_at_a_known_time(
     mongo: Mongo, client: Client
 ) -> None:
-    """Each at the cluster time of the chunk that it was read with, ids of all types in one
-    order."""
+    """Each baseline has the cluster time of its chunk; ids of all types are in one order."""
     things = client[mongo.name].things
     for key in MIXED_IDS:
         things.insert_one({"_id": key, "version": 4, "_change": {"id": 1, "by": "alice"}})
@@ -158,10 +160,12 @@ async def test_documents_from_before_history_get_a_baseline_at_a_known_time(
 
 
 @pytest.mark.parametrize("images", [True, False])
-async def test_writes_during_the_first_reading_are_in_order_with_it(
+async def test_writes_during_the_initial_snapshot_are_in_order_with_it(
     mongo: Mongo, client: Client, monkeypatch: pytest.MonkeyPatch, images: bool
 ) -> None:
-    """Before and after the chunk of each document: one chain, its last state the present one."""
+    """Writes before and after a document's chunk are one chain; its last state is the current
+    document.
+    """
     options = {"changeStreamPreAndPostImages": {"enabled": True}} if images else {}
     await mongo.command({"create": "things", **options})
     things = client[mongo.name].things
@@ -205,10 +209,12 @@ async def test_writes_during_the_first_reading_are_in_order_with_it(
 
 
 @one_driver
-async def test_an_update_of_an_unknown_document_without_image_is_left_to_the_first_reading(
+async def test_an_update_of_an_unknown_document_without_post_image_is_left_to_the_snapshot(
     mongo: Mongo, client: Client
 ) -> None:
-    """No state to apply it to: the baseline has it, and there is nothing to mark."""
+    """Without a state the update cannot be applied; the baseline contains it, and there is no
+    gap.
+    """
     things = client[mongo.name].things
     things.insert_one({"_id": 1, "n": 0})
     recording = await recording_after(mongo)
@@ -220,10 +226,10 @@ async def test_an_update_of_an_unknown_document_without_image_is_left_to_the_fir
 
 
 @one_driver
-async def test_a_first_reading_goes_on_where_an_earlier_process_left_it(
+async def test_an_initial_snapshot_continues_after_an_earlier_process(
     mongo: Mongo, client: Client
 ) -> None:
-    """From the last `_id` that is stored, whatever its type; even where its document is gone."""
+    """It continues after the stored `_id` of any type, even if that document is gone."""
     things = client[mongo.name].things
     things.insert_many([{"_id": key} for key in (1, 2, {"a": 1}, {"a": 2}, True)])
     recording = await recording_after(mongo, chunk_documents=1)
@@ -242,8 +248,10 @@ async def test_a_first_reading_goes_on_where_an_earlier_process_left_it(
 
 
 @one_driver
-async def test_an_empty_collection_is_read_to_its_end_at_once(mongo: Mongo, client: Client) -> None:
-    """Also where it does not exist yet; what is inserted later is no baseline."""
+async def test_the_snapshot_of_an_empty_collection_ends_at_once(
+    mongo: Mongo, client: Client
+) -> None:
+    """The collection may not exist yet; later inserts are not baselines."""
     recording = await recording_after(mongo)
     async with recording.running() as task:
         await recording.caught_up(task)
@@ -254,7 +262,7 @@ async def test_an_empty_collection_is_read_to_its_end_at_once(mongo: Mongo, clie
 
 @one_driver
 async def test_a_document_read_twice_is_recorded_once(mongo: Mongo, client: Client) -> None:
-    """A second first reading compares: what has not changed has no new version."""
+    """A second initial snapshot adds no version for unchanged documents."""
     things = client[mongo.name].things
     things.insert_many([{"_id": n, "x": {"y": n}, "_change": {"by": "a"}} for n in range(5)])
     recording = await recording_after(mongo)
@@ -271,7 +279,7 @@ async def test_a_document_read_twice_is_recorded_once(mongo: Mongo, client: Clie
 async def test_a_chunk_is_read_again_where_the_collection_was_just_changed(
     mongo: Mongo, client: Client
 ) -> None:
-    """An index made since the clock was read forbids reading at that time, once."""
+    """An index created after the cluster time was read makes that read fail once."""
     client[mongo.name].things.insert_one({"_id": 1})
     early = await mongo.clock()
     client[mongo.name].things.insert_one({"_id": 2})
@@ -293,11 +301,13 @@ async def test_a_chunk_is_read_again_where_the_collection_was_just_changed(
 
 
 @pytest.mark.parametrize("deltas", [False, True], ids=["FULL", "DELTA"])
-async def test_documents_that_are_written_before_the_reading_begin_with_what_they_were(
+async def test_documents_written_before_their_snapshot_begin_with_the_pre_image(
     mongo: Mongo, client: Client, deltas: bool
 ) -> None:
-    """A BASELINE of the image before the write, and then the write with what it has changed;
-    nothing of it is a gap. In a transaction, too, where several have one time."""
+    """The BASELINE is the pre-image, followed by the write with its changes, without a gap.
+
+    The same holds in a transaction, where several writes have one time.
+    """
     await enable_collection_images(mongo, "things")
     things = client[mongo.name].things
     text = "x" * 300
@@ -332,10 +342,10 @@ async def test_documents_that_are_written_before_the_reading_begin_with_what_the
     assert (await verification.run()).findings == []
 
 
-async def test_what_nobody_can_know_of_the_time_before_recording_is_no_lost_history(
+async def test_unknown_states_before_recording_are_not_lost_history(
     mongo: Mongo, client: Client
 ) -> None:
-    """Without images, a replacement tells nothing of what it has replaced: a gap, counted apart."""
+    """Without images a replacement has an unknown state before it: a gap that is counted apart."""
     things = client[mongo.name].things
     things.insert_many([{"_id": n, "n": 0} for n in range(2)])
     recording = Recording(mongo)

@@ -1,5 +1,6 @@
-"""Every BSON type, those too that Python's values cannot hold: what a program stores is in the
-archive byte for byte, however the version was made."""
+"""Every BSON type, including those without a Python type: the archive stores documents byte for
+byte, however a version was made.
+"""
 
 from __future__ import annotations
 
@@ -98,7 +99,7 @@ VALUES: dict[str, tuple[int, bytes]] = {
 
 
 def thing(number: int, kind: int, value: bytes) -> Any:
-    """A document with the value on top and nested, between others."""
+    """Return a document with the value on top and nested, between other fields."""
     inner = document(element(kind, "inside", value), int32("n", 0))
     found = document(
         int32("_id", number),
@@ -112,9 +113,12 @@ def thing(number: int, kind: int, value: bytes) -> Any:
 
 
 @pytest.mark.parametrize("images", [True, False], ids=["images", "deltas"])
-async def test_every_type_is_kept_byte_by_byte(mongo: Mongo, client: Client, images: bool) -> None:
-    """Inserted, updated beside it and inside of what holds it, replaced; with `_change` and
-    without."""
+async def test_every_type_is_stored_byte_for_byte(
+    mongo: Mongo, client: Client, images: bool
+) -> None:
+    """Inserts, updates beside the value and inside its parent, and replacements, with `_change` and
+    without.
+    """
     if images:
         await enable_collection_images(mongo, "things")
     await Recording(mongo).begin(baseline_done=True)

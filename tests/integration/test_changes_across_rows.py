@@ -1,5 +1,8 @@
-"""Changes, for callers to whom a row rule hides the version before: a document that came to them
-is shown as new, and nothing shows the fields that differ from the hidden state."""
+"""Changes after a version that a row rule hides from the caller.
+
+A document that enters the caller's rows is shown as new, and nothing reveals the fields that differ
+from the hidden state.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,7 @@ def model(storage: str) -> str:
 
 
 ANN, BOB = Principal(name="ann"), Principal(name="bob")
-# Ann's, then bob's, who changes title and amount; then ann's again, who changes the note.
+# Ann owns it, then bob, with a new title and amount; then ann again, with a new note.
 STORY: tuple[dict[str, Any], ...] = (
     {"owner": "bob"},
     {"title": "what bob wrote", "amount": 7},
@@ -43,7 +46,7 @@ EVERYTHING = ["amount", "owner", "title"]
 async def shop(
     request: pytest.FixtureRequest, mongo_uri: str, client: MongoClient[Row]
 ) -> AsyncIterator[Shop]:
-    """One invoice, which goes from ann to bob and back."""
+    """Run a gateway over one invoice, which goes from ann to bob and back."""
     name = f"across_{uuid4().hex[:8]}"
     async with open_shop(client, mongo_uri, name, model=read_model(model(request.param))) as opened:
         invoices = opened.database.invoices
@@ -67,7 +70,7 @@ SHOWN = "version changedFields diff { path kind }"
 
 
 def check(versions: list[dict[str, Any]]) -> None:
-    """Ann's versions 1, 4 and 5: the fourth came to her with all that it has."""
+    """Check ann's versions 1, 4 and 5: in the fourth all fields are new to her."""
     changed = {each["version"]: sorted(each["changedFields"]) for each in versions}
     assert changed == {1: EVERYTHING, 4: EVERYTHING, 5: ["note"]}
     for each in versions:
@@ -83,17 +86,15 @@ def check(versions: list[dict[str, Any]]) -> None:
     ],
     ids=["history", "history with total", "trail"],
 )
-async def test_a_version_behind_a_hidden_one_has_changed_all_that_it_has(
-    shop: Shop, text: str
-) -> None:
-    """As its diff says; once the query is compiled, too."""
+async def test_after_a_hidden_version_all_fields_count_as_changed(shop: Shop, text: str) -> None:
+    """changedFields and diff agree, also for a compiled query."""
     for _ in range(3):
         found = await ask(shop, ANN, text)
         check(found.get("history", found)["nodes"])
 
 
-async def test_a_page_that_begins_or_ends_at_a_hidden_version_says_the_same(shop: Shop) -> None:
-    """And without `diff`, or what else leads to the version before."""
+async def test_pages_that_begin_or_end_at_a_hidden_version_agree(shop: Shop) -> None:
+    """The result does not depend on `diff` or other fields that load the version before."""
     text = '{ invoice(id: "x") { history(first: 1, where: {version: {eq: 4}}) { nodes { %s } } } }'
     found = await ask(shop, ANN, text % "changedFields")
     assert sorted(found["history"]["nodes"][0]["changedFields"]) == EVERYTHING
@@ -105,10 +106,10 @@ async def test_a_page_that_begins_or_ends_at_a_hidden_version_says_the_same(shop
 @pytest.mark.parametrize(
     ("field", "numbers"), [("title", [4, 1]), ("amount", [4, 1]), ("owner", [4, 1]), ("note", [5])]
 )
-async def test_a_filter_by_a_changed_field_finds_what_is_shown(
+async def test_a_filter_by_changed_field_agrees_with_changed_fields(
     shop: Shop, field: str, numbers: list[int]
 ) -> None:
-    """With the total."""
+    """Versions and total agree."""
     where = f'where: {{changedField: "{field}"}}'
     text = f"{{ invoiceVersions({where}) {{ totalCount nodes {{ version }} }} }}"
     found = await ask(shop, ANN, text)
@@ -116,16 +117,16 @@ async def test_a_filter_by_a_changed_field_finds_what_is_shown(
     assert found["totalCount"] == len(numbers)
 
 
-async def test_blame_goes_no_further_than_the_caller_sees(shop: Shop) -> None:
-    """What was there when it came to him came with that version."""
+async def test_blame_uses_visible_versions_only(shop: Shop) -> None:
+    """Fields of a document that entered the rows are blamed on that version."""
     text = '{ invoice(id: "x") { blame { path value version { version changedFields } } } }'
     found = await ask(shop, ANN, text)
     told = {each["path"]: each["version"]["version"] for each in found["blame"]}
     assert told == {"owner": 4, "title": 4, "amount": 4, "note": 5}
 
 
-async def test_what_is_hidden_stays_hidden(shop: Shop) -> None:
-    """Bob has the two versions between, of which the first came to him."""
+async def test_the_other_owner_sees_the_versions_between(shop: Shop) -> None:
+    """Bob sees the two versions between; in the first of them all fields are new."""
     found = await ask(shop, BOB, f"{{ invoiceVersions {{ nodes {{ {SHOWN} }} }} }}")
     changed = {each["version"]: sorted(each["changedFields"]) for each in found["nodes"]}
     assert changed == {2: EVERYTHING, 3: ["amount", "title"]}

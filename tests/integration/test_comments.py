@@ -1,5 +1,6 @@
-"""Comments: threads on versions and drafts, which make no version and stay when the document is
-deleted."""
+"""Comments: threads on versions and drafts, which create no version and stay when the document is
+deleted.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 async def test_a_comment_on_a_version_is_shown_with_it(shop: Shop) -> None:
-    """And with no other; no version is made of it."""
+    """No other version has the comment, and no version is created."""
     id_ = await shop.made()
     await shop.mutate("updateProduct", id=id_, patch={"name": "x"})
     made = await shop.mutate("commentOnProduct", author="dan", id=id_, version=1, text="why?")
@@ -25,7 +26,7 @@ async def test_a_comment_on_a_version_is_shown_with_it(shop: Shop) -> None:
 
 
 async def test_a_comment_on_a_draft_is_shown_with_it(shop: Shop) -> None:
-    """Version 1 and draft 1 are two things."""
+    """Version 1 and draft 1 are distinct subjects."""
     id_ = await shop.made()
     await shop.mutate("proposeProduct", id=id_, patch={"name": "x"})
     await shop.mutate("commentOnProduct", id=id_, draft=1, text="hm")
@@ -34,8 +35,8 @@ async def test_a_comment_on_a_draft_is_shown_with_it(shop: Shop) -> None:
     assert tell(await shop.history(id_), "comments") == [[]]
 
 
-async def test_a_reply_belongs_to_what_it_answers(shop: Shop) -> None:
-    """A thread is in the order in which it was written."""
+async def test_a_reply_belongs_to_its_comment(shop: Shop) -> None:
+    """A thread is in the order of writing."""
     id_ = await shop.made()
     first = await shop.mutate("commentOnProduct", id=id_, version=1, text="why?")
     second = await shop.mutate("commentOnProduct", id=id_, replyTo=first["id"], text="because")
@@ -47,8 +48,8 @@ async def test_a_reply_belongs_to_what_it_answers(shop: Shop) -> None:
     ]
 
 
-async def test_a_deleted_document_is_commented_on(shop: Shop) -> None:
-    """Its versions too, the deletion among them; what was said before is still there."""
+async def test_a_deleted_document_accepts_comments(shop: Shop) -> None:
+    """Its versions do, too, the deletion included; earlier comments stay."""
     id_ = await shop.made()
     await shop.mutate("commentOnProduct", id=id_, version=1, text="before")
     await shop.mutate("deleteProduct", id=id_)
@@ -60,10 +61,10 @@ async def test_a_deleted_document_is_commented_on(shop: Shop) -> None:
     ]
 
 
-async def test_a_version_that_another_program_wrote_a_moment_ago_can_be_commented_on(
+async def test_an_unrecorded_version_accepts_comments(
     shop: Shop,
 ) -> None:
-    """The recorder is waited for."""
+    """The mutation waits for the recorder."""
     id_ = await shop.made()
     shop.database["products"].update_one({"_id": id_}, {"$set": {"stock": 1}})
     made = await shop.mutate("commentOnProduct", id=id_, version=2, text="fast")
@@ -82,10 +83,8 @@ async def test_a_version_that_another_program_wrote_a_moment_ago_can_be_commente
         {"text": " \n", "version": 1},
     ],
 )
-async def test_a_comment_that_is_about_nothing_or_says_nothing_is_refused(
-    shop: Shop, given: Row
-) -> None:
-    """As bad input: there is nothing to go on from."""
+async def test_a_comment_without_subject_or_text_is_refused(shop: Shop, given: Row) -> None:
+    """The code is BAD_USER_INPUT."""
     id_ = await shop.made()
     await shop.mutate("proposeProduct", id=id_, patch={"name": "x"})
     with pytest.raises(Failed) as caught:
@@ -93,8 +92,8 @@ async def test_a_comment_that_is_about_nothing_or_says_nothing_is_refused(
     assert caught.value.code == "BAD_USER_INPUT"
 
 
-async def test_a_reply_to_another_documents_comment_is_refused(shop: Shop) -> None:
-    """Nor is one about another version than the comment that it answers."""
+async def test_a_reply_to_a_comment_elsewhere_is_refused(shop: Shop) -> None:
+    """The comment is of another document, or of another version."""
     id_, other = await shop.made(), await shop.made()
     await shop.mutate("updateProduct", id=id_, patch={"name": "x"})
     first = await shop.mutate("commentOnProduct", id=id_, version=1, text="why?")
@@ -104,10 +103,10 @@ async def test_a_reply_to_another_documents_comment_is_refused(shop: Shop) -> No
         assert caught.value.code == "BAD_USER_INPUT"
 
 
-async def test_a_comment_that_is_sent_again_is_made_once_and_answered_with_the_same(
+async def test_a_comment_with_a_repeated_idempotency_key_is_created_once(
     shop: Shop,
 ) -> None:
-    """Under its idempotency key."""
+    """The second mutation returns the same comment."""
     id_ = await shop.made()
     given = {"id": id_, "version": 1, "text": "why?", "key": f"comment-{id_}"}
     first = await shop.mutate("commentOnProduct", **given)
@@ -115,8 +114,8 @@ async def test_a_comment_that_is_sent_again_is_made_once_and_answered_with_the_s
     assert tell(await shop.history(id_), "comments") == [[{"text": "why?"}]]
 
 
-async def test_a_comment_that_is_sent_again_after_a_purge_is_lost_history(shop: Shop) -> None:
-    """It was made, and is not there any more: neither an error of ours, nor made again."""
+async def test_a_comment_sent_again_after_a_purge_is_lost_history(shop: Shop) -> None:
+    """The purged comment is neither an internal error nor created again."""
     id_ = await shop.made()
     given = {"id": id_, "version": 1, "text": "why?", "key": f"comment-{id_}"}
     await shop.mutate("commentOnProduct", **given)

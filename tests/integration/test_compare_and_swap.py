@@ -1,5 +1,6 @@
-"""`expectedVersion`: what is overwritten is that version's content and nothing newer, whoever has
-written in between, at no further round trip in the good case."""
+"""`expectedVersion`: a write replaces exactly that version's content, whoever wrote in between, and
+takes no further round trip without a conflict.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ Client = MongoClient[dict[str, Any]]
 
 
 class Sent(Commands):
-    """Those to the collection of products: recorders and leases send some all the time."""
+    """Commands for the collection of products; recorders and leases send others all the time."""
 
     def started(self, event: monitoring.CommandStartedEvent) -> None:
         if event.command.get(event.command_name) == "products":
@@ -30,13 +31,13 @@ class Sent(Commands):
 
 @pytest.fixture(scope="module")
 def sent() -> Sent:
-    """Shared with the gateway below."""
+    """Return the command counter that the gateway shares."""
     return Sent()
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def shop(mongo_uri: str, client: Client, sent: Sent) -> AsyncIterator[Shop]:
-    """One whose commands are counted."""
+    """Run a gateway whose commands are counted."""
     with pytest.MonkeyPatch.context() as patch:
         listen(patch, sent)
         name = f"swaps_{uuid4().hex[:8]}"
@@ -45,8 +46,8 @@ async def shop(mongo_uri: str, client: Client, sent: Sent) -> AsyncIterator[Shop
     client.drop_database(name)
 
 
-async def test_a_conflict_says_what_was_expected_and_what_is_there(shop: Shop) -> None:
-    """With the document as it is now, under its own identity."""
+async def test_a_conflict_contains_expected_version_and_current_document(shop: Shop) -> None:
+    """The current document has its own identity in client caches."""
     id_ = await shop.made()
     await shop.mutate("updateProduct", id=id_, patch={"name": "Torch"})
     result = await shop.mutate("updateProduct", id=id_, expectedVersion=1, patch={"name": "x"})
@@ -57,10 +58,10 @@ async def test_a_conflict_says_what_was_expected_and_what_is_there(shop: Shop) -
 
 @pytest.mark.parametrize("entity", ["Product", "Sample"])
 @pytest.mark.parametrize("mutation", ["update", "replace", "delete", "restore"])
-async def test_a_write_that_did_not_count_is_not_overwritten(
+async def test_a_write_without_a_version_increment_is_not_overwritten(
     shop: Shop, entity: str, mutation: str
 ) -> None:
-    """The document's own number does not tell of it; where there is none, nothing else could."""
+    """The version field does not show that write, or does not exist."""
     id_ = await shop.made(entity)
     collection = shop.database[f"{entity.lower()}s"]
     collection.update_one({"_id": id_}, {"$set": {"name": "plain"}})
@@ -77,8 +78,8 @@ async def test_a_write_that_did_not_count_is_not_overwritten(
     assert (result["__typename"], result["version"]) == (f"{entity}Written", 3)
 
 
-async def test_a_write_that_counted_is_not_overwritten(shop: Shop) -> None:
-    """And the next one goes on from its number."""
+async def test_a_write_with_a_version_increment_is_not_overwritten(shop: Shop) -> None:
+    """The next write continues from its number."""
     id_ = await shop.made()
     plain = {"$set": {"name": "plain"}, "$inc": {"version": 1}}
     shop.database["products"].update_one({"_id": id_}, plain)
@@ -88,8 +89,8 @@ async def test_a_write_that_counted_is_not_overwritten(shop: Shop) -> None:
     assert (result["version"], result["product"]["name"]) == (3, "plain")
 
 
-async def test_a_stale_write_that_would_not_fit_either_is_a_conflict(shop: Shop) -> None:
-    """What it asks of the document, it asks of the version expected."""
+async def test_a_stale_write_that_is_also_invalid_is_a_conflict(shop: Shop) -> None:
+    """Conditions of a write apply to the expected version."""
     id_ = await shop.made()
     await shop.mutate("updateProduct", id=id_, expectedVersion=1, patch={"stock": 6})
     shop.database["products"].update_one({"_id": id_}, {"$set": {"name": "plain"}})
@@ -100,8 +101,8 @@ async def test_a_stale_write_that_would_not_fit_either_is_a_conflict(shop: Shop)
     assert (result["__typename"], result["path"]) == ("InvalidDocument", "dimensions.height")
 
 
-async def test_a_state_that_came_back_is_told_from_the_one_before(shop: Shop) -> None:
-    """Equal content is not the same version: there and back again by the gateway is a conflict."""
+async def test_a_restored_state_is_not_the_expected_version(shop: Shop) -> None:
+    """Equal content is another version: two writes that cancel out are a conflict."""
     id_ = await shop.made("Sample")
     for name in ("other", "Lamp"):
         await shop.mutate("updateSample", id=id_, patch={"name": name})
@@ -119,10 +120,10 @@ async def test_a_state_that_came_back_is_told_from_the_one_before(shop: Shop) ->
     ],
     ids=["another order", "unmodelled fields", "odd values"],
 )
-async def test_documents_of_other_programs_are_compared_as_they_are(
+async def test_documents_of_other_programs_are_compared_unchanged(
     shop: Shop, entity: str, content: dict[str, Any]
 ) -> None:
-    """Whatever the order of their fields, and whatever else is in them."""
+    """The comparison works with any order of fields and any further fields."""
     id_ = shop.fresh_id()
     collection = shop.database[f"{entity.lower()}s"]
     collection.insert_one({"_id": id_, **content})
@@ -138,8 +139,8 @@ async def test_documents_of_other_programs_are_compared_as_they_are(
     assert written == {"__typename": f"{entity}Written"}
 
 
-async def test_of_many_who_expect_the_same_version_one_writes(shop: Shop) -> None:
-    """The others are told of the conflict."""
+async def test_one_of_many_writes_with_the_same_expected_version_succeeds(shop: Shop) -> None:
+    """The others get the conflict."""
     id_ = await shop.made()
     results = await asyncio.gather(
         *(
@@ -153,7 +154,7 @@ async def test_of_many_who_expect_the_same_version_one_writes(shop: Shop) -> Non
 
 
 async def test_an_update_is_one_command(shop: Shop, sent: Sent) -> None:
-    """Without a version expected: no read before it, none after."""
+    """Without an expected version there is no read before the update and none after it."""
     id_ = await shop.made()
     await shop.recorded()
     text = 'mutation($id: ID!) { updateProduct(id: $id, patch: {name: "x"}) { __typename } }'
@@ -162,10 +163,8 @@ async def test_an_update_is_one_command(shop: Shop, sent: Sent) -> None:
     assert names == ["findAndModify"]
 
 
-async def test_an_update_that_is_compared_with_an_own_write_is_one_command(
-    shop: Shop, sent: Sent
-) -> None:
-    """What this process wrote last it knows; the answer has the version and the whole document."""
+async def test_an_update_after_an_own_write_is_one_command(shop: Shop, sent: Sent) -> None:
+    """The process knows its own last write; the result has the version and the whole document."""
     id_ = await shop.made()
     await shop.mutate("updateProduct", id=id_, expectedVersion=1, patch={"name": "first"})
     with sent.counting() as names:
@@ -182,9 +181,12 @@ async def document(shop: Shop, id_: str, entity: str) -> dict[str, Any]:
     return without(found, "id", "version", "sold", "dimensions")
 
 
-async def test_a_clone_is_a_document_of_its_own(shop: Shop) -> None:
-    """Its history begins with 1, by nobody, and so does its present; what is expected of it is its
-    own number, and its own counter goes on from where it is."""
+async def test_a_clone_has_a_history_of_its_own(shop: Shop) -> None:
+    """Its history begins with version 1 and no author, and its version field continues from its
+    value.
+
+    The expected version is the archive's number.
+    """
     id_ = await shop.made()
     products, clone = shop.database["products"], shop.fresh_id()
     products.update_one({"_id": id_}, {"$set": {"version": 54}})

@@ -1,4 +1,6 @@
-"""Versions handed over to a handler: in order, each at least once, whoever fails or takes over."""
+"""Delivery of versions to a handler: in order, each at least once, across failures and
+takeovers.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,7 @@ BRISK = ConsumerOptions(
 
 
 class Noting(Handler):
-    """Keeps what it is given; fails where it is told to."""
+    """Handler that stores what it receives, and fails where a test wants it."""
 
     name = "noting"
     collection = "things"
@@ -42,9 +44,9 @@ class Noting(Handler):
         self.ended = 0
         self.reasons: list[str] = []
         self.left = 0
-        # What was seen up to the place that is saved: who comes after it is given the rest again.
+        # Versions up to the saved checkpoint; the next holder receives the others again.
         self.done = 0
-        # How often versions of a document are refused, and with what.
+        # How often versions of a document fail, and with which error.
         self.fails = fails
 
     async def begin(self, fencing_token: int) -> None:
@@ -99,7 +101,7 @@ async def working(consumer: Consumer, fencing_token: int = 1) -> Any:
 
 
 async def written(recording: Recording, client: Client, **documents: int) -> None:
-    """So many versions more of each document, in turn, recorded."""
+    """Record more versions of each document, in turn; the values are the numbers of versions."""
     things = client[recording.mongo.name].things
     for n in range(max(documents.values())):
         for key, count in documents.items():
@@ -110,7 +112,9 @@ async def written(recording: Recording, client: Client, **documents: int) -> Non
 
 
 async def recorded(recording: Recording) -> None:
-    """And its place is saved, which a recorder that is stopped does not wait for at any price."""
+    """Wait until all is recorded and the checkpoint saved, for which a stopping recorder does
+    not wait.
+    """
     while True:
         stored = await recording.checkpoints.load(recording.name)
         assert stored is not None
@@ -122,7 +126,7 @@ async def recorded(recording: Recording) -> None:
 
 
 def history(**documents: int) -> list[tuple[str, int]]:
-    """What `written` makes, in order."""
+    """Return the expected deliveries of `written`, in order."""
     return [
         (key, n + 1)
         for n in range(max(documents.values()))
@@ -131,8 +135,8 @@ def history(**documents: int) -> list[tuple[str, int]]:
     ]
 
 
-async def test_each_version_comes_once_and_in_order(mongo: Mongo, client: Client) -> None:
-    """All that the archive has, and what comes; page by page; deletions too."""
+async def test_each_version_is_delivered_once_and_in_order(mongo: Mongo, client: Client) -> None:
+    """Versions in the archive and new ones are delivered page by page, deletions included."""
     recording = Recording(mongo)
     await recording.begin()
     await written(recording, client, a=4, b=3)
@@ -148,8 +152,8 @@ async def test_each_version_comes_once_and_in_order(mongo: Mongo, client: Client
     assert (handler.begun, consumer.versions, consumer.failures) == ([1], 8, 0)
 
 
-async def test_one_that_is_new_begins_where_it_says(mongo: Mongo, client: Client) -> None:
-    """With what comes, unless it wants all; later with what it has not handled."""
+async def test_a_new_listener_begins_at_its_start_position(mongo: Mongo, client: Client) -> None:
+    """It begins with new versions, or with all; later it continues after its checkpoint."""
     recording = Recording(mongo)
     await recording.begin()
     await written(recording, client, a=2)
@@ -166,10 +170,10 @@ async def test_one_that_is_new_begins_where_it_says(mongo: Mongo, client: Client
         await eventually(lambda: again.seen == [("c", 1), ("c", 2)])
 
 
-async def test_one_that_begins_at_the_beginning_has_a_place_once_it_has_looked(
+async def test_a_listener_from_the_beginning_has_a_checkpoint_after_its_first_read(
     mongo: Mongo, client: Client
 ) -> None:
-    """Others go by it to say how far it is behind; it need not find anything."""
+    """Other processes compute its lag from the checkpoint, which exists even without versions."""
     recording = Recording(mongo)
     start = await recording.begin()
     rarely = ConsumerOptions(look_every_s=0.01, idle_save_s=3600)
@@ -182,10 +186,10 @@ async def test_one_that_begins_at_the_beginning_has_a_place_once_it_has_looked(
         assert (handler.seen, consumer.lag_s) == ([], 0.0)
 
 
-async def test_what_failed_comes_again_and_the_others_after_it(
+async def test_a_failed_version_is_delivered_again_before_later_ones(
     mongo: Mongo, client: Client
 ) -> None:
-    """In the same order; nothing is passed over, and the trouble is told while it lasts."""
+    """The order is kept, nothing is skipped, and the failure is reported while it lasts."""
     recording = Recording(mongo)
     await recording.begin()
     handler = FromTheStart(b=[ValueError("no"), KeyError("b")])
@@ -198,10 +202,10 @@ async def test_what_failed_comes_again_and_the_others_after_it(
 
 
 @pytest.mark.parametrize("failure", [LeaseLost("late"), Unavailable("gone")])
-async def test_the_end_of_the_lease_and_of_mongodb_end_it(
+async def test_a_lost_lease_and_a_mongodb_failure_end_the_listener(
     mongo: Mongo, client: Client, failure: Exception
 ) -> None:
-    """Who comes next has what was not handled."""
+    """The next holder receives the versions that were not handled."""
     recording = Recording(mongo)
     await recording.begin()
     await written(recording, client, a=5)
@@ -225,8 +229,8 @@ async def test_the_end_of_the_lease_and_of_mongodb_end_it(
         await eventually(lambda: following.seen == history(a=5)[3:])
 
 
-async def test_a_deposed_one_cannot_save_its_place(mongo: Mongo, client: Client) -> None:
-    """It learns it when it has handled what it had in hands, which its successor gets as well."""
+async def test_a_deposed_listener_cannot_save_its_checkpoint(mongo: Mongo, client: Client) -> None:
+    """It learns this after handling its current versions, which its successor receives, too."""
     recording = Recording(mongo)
     await recording.begin()
     await written(recording, client, a=1)
@@ -253,8 +257,8 @@ async def test_a_deposed_one_cannot_save_its_place(mongo: Mongo, client: Client)
     assert zombie.seen == [("a", 1)]
 
 
-async def test_what_is_put_off_is_done_between_the_pages(mongo: Mongo, client: Client) -> None:
-    """Without waiting for a version, and without keeping versions waiting."""
+async def test_deferred_work_runs_between_pages(mongo: Mongo, client: Client) -> None:
+    """Deferred work does not wait for a version, and versions do not wait for it."""
     recording = Recording(mongo)
     await recording.begin()
     handler = FromTheStart()
@@ -263,8 +267,8 @@ async def test_what_is_put_off_is_done_between_the_pages(mongo: Mongo, client: C
         await eventually(lambda: handler.left == 0)
 
 
-async def test_trouble_is_told_to_other_processes(mongo: Mongo, client: Client) -> None:
-    """By the place that it has, while it lasts; and not of a holder that is gone."""
+async def test_failures_are_visible_to_other_processes(mongo: Mongo, client: Client) -> None:
+    """The checkpoint shows a failure while it lasts, and none of a holder that is gone."""
     recording = Recording(mongo)
     await recording.begin()
     await written(recording, client, a=1)
@@ -286,10 +290,10 @@ async def test_trouble_is_told_to_other_processes(mongo: Mongo, client: Client) 
     assert len(again.calls) == 2
 
 
-async def test_versions_that_were_dropped_before_they_came_are_told_once(
+async def test_versions_truncated_before_delivery_are_reported_once(
     mongo: Mongo, client: Client
 ) -> None:
-    """What is left of them comes all the same. To one that is new they are no loss."""
+    """Later versions are delivered all the same. A new listener has no loss to report."""
     recording = Recording(mongo)
     await recording.begin()
     await written(recording, client, a=1)
@@ -314,11 +318,14 @@ async def test_versions_that_were_dropped_before_they_came_are_told_once(
 
 
 @pytest.mark.parametrize("damage", [{"kept": 99}, {"parts": 2}])
-async def test_a_version_that_cannot_be_read_is_told_and_the_others_come(
+async def test_an_unreadable_version_is_reported_and_skipped(
     mongo: Mongo, client: Client, damage: dict[str, int]
 ) -> None:
-    """Where a collection keeps its versions itself, somebody may have removed one; or the archive
-    is damaged. It is not come to again, be it the last of its page or alone."""
+    """The archive is damaged, or another program has removed a version from a self-versioned
+    layout.
+
+    The version is not tried again, even if it is the last of its page or alone.
+    """
     recording = Recording(mongo)
     await recording.begin()
     await written(recording, client, a=4, b=3)
@@ -339,10 +346,10 @@ async def test_a_version_that_cannot_be_read_is_told_and_the_others_come(
     assert second.startswith("version 2 of things/'a' cannot be read: ")
 
 
-async def test_it_is_woken_by_the_stream_and_never_ended_by_it(
+async def test_the_stream_wakes_the_listener_and_never_ends_it(
     mongo: Mongo, client: Client
 ) -> None:
-    """It need not look often; and however far it is behind, nobody calls it too slow."""
+    """It polls rarely, and is never a slow consumer."""
     recording = Recording(mongo)
     await recording.begin()
     now = resume_tokens.token_from_time(await mongo.operation_time())

@@ -1,5 +1,6 @@
-"""A copy of a database is another deployment: its archive is mended at the start, and tokens of its
-source mean nothing to it."""
+"""A copy of a database is another deployment: its archive is repaired at the start, and tokens of
+its source are refused.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +37,7 @@ AS_OF = "query($t: ResumeToken!) { thingsAsOf(asOf: {token: $t}) { totalCount } 
 
 
 class Writer(threading.Thread):
-    """A program that writes the source, until it is stopped."""
+    """A program that writes to the source until it is stopped."""
 
     def __init__(self, database: Database[Row], seed: int) -> None:
         super().__init__()
@@ -61,7 +62,7 @@ class Writer(threading.Thread):
 
 
 def copied(source: Database[Row], target: Database[Row], dice: random.Random) -> None:
-    """Copy collection by collection, in any order, each in the order of its ids."""
+    """Copy the collections in random order, each in the order of its ids."""
     names = source.list_collection_names()
     dice.shuffle(names)
     for name in names:
@@ -71,32 +72,35 @@ def copied(source: Database[Row], target: Database[Row], dice: random.Random) ->
 
 
 async def at_rest(shop: Shop) -> None:
-    """Return once the present is read, and all that anybody has written is recorded."""
+    """Wait until the initial snapshot and all writes so far are recorded."""
     await eventually(lambda: shop.gateway.recorders[0].statistics()["baseline_done"])
     await shop.recorded()
 
 
 def last_contents(archive: Any) -> dict[Any, Row]:
-    """By document what the last versions are; those that are deletions are left out."""
+    """Return the content of each document's last version, without deletions."""
     found = {each["doc"]: each["full"] for each in archive.find().sort("_id")}
     return {key: full for key, full in found.items() if full is not None}
 
 
 async def faultless(uri: str, name: str) -> bool:
-    """Return whether `verify` finds nothing wrong, of an archive that has come so far."""
+    """Return whether `verify` has no findings."""
     found = await verify(Settings(), MODEL, uri, name, lambda *_: None)
     return not any(each.findings for each in found.values())
 
 
 @pytest.mark.parametrize("seed", representatives(range(10), 0, 1, 2))
-async def test_a_copy_that_is_taken_under_writes_is_mended_at_the_start(
+async def test_a_copy_taken_under_writes_is_repaired_at_the_start(
     mongo_uri: str, client: Client, seed: int
 ) -> None:
-    """At ten different moments: what the archive has and the present are one, where nothing differs
-    no version was made, what is written is recorded, and the source's tokens are refused."""
+    """Copies are taken at ten different times.
+
+    Archive and current documents agree, unchanged documents have no new version, new writes are
+    recorded, and tokens of the source are refused.
+    """
     dice = random.Random(seed)
     source, target = (client[f"copied_{uuid4().hex[:8]}"] for _ in range(2))
-    # The copy has the source's lease, which is waited for.
+    # The copy contains the source's lease, which must expire.
     settings = Settings(lease_s=1)
     try:
         async with open_shop(client, mongo_uri, source.name, settings, model=MODEL) as shop:
@@ -134,8 +138,8 @@ async def test_a_copy_that_is_taken_under_writes_is_mended_at_the_start(
             client.drop_database(each.name)
 
 
-async def test_a_database_is_no_copy_of_itself(mongo: Mongo) -> None:
-    """Neither at a later start, nor where the marks are not stored yet, or may not all be read."""
+async def test_a_database_is_not_a_copy_of_itself(mongo: Mongo) -> None:
+    """Restarts, marks that are not stored yet, and marks that may not be read show no copy."""
     tag = await deployment_tag(mongo)
     await mongo.find_one_and_update(
         COLLECTION, {}, {"$unset": {"replicaSet": "", "collection": ""}}
@@ -149,7 +153,7 @@ async def test_a_database_is_no_copy_of_itself(mongo: Mongo) -> None:
 async def test_another_replica_set_or_collection_is_another_deployment(
     mongo: Mongo, mark: str
 ) -> None:
-    """Files that were moved have another set's id, dumps another collection; once is enough."""
+    """Moved files have another replica set id, restored dumps another collection id."""
     tag = await deployment_tag(mongo)
     await mongo.find_one_and_update(COLLECTION, {}, {"$set": {mark: "of the source"}})
     another = await deployment_tag(mongo)
@@ -158,10 +162,10 @@ async def test_another_replica_set_or_collection_is_another_deployment(
 
 
 @pytest.mark.parametrize("mongo", ["motor"], indirect=True)
-async def test_where_the_replica_set_may_not_be_asked_the_collection_tells(
+async def test_a_copy_is_detected_without_access_to_the_replica_set_configuration(
     mongo: Mongo, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is found to be a copy without the right to read the set's configuration."""
+    """The collection id alone shows it."""
     ask = mongo.command
 
     async def forbidden(command: Any, **more: Any) -> Any:
@@ -177,10 +181,10 @@ async def test_where_the_replica_set_may_not_be_asked_the_collection_tells(
 
 
 @pytest.mark.parametrize("mongo", ["motor"], indirect=True)
-async def test_a_copy_begins_only_behind_its_versions(
+async def test_a_copy_begins_after_its_last_version(
     mongo: Mongo, mongo_uri: str, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The source's clock may be ahead: what is recorded now would stand before them."""
+    """The source's clock may be ahead: new versions would be before the copied ones."""
     await deployment_tag(mongo)
     await begin_now(mongo_uri, mongo.name, "things")
     now = await mongo.operation_time()

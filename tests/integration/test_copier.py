@@ -1,4 +1,4 @@
-"""The Copier, step by step: each order of the writes on both sides, and whoever comes late."""
+"""The Copier step by step: each order of the writes on both sides, and delayed processes."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ BOTH: tuple[Side, Side] = ("sources", "targets")
 
 @pytest.fixture
 async def world(mongo: Mongo) -> AsyncIterator[World]:
-    """Nothing there, one process at work on both sides."""
+    """Return an empty world with one process at work on both sides."""
     opened = await World(mongo).begin()
     yield opened
     await opened.end()
 
 
 async def shop(world: World) -> None:
-    """A supplier and its product, copied."""
+    """Write a supplier and its product, and copy."""
     await world.supplier("ann", "Ann")
     await world.supplier("bob", "Bob")
     await world.product("p", "ann")
@@ -43,11 +43,11 @@ async def recorded(world: World) -> None:
         await world.record(name)
 
 
-# -- one after the other
+# -- sequential
 
 
 async def test_a_target_after_its_source(world: World) -> None:
-    """The ordinary case: one write more, and what it is a copy of stands beside it."""
+    """The normal case: one more write, with the source and its version stored beside the copy."""
     await shop(world)
     assert world.entries("p") == [("ann", 1)]
     assert world.number("p") == 1
@@ -56,7 +56,7 @@ async def test_a_target_after_its_source(world: World) -> None:
 
 
 async def test_a_target_before_its_source(world: World) -> None:
-    """There is nothing to copy until there is."""
+    """Nothing is copied until the source exists."""
     await world.product("p", "ann")
     await world.settle()
     assert (world.copy_of("p"), world.entries("p")) == (None, [("ann", 0)])
@@ -65,8 +65,8 @@ async def test_a_target_before_its_source(world: World) -> None:
     assert (world.copy_of("p"), world.entries("p")) == ("Ann", [("ann", 1)])
 
 
-async def test_a_source_renamed_deleted_and_there_again(world: World) -> None:
-    """Numbers go on counting over all of it."""
+async def test_a_source_renamed_deleted_and_reinserted(world: World) -> None:
+    """Version numbers continue over all of it."""
     await shop(world)
     await world.supplier("ann", "Anna")
     await world.settle()
@@ -79,8 +79,8 @@ async def test_a_source_renamed_deleted_and_there_again(world: World) -> None:
     assert (world.copy_of("p"), world.entries("p")) == ("Annie", [("ann", 4)])
 
 
-async def test_a_reference_that_goes_elsewhere_and_nowhere(world: World) -> None:
-    """Nothing is copied where nothing is referred to, and nothing stands beside it."""
+async def test_a_reference_that_changes_and_is_removed(world: World) -> None:
+    """Without a reference there is neither a copy nor an entry beside it."""
     await shop(world)
     await world.change("products", "p", {"$set": {"supplierId": "bob"}})
     await world.settle()
@@ -95,7 +95,7 @@ async def test_a_reference_that_goes_elsewhere_and_nowhere(world: World) -> None
 
 
 async def test_a_reference_away_and_back(world: World) -> None:
-    """Also where the source was renamed while it was away, and however late it is seen."""
+    """The copy is right even if the source was renamed meanwhile, and however late this is seen."""
     await shop(world)
     await world.change("products", "p", {"$set": {"supplierId": "bob"}})
     await world.supplier("ann", "Anna")
@@ -149,10 +149,10 @@ async def test_a_reference_away_and_back(world: World) -> None:
         ),
     ],
 )
-async def test_whatever_another_program_does_to_a_copy_is_mended(
+async def test_changes_of_a_copy_by_another_program_are_reverted(
     world: World, write: Write
 ) -> None:
-    """The copy, and what guards it."""
+    """The copy and its guard are restored."""
     await shop(world)
     await write(world)
     await world.settle()
@@ -165,7 +165,7 @@ async def test_whatever_another_program_does_to_a_copy_is_mended(
 
 
 async def test_the_sources_are_dropped(world: World) -> None:
-    """Each one is deleted by it."""
+    """A dropped collection deletes each source."""
     await shop(world)
     await world.product("q", "bob")
     await world.settle()
@@ -174,8 +174,8 @@ async def test_the_sources_are_dropped(world: World) -> None:
     assert (world.copy_of("p"), world.copy_of("q")) == (None, None)
 
 
-async def test_what_has_no_value_is_null(world: World) -> None:
-    """A source without the field, and one in which it is null."""
+async def test_a_source_without_the_value_gives_null(world: World) -> None:
+    """A missing field and a null field are copied as null."""
     await world.put("suppliers", "ann", {})
     await world.supplier("bob", None)
     await world.product("p", "ann")
@@ -184,8 +184,8 @@ async def test_what_has_no_value_is_null(world: World) -> None:
     assert (world.copy_of("p"), world.copy_of("q")) == (None, None)
 
 
-async def test_what_does_not_concern_the_field_makes_no_copies(world: World) -> None:
-    """Neither of a source that changes otherwise, nor where a product of it is written then."""
+async def test_changes_of_other_fields_cause_no_writes(world: World) -> None:
+    """Neither another change of the source nor a write of the product writes the copy."""
     await shop(world)
     for rank in range(5):
         await world.change("suppliers", "ann", {"$set": {"rank": rank}})
@@ -194,8 +194,8 @@ async def test_what_does_not_concern_the_field_makes_no_copies(world: World) -> 
     assert (world.number("p"), world.entries("p")) == (1, [("ann", 1)])
 
 
-async def test_of_an_old_history_only_the_end_is_copied(world: World) -> None:
-    """Not each name that there ever was, one after the other."""
+async def test_only_the_last_name_of_a_long_history_is_copied(world: World) -> None:
+    """Earlier names are skipped."""
     await world.product("p", "ann")
     for n in range(9):
         await world.supplier("ann", f"Ann {n}")
@@ -237,7 +237,7 @@ async def targets_seen(world: World) -> None:
 async def test_every_order_of_two_writes_and_two_sides(
     world: World, order: tuple[Write, ...]
 ) -> None:
-    """A supplier is renamed while a product comes to it."""
+    """A supplier is renamed while a product is assigned to it."""
     await world.supplier("ann", "Ann")
     await world.product("p", "bob")
     await world.settle()
@@ -249,10 +249,12 @@ async def test_every_order_of_two_writes_and_two_sides(
 
 @pytest.mark.parametrize("side", BOTH)
 @pytest.mark.parametrize("held", range(1, 7))
-async def test_a_deposed_side_that_goes_on_at_any_step_undoes_nothing(
+async def test_a_deposed_side_that_resumes_at_any_step_undoes_nothing(
     world: World, side: Side, held: int
 ) -> None:
-    """It has read one name, and sleeps; another process copies the next one; then it wakes up."""
+    """It has read one name and is suspended; another process copies the next name; then it
+    resumes.
+    """
     await shop(world)
     await world.supplier("ann", "Anna")
     await world.change("products", "p", {"$set": {"rank": 1}})
@@ -273,7 +275,7 @@ async def test_a_deposed_side_that_goes_on_at_any_step_undoes_nothing(
 
 @pytest.mark.parametrize("held", range(1, 7))
 async def test_a_deposed_side_meets_a_copy_whose_guard_is_lost(world: World, held: int) -> None:
-    """What it sets then is set right, since whoever has lost the guard has made a version."""
+    """Its wrong copy is corrected, since the loss of the guard has made a version."""
     await shop(world)
     await world.supplier("ann", "Anna")
     await recorded(world)
@@ -323,10 +325,10 @@ async def until_jobs(world: World, wanted: list[tuple[str, int, int, int]]) -> N
     raise AssertionError(f"{await jobs(world)}, and {wanted} was to come")
 
 
-async def test_many_copies_are_made_in_chunks_and_in_turn(
+async def test_many_copies_are_written_in_chunks_and_in_turn(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Both suppliers' products at once, a chunk of each after the other; and it is told."""
+    """Two suppliers' products are updated chunk by chunk in turn, and the log reports it."""
     await many(world)
     caplog.set_level(logging.INFO, logger="revstream.streams.listeners.copies.propagation_job")
     caplog.clear()
@@ -334,7 +336,7 @@ async def test_many_copies_are_made_in_chunks_and_in_turn(
     await world.supplier("bob", "Bobby")
     await world.record("suppliers")
     await until_jobs(world, [("ann", 2, 2, 9), ("bob", 2, 2, 5)])
-    # The one whose turn was the last comes last.
+    # The supplier of the last turn is the last one.
     await until_jobs(world, [("ann", 2, 2, 9), ("bob", 2, 4, 5)])
     await until_jobs(world, [("ann", 2, 4, 9), ("bob", 2, 4, 5)])
     await until_jobs(world, [("ann", 2, 4, 9)])
@@ -346,7 +348,7 @@ async def test_many_copies_are_made_in_chunks_and_in_turn(
 
 
 async def test_many_copies_do_not_keep_other_changes_waiting(world: World) -> None:
-    """A supplier renamed meanwhile is copied before the many are done."""
+    """Another supplier that is renamed meanwhile is copied before the many are done."""
     await many(world)
     await world.supplier("carl", "Carl")
     await world.product("p", "carl")
@@ -366,10 +368,8 @@ async def test_many_copies_do_not_keep_other_changes_waiting(world: World) -> No
 
 
 @pytest.mark.parametrize("steps", range(0, 12, 2))
-async def test_many_copies_go_on_where_another_process_has_left_them(
-    world: World, steps: int
-) -> None:
-    """Killed at any step; and a process that only slept does no harm when it goes on."""
+async def test_many_copies_continue_after_another_process(world: World, steps: int) -> None:
+    """A process is killed at any step; one that was only suspended does no harm when it resumes."""
     await many(world)
     await world.supplier("ann", "Anna")
     await world.record("suppliers")
@@ -390,8 +390,8 @@ async def test_many_copies_go_on_where_another_process_has_left_them(
     assert copies(world, "ann") == {"Annie"}
 
 
-async def test_a_later_name_takes_the_place_of_one_that_is_being_copied(world: World) -> None:
-    """And begins anew; none of the copies keeps the earlier one."""
+async def test_a_later_name_replaces_one_that_is_being_copied(world: World) -> None:
+    """The work starts again, and no copy keeps the earlier name."""
     await many(world)
     await world.supplier("ann", "Anna")
     await world.record("suppliers")
@@ -404,8 +404,8 @@ async def test_a_later_name_takes_the_place_of_one_that_is_being_copied(world: W
     assert await jobs(world) == []
 
 
-async def test_a_deposed_side_does_not_take_a_later_names_job_away(world: World) -> None:
-    """It was about to store one for an earlier name; the rest of the later one would be lost."""
+async def test_a_deposed_side_does_not_replace_the_job_of_a_later_name(world: World) -> None:
+    """Otherwise the rest of the later name's copies would be lost."""
     await many(world)
     await world.supplier("ann", "Anna")
     await world.record("suppliers")
@@ -425,7 +425,7 @@ async def test_a_deposed_side_does_not_take_a_later_names_job_away(world: World)
 
 
 async def test_targets_with_ids_of_all_types_are_found(world: World) -> None:
-    """A chunk ends with an id of one type, the next one begins with another's."""
+    """A chunk ends with an id of one type, and the next begins with one of another type."""
     await world.supplier("ann", "Ann")
     ids: list[Any] = [1, 2, 3, "a", "b", {"x": 1}, True]
     await world.mongo.insert_in_order(
@@ -461,14 +461,14 @@ GEO_INDEX = {
 @pytest.mark.parametrize(
     ("refusing", "reason"), [(VALIDATOR, "validation"), (GEO_INDEX, "geo keys")]
 )
-async def test_a_copy_that_is_refused_keeps_no_other_from_being_made(
+async def test_a_refused_copy_does_not_block_others(
     world: World,
     side: Side,
     refusing: dict[str, Any],
     reason: str,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """It is told which one, and counted; with the next state it is tried again."""
+    """It is logged and counted, and tried again with the next state."""
     await world.mongo.command({"create": "products"})
     await many(world)
     await world.mongo.command(refusing)
@@ -492,8 +492,8 @@ async def test_a_copy_that_is_refused_keeps_no_other_from_being_made(
     assert copies(world, "ann") == {"Annie"}
 
 
-async def test_a_late_source_writes_nothing_into_a_target_that_has_left_it(world: World) -> None:
-    """Taking away the entry of the earlier source alone would be a version that shows no change."""
+async def test_a_late_source_writes_nothing_to_a_former_target(world: World) -> None:
+    """Removing the earlier source's entry alone would be a version without a visible change."""
     await shop(world)
     await world.change("products", "p", {"$set": {"supplierId": "bob"}})
     [copy] = copied_fields(SHOP)
@@ -510,7 +510,9 @@ async def test_a_late_source_writes_nothing_into_a_target_that_has_left_it(world
 
 
 async def test_copies_in_a_list_of_embedded_documents(mongo: Mongo) -> None:
-    """Each by its own reference, guarded by an entry per source; lines come and go."""
+    """Each item is copied by its own reference, with a guard per source; items are added and
+    removed.
+    """
     world = await World(mongo, BASKETS).begin()
     try:
         lines: list[dict[str, Any]] = [

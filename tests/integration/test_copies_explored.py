@@ -22,12 +22,12 @@ SUPPLIERS = ("ann", "bob")
 PRODUCTS = ("p", "q", "r")
 Action = tuple[Any, ...]
 
-# More of them where there is time: REVSTREAM_TEST_SCHEDULES=20000.
+# For a longer exploration: REVSTREAM_TEST_SCHEDULES=20000.
 SCHEDULES = int(os.environ.get("REVSTREAM_TEST_SCHEDULES", scaled(all=50, fast=12)))
 
 
 class Runner:
-    """A loop and a connection for all examples of a test."""
+    """An event loop and a connection for all examples of a test."""
 
     def __init__(self, uri: str) -> None:
         self._loop = asyncio.Runner()
@@ -61,7 +61,7 @@ async def _play(world: World, schedule: list[Action]) -> None:
     await world.begin()
     saved: dict[str, Any] = {}
     try:
-        # What is there before decides how much a schedule can spoil.
+        # The initial documents decide how much a schedule can damage.
         for key in SUPPLIERS:
             await world.supplier(key, key)
         for key, supplier in zip(PRODUCTS, ("ann", "ann", None), strict=True):
@@ -71,7 +71,7 @@ async def _play(world: World, schedule: list[Action]) -> None:
             await _ACTIONS[name](world, saved, number, *given)
         await world.settle()
         assert not world.stale(), world.stale()
-        # What the deposed still had in hands, now that all is done.
+        # Commands in flight of deposed sides, after all else is done.
         await world.late()
         assert not world.stale(), world.stale()
         await world.settle()
@@ -84,7 +84,7 @@ def _refers(world: World, supplier: str | None) -> dict[str, Any]:
     one = {} if supplier is None else {"supplierId": supplier}
     if not world.copy.steps:
         return one
-    # Two lines, one of which always refers to the same.
+    # Two lines, one of which always has the same reference.
     return {"lines": [one, {"supplierId": "ann"}]}
 
 
@@ -93,7 +93,7 @@ def _path(world: World, field: str) -> str:
 
 
 async def _rename(world: World, saved: Any, n: int, key: str) -> None:
-    # Few names, so that one that is late may be one that was right before.
+    # Few names, so that a late one may equal an earlier correct one.
     await world.supplier(key, f"{key}-{n % 3}")
 
 
@@ -117,7 +117,7 @@ async def _insert(world: World, saved: Any, n: int, key: str, supplier: str | No
 async def _refer(world: World, saved: Any, n: int, key: str, supplier: str | None) -> None:
     path = _path(world, "supplierId")
     update = {"$unset": {path: ""}} if supplier is None else {"$set": {path: supplier}}
-    # A product that is not there, or has no lines, stays so.
+    # A missing product, or one without lines, is not changed.
     query = {"_id": key, **({"lines.0": {"$exists": True}} if world.copy.steps else {})}
     updates = [{"q": query, "u": update}]
     await world.write("products", {"update": "products", "updates": updates})
@@ -140,7 +140,7 @@ async def _read(world: World, saved: Any, n: int, key: str) -> None:
 
 
 async def _save(world: World, saved: Any, n: int, key: str, replaces: bool) -> None:
-    """What was read some time ago, as programs do that know no better."""
+    """Write a stale copy of a whole document, as careless programs do."""
     document = saved.get(key)
     if document is None:
         return
@@ -221,7 +221,7 @@ explored = settings(
     deadline=None,
     database=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-    # The schedule that failed is what is wanted; to find the shortest takes minutes.
+    # The failed schedule is enough; shrinking it takes minutes.
     phases=(Phase.generate,),
 )
 
@@ -232,18 +232,17 @@ explored = settings(
 def test_no_schedule_leaves_a_copy_stale(
     runner: Runner, schedule: list[Action], page: int, chunk: int
 ) -> None:
-    """Whatever is written, recorded, handled and done late in whichever order: in the end each copy
-    is what its source is."""
+    """After any order of writes, recording, handling and delays each copy equals its source."""
     runner.play(SHOP, schedule, page, chunk)
 
 
 @pytest.mark.timeout(60 + SCHEDULES)
 @settings(explored, max_examples=max(1, SCHEDULES // 2))
 @given(schedules, st.integers(1, 3), st.integers(1, 3))
-def test_nor_one_that_lies_in_a_list(
+def test_no_schedule_leaves_a_copy_in_a_list_stale(
     runner: Runner, schedule: list[Action], page: int, chunk: int
 ) -> None:
-    """The same where a document has several copies of several sources."""
+    """A document has several copies of several sources."""
     runner.play(BASKETS, schedule, page, chunk)
 
 
@@ -254,17 +253,16 @@ async def _step_unseen(self: World, instance: Any, count: int = 1) -> None:
 
 
 @pytest.mark.timeout(600)
-def test_without_the_guard_it_finds_a_stale_copy(
+def test_without_the_guard_the_explorer_finds_a_stale_copy(
     runner: Runner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The explorer is worth something: where a copy may be replaced by one of an earlier version,
-    it finds a schedule in which one is, and is stale when all is done."""
+    """If a copy may be replaced by one of an earlier version, a schedule ends with a stale copy."""
     monkeypatch.setattr(update_pipeline, "_fresh", lambda: "$$known")
 
-    # Not that one was stale for a moment, which is told as well.
+    # Stale at the end, and not only for a while.
     monkeypatch.setattr(World, "step", _step_unseen)
 
-    # That it can find one is shown by any, and by this one within seconds; by others in minutes.
+    # Any schedule proves it; this seed finds one within seconds, others take minutes.
     @seed(6)
     @settings(explored, max_examples=3000)
     @given(schedules, st.integers(1, 3), st.integers(1, 3))

@@ -1,5 +1,4 @@
-"""Copies of documents that keep their versions themselves: they follow a program that writes to
-them, whichever way it does."""
+"""Copies of documents in self-versioned layouts follow the writes of another program."""
 
 from __future__ import annotations
 
@@ -32,7 +31,7 @@ type Product @collection(name: "products") {
 async def test_a_copy_follows_a_source_in_a_classic_layout(
     history: str, mongo_uri: str, client: MongoClient[dict[str, Any]]
 ) -> None:
-    """Inserted before its copies and after them, changed, deleted, and inserted again."""
+    """The source is inserted before and after its copies, changed, deleted, and inserted again."""
     name = f"copies_of_{uuid4().hex[:8]}"
     model = read_model(MODEL.replace("HISTORY", history))
     products = client[name]["products"]
@@ -43,7 +42,7 @@ async def test_a_copy_follows_a_source_in_a_classic_layout(
 
     async with open_shop(client, mongo_uri, name, model=model):
         products.insert_one({"_id": "early", "supplierId": "ann"})
-        # It is not there yet.
+        # It does not exist yet.
         await eventually(lambda: products.find_one({"supplierName": {"$exists": True}}))
         await has(None, count=1)
         others.write("ann", {"name": "Ann"})

@@ -1,4 +1,6 @@
-"""Copies in a whole gateway: made by it, attributed to it, and told apart from what users write."""
+"""Copies in a whole gateway: written by it, attributed to it, and distinguished from users'
+writes.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,7 @@ type Line {
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def shop(mongo_uri: str, client: MongoClient[dict[str, Any]]) -> AsyncIterator[Shop]:
-    """A gateway whose model has copies, and copies of copies."""
+    """Run a gateway whose model has copies, and copies of copies."""
     name = f"copies_{uuid4().hex[:8]}"
     async with open_shop(client, mongo_uri, name, Settings(), model=MODEL) as opened:
         yield opened
@@ -78,7 +80,7 @@ async def patched(shop: Shop, entity: str, id_: str, **patch: Any) -> None:
 
 
 async def copied(shop: Shop, collection: str, id_: str, **wanted: Any) -> None:
-    """Once the document has these."""
+    """Wait until the document has these values."""
 
     def has() -> bool:
         found = shop.database[collection].find_one({"_id": id_}) or {}
@@ -87,8 +89,8 @@ async def copied(shop: Shop, collection: str, id_: str, **wanted: Any) -> None:
     await eventually(has, within_s=30)
 
 
-async def test_a_purge_names_the_histories_that_have_copies(shop: Shop) -> None:
-    """And those that have copies of the copies; the running gateway lets go of what it holds."""
+async def test_a_purge_names_the_histories_with_copies(shop: Shop) -> None:
+    """It names copies of copies, too; the running gateway evicts cached values."""
     supplier = await created(shop, "Supplier", name="Jane Doe", city={"name": "Bern"})
     other = await created(shop, "Supplier", name="Nord")
     product = await created(shop, "Product", supplierId=supplier)
@@ -96,7 +98,7 @@ async def test_a_purge_names_the_histories_that_have_copies(shop: Shop) -> None:
     order = await created(shop, "Order", lines=[{"productId": product}])
     await copied(shop, "orders", order, lines=[{"productId": product, "supplierName": "Jane Doe"}])
     await copied(shop, "products", product, supplierCity={"name": "Bern"})
-    # What refers to it no longer has had the copies all the same.
+    # Documents that no longer refer to it have had copies, too.
     await patched(shop, "Product", product, supplierId=other)
     await copied(shop, "products", product, supplierName="Nord")
     await shop.recorded()
@@ -116,7 +118,7 @@ async def test_a_purge_names_the_histories_that_have_copies(shop: Shop) -> None:
     purging = Purging(gateway.mongo, archive, gateway.progress, entity)
     await purging.purge(supplier, by="officer", why="request 4711")
     await eventually(lambda: not len(gateway.hub.ring("suppliers")), within_s=10)
-    # The others' are there, and it goes on.
+    # Copies of other documents stay, and the gateway continues.
     assert gateway.hub.ring("products") is rings[1]
     before = len(gateway.hub.ring("suppliers"))
     await patched(shop, "Supplier", other, name="Norden")
@@ -142,8 +144,8 @@ async def history(shop: Shop, id_: str, where: str = "{}") -> list[tuple[Any, ..
     ]
 
 
-async def test_copies_are_the_copiers_in_history_and_can_be_left_out(shop: Shop) -> None:
-    """Neither what stands beside them nor who makes them is taken for what a user did."""
+async def test_copies_are_attributed_to_the_copier_and_can_be_left_out(shop: Shop) -> None:
+    """Neither the entries beside copies nor the Copier's writes count as users' changes."""
     supplier = await created(shop, "Supplier", name="Ann", city={"name": "Rome"})
     product = await created(shop, "Product", name="Lamp", supplierId=supplier)
     await copied(shop, "products", product, supplierName="Ann", supplierCity={"name": "Rome"})
@@ -167,7 +169,7 @@ async def test_copies_are_the_copiers_in_history_and_can_be_left_out(shop: Shop)
 
 
 async def test_a_copy_of_a_copy_in_a_list_follows(shop: Shop) -> None:
-    """From the supplier to its product, and from there to the lines of orders."""
+    """A name is copied from supplier to product, and from there to the lines of orders."""
     supplier = await created(shop, "Supplier", name="Carl")
     product = await created(shop, "Product", name="Lamp", supplierId=supplier)
     order = await created(shop, "Order", lines=[{"productId": product}, {}])
@@ -177,8 +179,8 @@ async def test_a_copy_of_a_copy_in_a_list_follows(shop: Shop) -> None:
         await copied(shop, "orders", order, lines=lines)
 
 
-async def test_subscribers_are_told_who_it_was(shop: Shop) -> None:
-    """So that they can pass over it."""
+async def test_events_of_copies_have_the_copier_as_author(shop: Shop) -> None:
+    """Subscribers can skip them."""
     supplier = await created(shop, "Supplier", name="Dora")
     product = await created(shop, "Product", name="Lamp")
     text = (
@@ -191,15 +193,16 @@ async def test_subscribers_are_told_who_it_was(shop: Shop) -> None:
         told: list[Any] = []
         while len(told) < 3:
             event = await anext(events)
-            # A checkpoint has none.
+            # A checkpoint event has no author.
             told += [event] if event["author"] else []
     assert [each["author"] for each in told] == ["ann", COPIER, COPIER]
     assert sorted(each["changedFields"][0] for each in told[1:]) == ["supplierCity", "supplierName"]
 
 
-async def test_compared_writes_replacements_and_restores_go_on_working(shop: Shop) -> None:
-    """What stands beside copies is no content; a replacement leaves copies alone, and a restored
-    one is set right."""
+async def test_expected_versions_replacements_and_restores_work_with_copies(shop: Shop) -> None:
+    """Entries beside copies are no content; replacements keep copies, and restored ones are
+    corrected.
+    """
     supplier = await created(shop, "Supplier", name="Eve")
     product = await created(shop, "Product", name="Lamp", supplierId=supplier)
     await copied(shop, "products", product, supplierName="Eve", version=3)
@@ -225,8 +228,8 @@ async def test_compared_writes_replacements_and_restores_go_on_working(shop: Sho
     await copied(shop, "products", product, name="Lamp", supplierName="Eva")
 
 
-async def test_who_has_seen_what_all_have_written_is_not_refused_for_copies(shop: Shop) -> None:
-    """Compared with the version before the copies; not with one before somebody else's."""
+async def test_copies_alone_do_not_cause_a_conflict(shop: Shop) -> None:
+    """The version before the copies is accepted, and one before another user's write is not."""
     supplier = await created(shop, "Supplier", name="Fay")
     product = await created(shop, "Product", name="Lamp", supplierId=supplier)
     await copied(shop, "products", product, supplierName="Fay", version=3)
@@ -249,7 +252,7 @@ async def test_who_has_seen_what_all_have_written_is_not_refused_for_copies(shop
     for expected in (1, 3):
         assert await update(expected) == refused
     assert await update(4) == {"__typename": "ProductWritten", "version": 6}
-    # A program that knows nothing of `_change` leaves there what the Copier has said.
+    # A program that knows nothing of `_change` leaves the Copier's attribution there.
     await patched(shop, "Supplier", supplier, name="Frances")
     await copied(shop, "products", product, supplierName="Frances")
     shop.database.products.update_one({"_id": product}, {"$set": {"name": "Glow"}})
@@ -259,8 +262,8 @@ async def test_who_has_seen_what_all_have_written_is_not_refused_for_copies(shop
         assert await update(expected) == refused
 
 
-async def test_archives_with_copies_are_well(shop: Shop) -> None:
-    """verify compares content, and what stands beside it is none."""
+async def test_verify_has_no_findings_with_copies(shop: Shop) -> None:
+    """`verify` compares content, and the entries beside copies are not content."""
     await shop.recorded()
     for entity in MODEL.entities:
         assert await _findings(shop, entity) == []
@@ -268,8 +271,10 @@ async def test_archives_with_copies_are_well(shop: Shop) -> None:
 
 
 async def _findings(shop: Shop, entity: Entity) -> list[VerificationFinding]:
-    """Of the archive, once the place that is kept of its recorder is behind the making of the
-    collection: where nothing is written, it is kept now and then only."""
+    """Return the findings of `verify`, once the recorder's checkpoint is after the creation.
+
+    Without writes the checkpoint is saved only now and then.
+    """
     mongo = shop.gateway.mongo
     archive = Archive(mongo, entity.collection)
     async with asyncio.timeout(30):

@@ -1,5 +1,6 @@
-"""Moments at which history is known, and those at which it is not: before recording began, before
-the recorder has come so far, and in windows that were lost."""
+"""Coverage of history: time points before recording began, beyond the recorder's progress, and in
+lost time windows.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +60,7 @@ LONG_AGO = "2000-01-01T00:00:00.000Z"
 
 
 async def refused(shop: Shop, text: str, **variables: Any) -> dict[str, Any]:
-    """The extensions of the error that a query fails with."""
+    """Return the extensions of the error of a query."""
     with pytest.raises(Failed) as failed:
         await shop.ask(text, **variables)
     extensions: dict[str, Any] = failed.value.args[0].extensions
@@ -68,7 +69,9 @@ async def refused(shop: Shop, text: str, **variables: Any) -> dict[str, Any]:
 
 @pytest.fixture
 async def shop(mongo_uri: str, client: Client) -> AsyncIterator[Shop]:
-    """Over items and makers that are older than the archive, of which the recorder knows all."""
+    """Run a gateway over items and makers that are older than the archive; all of them are
+    recorded.
+    """
     name = f"coverage_{uuid4().hex[:8]}"
     database = client[name]
     database.makers.insert_many([{"_id": "m", "name": "Ada"}])
@@ -80,17 +83,17 @@ async def shop(mongo_uri: str, client: Client) -> AsyncIterator[Shop]:
 
 
 async def read(shop: Shop) -> None:
-    """Wait until the recorders have read what was there before them."""
+    """Wait for the end of the initial snapshots."""
     now = resume_tokens.token_from_time(await shop.gateway.mongo.operation_time())
     for entity in shop.gateway.model.entities:
         await shop.gateway.progress.wait_complete(entity.collection, now)
 
 
 @pytest.mark.parametrize("text", [AS_OF, ONE, STATE], ids=["collection", "document", "state"])
-async def test_a_moment_before_recording_began_is_refused_and_the_first_known_one_is_named(
+async def test_a_time_point_before_recording_is_refused_with_the_first_known_one(
     shop: Shop, text: str
 ) -> None:
-    """By its time and by a token, and both of them are answered."""
+    """The error has its time and its token, and both can be read."""
     more = {"id": "old"} if text is ONE else {}
     lost = await refused(shop, text, at={"time": LONG_AGO}, **more)
     assert lost["code"] == "HISTORY_LOST"
@@ -104,9 +107,8 @@ async def test_a_moment_before_recording_began_is_refused_and_the_first_known_on
 
 
 @pytest.mark.parametrize("text", [AS_OF, ONE, STATE], ids=["collection", "document", "state"])
-async def test_a_refused_moment_is_not_told_as_another_one(shop: Shop, text: str) -> None:
-    """By the clock it is resolved to the last record before it, the beginning of all time where
-    there is none."""
+async def test_a_refused_time_point_is_not_resolved_to_another_one(shop: Shop, text: str) -> None:
+    """A time is resolved to the last record before it, or to the beginning of all time."""
     more = {"id": "old"} if text is ONE else {}
     with pytest.raises(Failed) as failed:
         await shop.ask(text, at={"time": LONG_AGO}, **more)
@@ -115,8 +117,8 @@ async def test_a_refused_moment_is_not_told_as_another_one(shop: Shop, text: str
     assert "1970" not in message
 
 
-async def test_what_came_while_it_was_recorded_is_answered_exactly(shop: Shop) -> None:
-    """A document that was inserted since, and a collection of which every insertion is known."""
+async def test_writes_during_recording_are_known_exactly(shop: Shop) -> None:
+    """A newer document, and a collection whose insertions are all recorded, have full coverage."""
     moment = (await shop.ask("{ resumeToken }"))["resumeToken"]
     shop.database.items.insert_one({"_id": "new", "name": "cup"})
     shop.database.notes.insert_one({"_id": "n", "text": "hello"})
@@ -128,10 +130,8 @@ async def test_what_came_while_it_was_recorded_is_answered_exactly(shop: Shop) -
         assert await shop.ask(text, at=at) == {"found": {"totalCount": 0}}
 
 
-async def test_a_reference_to_what_was_not_recorded_then_is_refused(
-    shop: Shop, mongo_uri: str
-) -> None:
-    """It is not shown as a document that was not there."""
+async def test_a_reference_outside_the_coverage_is_refused(shop: Shop, mongo_uri: str) -> None:
+    """The document is not returned as missing."""
     shop.database.items.insert_one({"_id": "new", "makerId": "m"})
     await shop.recorded()
     moment = (await shop.ask("{ resumeToken }"))["resumeToken"]
@@ -156,10 +156,10 @@ async def test_a_reference_to_what_was_not_recorded_then_is_refused(
     ],
     ids=["history", "state", "blame", "version", "itemVersion", "trail", "diff"],
 )
-async def test_what_nobody_has_recorded_is_waited_for_and_then_refused(
+async def test_unrecorded_history_is_refused_after_a_wait(
     mongo_uri: str, client: Client, text: str
 ) -> None:
-    """Never empty, 0 or null: also where no recorder has ever run."""
+    """The result is never empty, 0 or null, even if no recorder has ever run."""
     name = f"coverage_{uuid4().hex[:8]}"
     client[name]["items"].insert_one({"_id": "old", "name": "lamp"})
     settings = Settings(record=False)
@@ -174,15 +174,15 @@ async def test_what_nobody_has_recorded_is_waited_for_and_then_refused(
     client.drop_database(name)
 
 
-async def test_version_zero_names_nothing(shop: Shop) -> None:
-    """The answer comes at once, with and without a recorder."""
+async def test_version_zero_does_not_exist(shop: Shop) -> None:
+    """The response comes at once, with and without a recorder."""
     assert await shop.ask('{ found: itemVersion(id: "old", version: 0) { operation } }') == {
         "found": None
     }
 
 
-async def test_a_document_that_was_inserted_a_moment_ago_has_its_number(shop: Shop) -> None:
-    """Also where this process's stream has not come to it."""
+async def test_a_new_document_has_its_version_number(shop: Shop) -> None:
+    """The number is right even before this process's change stream has reached the insertion."""
     for n in range(20):
         shop.database.items.insert_one({"_id": f"fast{n}"})
         text = f'{{ item(id: "fast{n}") {{ version history {{ totalCount }} }} }}'
@@ -191,8 +191,9 @@ async def test_a_document_that_was_inserted_a_moment_ago_has_its_number(shop: Sh
 
 
 class Lost:
-    """Two documents, recorded; then history is lost in which one of them changes, and is read
-    again."""
+    """Two recorded documents; then a time window is lost in which one of them changes, and both are
+    snapshotted again.
+    """
 
     def __init__(self, mongo: Mongo, client: Client) -> None:
         self._mongo = mongo
@@ -221,11 +222,11 @@ def history_of(recording: Recording) -> VersionHistory:
 
 
 @one_driver
-async def test_a_lost_window_is_kept_and_moments_in_it_are_refused(
-    mongo: Mongo, client: Client
-) -> None:
-    """For documents that changed and for those that did not; the error names its end, from which on
-    all is answered, as is what was before."""
+async def test_time_points_in_a_lost_window_are_refused(mongo: Mongo, client: Client) -> None:
+    """Changed and unchanged documents are refused; the error has the window's end.
+
+    Time points before and after the window can be read.
+    """
     lost = Lost(mongo, client)
     recording = await lost.run()
     coverage = await CoverageStore(mongo).load("things")
@@ -250,7 +251,9 @@ async def test_a_lost_window_is_kept_and_moments_in_it_are_refused(
 
 @one_driver
 async def test_a_version_that_spans_a_lost_window_has_a_gap(mongo: Mongo, client: Client) -> None:
-    """Also where nothing differs afterwards; the one that was replaced in it has none."""
+    """It has one even if nothing differs afterwards; the version replaced in the window has
+    none.
+    """
     recording = await Lost(mongo, client).run()
     found = await history_of(recording).by_number(THING, [(1, 1), (2, 1), (2, 2)], None)
     shown = [(each.number, each.gap) for each in found if isinstance(each, Version)]
@@ -258,8 +261,8 @@ async def test_a_version_that_spans_a_lost_window_has_a_gap(mongo: Mongo, client
 
 
 @one_driver
-async def test_a_window_that_is_open_is_waited_for(mongo: Mongo) -> None:
-    """While the present is read again, nobody knows yet what will be known."""
+async def test_reads_wait_for_the_end_of_an_open_window(mongo: Mongo) -> None:
+    """During the new snapshot the coverage is not known yet."""
     coverages = CoverageStore(mongo)
     start = TimeMark(Timestamp(100, 1), datetime(2024, 1, 1, tzinfo=UTC))
     for _ in range(2):
@@ -280,7 +283,7 @@ async def test_a_window_that_is_open_is_waited_for(mongo: Mongo) -> None:
 async def test_very_many_windows_are_joined_from_the_oldest_on(
     mongo: Mongo, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What lies between two of them is taken for lost, too, and nothing lost is taken for known."""
+    """The time between two joined windows counts as lost, and lost time never as known."""
     monkeypatch.setattr("revstream.streams.archive.coverage._MOST_GAPS", 3)
     coverages = CoverageStore(mongo)
     day = datetime(2024, 1, 1, tzinfo=UTC)
@@ -294,8 +297,8 @@ async def test_very_many_windows_are_joined_from_the_oldest_on(
     assert covered.gap_error("things", Timestamp(575, 1)) is None
 
 
-async def test_windows_are_shown_where_streams_and_moments_are(shop: Shop) -> None:
-    """With their reason, on the listener and on a page as of a moment."""
+async def test_lost_windows_are_shown_on_listeners_and_as_of_pages(shop: Shop) -> None:
+    """Each has its reason."""
     moment = (await shop.ask("{ resumeToken }"))["resumeToken"]
     coverages = CoverageStore(shop.gateway.mongo)
     day = datetime(2024, 1, 1, tzinfo=UTC)
@@ -313,11 +316,12 @@ async def test_windows_are_shown_where_streams_and_moments_are(shop: Shop) -> No
     assert found["itemsAsOf"]["gaps"] == [gap]
 
 
-async def test_what_is_read_at_first_is_waited_for(
+async def test_reads_wait_for_the_initial_snapshot(
     mongo_uri: str, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Documents that are known already are shown without waiting; the others are refused within the
-    bound, and answered once they are read."""
+    """Known documents are returned at once; others are refused after the limit until they are
+    read.
+    """
     go_on = asyncio.Event()
     reading = recorder.read_chunk
 
@@ -356,11 +360,10 @@ async def test_what_is_read_at_first_is_waited_for(
     ],
     ids=["update", "restore", "comment"],
 )
-async def test_a_write_that_names_a_version_waits_for_the_first_reading(
+async def test_a_write_with_an_expected_version_waits_for_the_initial_snapshot(
     mongo_uri: str, client: Client, monkeypatch: pytest.MonkeyPatch, text: str
 ) -> None:
-    """A document that is there is not taken for one that is not, or for one without that
-    version."""
+    """An existing document is not reported as missing, or as one without that version."""
     read_before = recorder.read_chunk
     go_on = asyncio.Event()
 

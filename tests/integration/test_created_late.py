@@ -1,5 +1,8 @@
-"""Collections that a model names and that are not there: the name may be a typo, so nothing is
-created before the first write; with that, all that the model asks for."""
+"""Collections of the model that do not exist.
+
+The name may be a typo, so nothing is created before the first write; then everything that the model
+requires is created.
+"""
 
 from __future__ import annotations
 
@@ -44,18 +47,18 @@ UNIQUE = ("docId", "v")
 
 
 def names(database: Database[Row]) -> set[str]:
-    """The collections, but for revstream's own few."""
+    """Return the collections, without revstream's own."""
     return {each for each in database.list_collection_names() if not each.startswith("revstream.")}
 
 
 def images(database: Database[Row], name: str) -> bool:
-    """Whether the server keeps them."""
+    """Return whether the server stores post-images of the collection."""
     options = database[name].options()
     return bool(options.get("changeStreamPreAndPostImages", {}).get("enabled"))
 
 
 def indexes(database: Database[Row], name: str) -> dict[tuple[str, ...], bool]:
-    """By the fields that they are over: whether they are unique."""
+    """Return by indexed fields whether the index is unique."""
     found = [
         (tuple(each["key"]), each.get("unique", False)) for each in database[name].list_indexes()
     ]
@@ -66,7 +69,9 @@ def indexes(database: Database[Row], name: str) -> dict[tuple[str, ...], bool]:
 async def test_a_typo_creates_no_collection(
     mongo_uri: str, client: Client, database_name: str, history: str
 ) -> None:
-    """Whatever is read, subscribed to or refused, at the start and by each command that looks."""
+    """Reads, subscriptions, refused operations, the start, and read-only commands create
+    nothing.
+    """
     database = client[database_name]
     database.product.insert_many([{"_id": "a"}, {"_id": "b"}])
     database.suppliers.insert_one({"_id": "s", "name": "Ann"})
@@ -99,10 +104,10 @@ async def test_a_typo_creates_no_collection(
         assert names(database) == before
 
 
-async def test_what_works_beside_recorders_creates_no_collection(
+async def test_background_tasks_create_no_collection(
     mongo_uri: str, client: Client, database_name: str
 ) -> None:
-    """Copies, sinks, retention, and partitions of a collection that is not there."""
+    """Copies, sinks, retention and partitions of a missing collection create nothing."""
     model = read_model("""
         type Thing @collection(name: "things", partitions: 2, storage: DELTA, keep: "2 versions")
           @sink(url: "http://127.0.0.1:9/") {
@@ -123,7 +128,7 @@ async def test_what_works_beside_recorders_creates_no_collection(
         assert len(shop.gateway.consumers) >= 2
         for retention, _ in shop.gateway.retentions:
             assert await retention.go_through() == 0
-        # The Copier looks for what refers to it.
+        # The Copier searches for its targets.
         database.others.insert_one({"_id": "o", "name": "a"})
         database.others.update_one({"_id": "o"}, {"$set": {"name": "b"}})
         await eventually(lambda: sum(each.versions for each, _ in shop.gateway.consumers) >= 2)
@@ -137,10 +142,12 @@ async def test_what_works_beside_recorders_creates_no_collection(
         assert (first["v"], first["op"]) == (1, "INSERT")
 
 
-async def test_what_is_unique_is_so_from_the_first_mutation_on(
+async def test_unique_indexes_hold_from_the_first_mutation_on(
     mongo_uri: str, client: Client, database_name: str
 ) -> None:
-    """Also where two gateways make the first one at once; its history begins with its insertion."""
+    """They hold even if two gateways send the first one at once; history begins with the
+    insertion.
+    """
     database = client[database_name]
     async with (
         open_shop(client, mongo_uri, database_name) as one,
@@ -166,7 +173,7 @@ async def test_what_is_unique_is_so_from_the_first_mutation_on(
 async def test_the_first_event_creates_its_collection(
     mongo_uri: str, client: Client, database_name: str, mutation: str
 ) -> None:
-    """With images, by either mutation that applies events."""
+    """Both mutations that apply events create it, with post-images."""
     database = client[database_name]
     given = {
         "applyGauge": 'id: "g", document: {sequence: 1, value: 2.5}) { __typename }',
@@ -178,10 +185,10 @@ async def test_the_first_event_creates_its_collection(
         assert tell(await shop.history("g", "Gauge"), "version") == [1]
 
 
-async def test_the_first_write_of_another_program_brings_images_and_indexes(
+async def test_the_first_write_of_another_program_creates_images_and_indexes(
     mongo_uri: str, client: Client, database_name: str
 ) -> None:
-    """At once; what it writes until then is recorded all the same, each version exactly."""
+    """They are created at once; earlier writes are recorded all the same, each version exactly."""
     database = client[database_name]
     async with open_shop(client, mongo_uri, database_name) as shop:
         before = (await shop.ask("{ resumeToken }"))["resumeToken"]
@@ -201,16 +208,16 @@ async def test_the_first_write_of_another_program_brings_images_and_indexes(
         versions = await shop.history("p")
         assert tell(versions, "version", "gap") == [(n, False) for n in range(1, 23)]
         assert [each["document"]["stock"] for each in versions[1:-1]] == list(range(20))
-        # Known from before it was there.
+        # The coverage begins before the collection existed.
         found = await shop.ask(AS_OF, at={"token": before})
         assert found["found"]["totalCount"] == 0
         assert {"products.drafts", "products.comments"}.isdisjoint(names(database))
 
 
-async def test_duplicates_that_come_first_are_told(
+async def test_duplicates_before_the_unique_index_are_reported(
     mongo_uri: str, client: Client, database_name: str
 ) -> None:
-    """By the process that records; all else is made."""
+    """The recording process logs them; everything else is created."""
     database = client[database_name]
     model = read_model(
         'type Product @collection(name: "products") @index(fields: ["name"]) '
@@ -223,10 +230,10 @@ async def test_duplicates_that_come_first_are_told(
         assert images(database, "products")
 
 
-async def test_drafts_and_comments_are_kept_from_the_first_one_on(
+async def test_the_first_draft_and_comment_create_their_collections(
     mongo_uri: str, client: Client, database_name: str
 ) -> None:
-    """With their indexes; also after somebody has dropped the database."""
+    """The collections have indexes, also after the database was dropped."""
     database = client[database_name]
     async with open_shop(client, mongo_uri, database_name) as shop:
         for _ in range(2):
@@ -244,10 +251,10 @@ async def test_drafts_and_comments_are_kept_from_the_first_one_on(
             await shop.recorded()
 
 
-async def test_a_dropped_database_creates_no_typo(
+async def test_after_a_dropped_database_no_missing_collection_is_created(
     mongo_uri: str, client: Client, database_name: str
 ) -> None:
-    """Of what is made again after it, a collection that never was is no part."""
+    """Only collections that existed are created again."""
     database = client[database_name]
     async with open_shop(client, mongo_uri, database_name) as shop:
         await shop.made()
@@ -259,10 +266,10 @@ async def test_a_dropped_database_creates_no_typo(
 
 
 @pytest.mark.parametrize("history", CLASSIC)
-async def test_a_layout_compares_writes_from_the_first_mutation_on(
+async def test_a_layout_checks_expected_versions_from_the_first_mutation_on(
     mongo_uri: str, client: Client, database_name: str, history: str
 ) -> None:
-    """By its unique index, which comes with the collection that it is on."""
+    """Its unique index is created with the collection."""
     database = client[database_name]
     model = layout_model(history)
     rows = "products.previous" if history == "SEPARATE" else "products"
@@ -280,10 +287,10 @@ async def test_a_layout_compares_writes_from_the_first_mutation_on(
         assert tell(await shop.history(id_), "version") == [1, 2, 3]
 
 
-async def test_a_layout_compares_writes_soon_after_those_of_another_program(
+async def test_a_layout_checks_expected_versions_after_another_program_created_it(
     mongo_uri: str, client: Client, database_name: str
 ) -> None:
-    """Where previous versions lie apart, once there is one."""
+    """The index of the previous versions' collection is created once that collection exists."""
     database = client[database_name]
     model = layout_model("SEPARATE")
     async with open_shop(client, mongo_uri, database_name, model=model) as shop:
@@ -300,12 +307,14 @@ async def test_a_layout_compares_writes_soon_after_those_of_another_program(
 async def _look_for_nothing(_: object) -> None: ...
 
 
-async def test_a_collection_that_is_only_inserted_into_is_looked_for_now_and_then(
+async def test_the_search_for_missing_collections_is_rate_limited(
     mongo_uri: str, client: Client, database_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Not with each batch of writes, though it may never have previous versions."""
+    """A collection that only gets inserts may never have previous versions; not each batch
+    searches.
+    """
     monkeypatch.setattr("revstream.streams.recording.bootstrap.preparation._CHECK_S", 3600.0)
-    # Statistics look for missing collections each second, which is not counted here.
+    # The statistics search for missing collections each second, which is not counted.
     statistics = "revstream.streams.mongo.read_statistics.ReadStatistics._look_for_new"
     monkeypatch.setattr(statistics, _look_for_nothing)
     database = client[database_name]
@@ -328,10 +337,10 @@ async def test_a_collection_that_is_only_inserted_into_is_looked_for_now_and_the
         assert looked == []
 
 
-async def test_rows_that_break_a_layout_stop_their_collection_alone(
+async def test_rows_that_violate_a_layout_stop_only_their_collection(
     mongo_uri: str, client: Client, database_name: str
 ) -> None:
-    """Two of one number came before the index; once one is gone, it is recorded."""
+    """Two rows with one number precede the index; once one is deleted, recording begins."""
     database = client[database_name]
     model = layout_model("DOCUMENT_PER_VERSION")
     async with open_shop(client, mongo_uri, database_name, model=model) as shop:
@@ -346,10 +355,10 @@ async def test_rows_that_break_a_layout_stop_their_collection_alone(
         assert tell(await shop.history("p"), "version") == [1]
 
 
-async def test_it_is_known_from_when_on_nothing_was_there(
+async def test_the_coverage_of_a_missing_collection_begins_at_the_start(
     mongo_uri: str, client: Client, database_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of a collection that is not there, as of one that is empty."""
+    """A missing collection and an empty one have the same coverage."""
 
     async def rolled_over(mongo: Mongo) -> bool:
         return False
@@ -366,14 +375,16 @@ async def test_it_is_known_from_when_on_nothing_was_there(
 
 
 def stored(sku: str) -> Row:
-    """A product as a program writes it."""
+    """Return a product as another program writes it."""
     return {"sku": sku, "name": "Lamp", "price": Decimal128("1.5"), "stock": 1, "tags": []}
 
 
-async def test_a_collection_that_is_created_meanwhile_fails_no_read(
+async def test_the_creation_of_a_collection_fails_no_read(
     mongo_uri: str, client: Client, database_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As of a time before it the server knows nothing: it is read again, or from the archive."""
+    """The server refuses reads at a time before the creation: they are repeated, or use the
+    archive.
+    """
     database = client[database_name]
     async with open_shop(client, mongo_uri, database_name) as shop:
         mongo = shop.gateway.mongo

@@ -1,4 +1,4 @@
-"""Reads of the present: as asked, in that order, in a number of commands that does not grow."""
+"""Reads of current documents: in the requested order, with a constant number of commands."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Client = MongoClient[dict[str, Any]]
 
 
 NAME = frozenset({"name"})
-# Documents of these tests are not written to while they are read.
+# The documents of these tests do not change during reads.
 NOW = resume_tokens.time_prefix(Timestamp(2**32 - 1, 0))
 
 
@@ -49,10 +49,10 @@ def names(documents: Sequence[Mapping[str, Any]]) -> list[str]:
     return [each["_id"] for each in documents]
 
 
-async def test_pages_that_are_asked_for_together_are_reads_of_their_own(
+async def test_concurrent_pages_are_separate_reads(
     counted: Mongo, commands: Commands, client: Client
 ) -> None:
-    """No order of what one command finds decides whose rows are whose."""
+    """Rows of different callers cannot be mixed up by the order of one result."""
     stored = client[counted.name][PRODUCT.collection]
     stored.insert_many([product(number, stock=number) for number in range(9)])
     reads = current(counted)
@@ -70,8 +70,10 @@ async def test_pages_that_are_asked_for_together_are_reads_of_their_own(
     assert list(started) == ["find"] * len(bounds)
 
 
-async def test_documents_come_in_the_order_of_their_ids(mongo: Mongo, client: Client) -> None:
-    """Twice where asked twice, None where there is none; with their fields and no others."""
+async def test_documents_are_returned_in_the_order_of_the_ids(mongo: Mongo, client: Client) -> None:
+    """A repeated id gives its document twice, a missing one None; only the requested fields are
+    read.
+    """
     stored = client[mongo.name][PRODUCT.collection]
     stored.insert_many(
         [product(number, price=number, size={"w": 1, "h": 2}) for number in range(5)]
@@ -85,8 +87,8 @@ async def test_documents_come_in_the_order_of_their_ids(mongo: Mongo, client: Cl
     assert await current(mongo).by_ids(PRODUCT, [], NAME) == []
 
 
-async def test_one_alone_is_looked_up_without_being_planned(mongo: Mongo, client: Client) -> None:
-    """Also where an id could be taken for a condition."""
+async def test_a_single_document_is_read_by_an_id_lookup(mongo: Mongo, client: Client) -> None:
+    """An id that looks like a condition is a value, too."""
     database = client[mongo.name]
     ids: list[Any] = ["p1", 7, ObjectId(), {"a": 1}, Decimal128("1.5")]
     database[PRODUCT.collection].insert_many([{"_id": each, "name": "x"} for each in ids])
@@ -102,7 +104,7 @@ async def test_one_alone_is_looked_up_without_being_planned(mongo: Mongo, client
 async def test_a_page_is_filtered_sorted_counted_and_projected(
     mongo: Mongo, client: Client
 ) -> None:
-    """By MongoDB, and the total is that of all pages."""
+    """MongoDB does all of it, and the total is that of all pages."""
     stored = client[mongo.name][PRODUCT.collection]
     stored.insert_many([product(n, price=Decimal128(f"{n % 3}.50"), unasked=1) for n in range(10)])
     said = where({"price": {"gt": "0.50"}})
@@ -133,10 +135,10 @@ async def test_a_page_is_filtered_sorted_counted_and_projected(
     assert (page.total, page.has_next) == (None, False)
 
 
-async def test_a_page_with_a_token_is_read_at_that_very_moment(
+async def test_a_page_with_a_token_is_read_at_its_cluster_time(
     mongo: Mongo, client: Client
 ) -> None:
-    """Page, total and token agree, however fast a writer writes."""
+    """Page, total and token agree under concurrent writes."""
     stored = client[mongo.name][PRODUCT.collection]
     stored.insert_one(product(0))
     writing = asyncio.create_task(asyncio.to_thread(_insert_one_by_one, stored, 150))
@@ -167,10 +169,10 @@ def _insert_one_by_one(stored: Any, count: int) -> None:
         stored.insert_one(product(number))
 
 
-async def test_a_collection_that_is_just_being_made_can_be_read_with_a_token(
+async def test_a_collection_just_created_can_be_read_with_a_token(
     mongo: Mongo, client: Client
 ) -> None:
-    """The server refuses to read at a time before an index was made; later is as good."""
+    """The server refuses reads at a time before an index was created; a later time is used."""
     reading = current(mongo)
 
     async def page() -> int:
@@ -189,8 +191,8 @@ async def test_a_collection_that_is_just_being_made_can_be_read_with_a_token(
     assert await page() == 3
 
 
-async def test_pages_by_parent_are_as_if_asked_one_by_one(mongo: Mongo, client: Client) -> None:
-    """In the order of the parents; a parent may have none, not exist, or be asked for twice."""
+async def test_pages_by_parent_equal_single_pages(mongo: Mongo, client: Client) -> None:
+    """Pages are in the order of the parents, which may be empty, missing or repeated."""
     stored = client[mongo.name][PRODUCT.collection]
     suppliers = [ObjectId() for _ in range(4)]
     stored.insert_many(
@@ -241,8 +243,10 @@ async def test_ids_that_look_like_expressions_are_values(mongo: Mongo, client: C
     assert [names(each.items) for each in pages] == [["a"], ["b"]]
 
 
-async def test_pages_by_parent_with_a_token_are_of_one_moment(mongo: Mongo, client: Client) -> None:
-    """The same for all of them, and what is written later comes after it."""
+async def test_pages_by_parent_with_a_token_have_one_cluster_time(
+    mongo: Mongo, client: Client
+) -> None:
+    """The token is the same for all of them, and later writes come after it."""
     stored = client[mongo.name][PRODUCT.collection]
     supplier = ObjectId()
     stored.insert_one(product(1, supplier=supplier))
@@ -259,7 +263,7 @@ async def test_pages_by_parent_with_a_token_are_of_one_moment(mongo: Mongo, clie
     assert [each.total for each in pages] == [1, 0]
 
 
-async def test_numbers_are_the_documents_or_the_archives_whichever_is_higher(
+async def test_version_numbers_are_the_higher_of_document_and_archive(
     mongo: Mongo,
 ) -> None:
     """The document is ahead of a slow recorder, the archive of writers that do not count."""
@@ -285,7 +289,7 @@ async def test_numbers_are_the_documents_or_the_archives_whichever_is_higher(
 
 
 async def test_a_cursor_of_another_list_is_refused(mongo: Mongo) -> None:
-    """Also where the order is the same: it is a place among other documents."""
+    """The order may be the same, but the cursor belongs to other documents."""
     reading = current(mongo)
     arguments: dict[str, Any] = {"where": None, "order": None, "fields": NAME}
     scribe = Scribe(mongo, PRODUCT)
@@ -299,10 +303,10 @@ async def test_a_cursor_of_another_list_is_refused(mongo: Mongo) -> None:
         await reading.page(PRODUCT, PageQuery(page=foreign, **arguments))
 
 
-async def test_the_number_of_commands_does_not_depend_on_how_many_are_asked_about(
+async def test_the_number_of_commands_does_not_depend_on_the_number_of_documents(
     counted: Mongo, commands: Commands, client: Client
 ) -> None:
-    """One for documents, one for pages, one for numbers."""
+    """There is one command for documents, one for pages, and one for numbers."""
     stored = client[counted.name][PRODUCT.collection]
     stored.insert_many([product(n, supplier=f"s{n % 50}") for n in range(90)])
     scribe = Scribe(counted, PRODUCT)
@@ -325,5 +329,5 @@ async def test_the_number_of_commands_does_not_depend_on_how_many_are_asked_abou
                 ),
             )
         sent.append(list(started))
-    # The last version of one document is a find.
+    # The last version of a single document is a find.
     assert sent == [["find", "find", "aggregate"], ["find", "aggregate", "aggregate"]]

@@ -1,4 +1,4 @@
-"""A client's place in the stream, kept on the server under a name of its own."""
+"""Saved cursors: a client's resume token, stored on the server under a name."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CHANGES = """
 
 
 async def tokens_of(shop: Shop, id_: str) -> list[str]:
-    """Where each version of a document stands, the oldest first."""
+    """Return the resume token of each version of a document, the oldest first."""
     await shop.recorded()
     text = (
         "query($id: ID!) { productVersions(where: {documentId: {eq: $id}}) {"
@@ -41,7 +41,7 @@ async def versions_after(shop: Shop, id_: str, cursor: str, count: int) -> list[
 
 
 async def written(shop: Shop) -> tuple[str, list[str]]:
-    """A product with four versions, and where they stand."""
+    """Write a product with four versions; returns its id and their tokens."""
     id_ = shop.fresh_id()
     await shop.mutate("createProduct", id=id_, document=lamp(id_))
     for _ in range(3):
@@ -49,8 +49,8 @@ async def written(shop: Shop) -> tuple[str, list[str]]:
     return id_, await tokens_of(shop, id_)
 
 
-async def test_a_subscription_goes_on_where_the_name_was_left(shop: Shop) -> None:
-    """And from the new place once it is saved again."""
+async def test_a_subscription_resumes_from_a_saved_cursor(shop: Shop) -> None:
+    """It starts from the new token once the cursor is saved again."""
     id_, places = await written(shop)
     name = f"mine-{id_}"
     assert await shop.ask(SAVE, name=name, token=places[1]) == {"saveCursor": places[1]}
@@ -59,8 +59,8 @@ async def test_a_subscription_goes_on_where_the_name_was_left(shop: Shop) -> Non
     assert await versions_after(shop, id_, name, 1) == [4]
 
 
-async def test_names_of_different_people_are_different_places(shop: Shop) -> None:
-    """What another one saves under the same name moves nobody else."""
+async def test_cursors_of_different_principals_are_independent(shop: Shop) -> None:
+    """The same name of another principal is another cursor."""
     id_, places = await written(shop)
     name = f"mine-{id_}"
     await shop.ask(SAVE, name=name, token=places[0])
