@@ -55,15 +55,8 @@ def context_of(
     if caller is None:
         caller = ANONYMOUS if principal is None else Principal(name=principal)
     scope = Scope(gateway.model, caller) if has_access(gateway.model) else OPEN
-    editing = gateway.editing.within(scope)
     return RequestContext(
-        current=gateway.current.within(scope),
-        history=gateway.history.within(scope),
-        moments=gateway.moments,
-        live=gateway.live.within(scope),
-        proposals=gateway.proposals.within(scope, editing.drafts, editing.comments),
-        status=gateway.status,
-        editing=editing,
+        services=gateway.services.within(scope),
         deployment=gateway.deployment,
         scope=scope,
         caller=caller,

@@ -8,6 +8,7 @@ import secrets
 import socket
 
 from revstream.gql.engine.request.mutation_services import prepare_mutation_services
+from revstream.gql.engine.request.services import Services
 from revstream.gql.runtime.configuration.limit_setup import subscription_filters
 from revstream.gql.runtime.configuration.settings import Settings
 from revstream.gql.runtime.gateway import Gateway
@@ -204,22 +205,24 @@ async def assemble_gateway(
         hub=hub,
         availability=Availability(mongo, live, hub),
         progress=progress,
-        current=Current(mongo, archives, own_writes),
-        history=VersionHistory(mongo, archives, own_writes),
-        moments=TimePointResolver(mongo, archives, progress, deployment),
-        layouts={each.collection: each.layout for each in archives.values() if each.layout.keeps},
-        live=changes,
-        proposals=proposals,
-        status=Status(
-            model_partitions(model),
-            [(each.name, each.collection) for each, _ in consumers],
-            leases,
-            checkpoints,
-            progress,
-            SetAsideEvents(mongo),
-            CoverageStore(mongo),
+        services=Services(
+            current=Current(mongo, archives, own_writes),
+            history=VersionHistory(mongo, archives, own_writes),
+            moments=TimePointResolver(mongo, archives, progress, deployment),
+            live=changes,
+            proposals=proposals,
+            status=Status(
+                model_partitions(model),
+                [(each.name, each.collection) for each, _ in consumers],
+                leases,
+                checkpoints,
+                progress,
+                SetAsideEvents(mongo),
+                CoverageStore(mongo),
+            ),
+            editing=editing,
         ),
-        editing=editing,
+        layouts={each.collection: each.layout for each in archives.values() if each.layout.keeps},
         recorders=recorders,
         listeners=listeners,
         retentions=tuple((each, LeasedTask(each.name, leases, each.run)) for each in retentions),

@@ -9,16 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from revstream.gql.engine.limits.subscription_filters import SubscriptionFilters
-from revstream.gql.engine.request.mutation_services import MutationServices
+from revstream.gql.engine.request.services import Services
 from revstream.gql.runtime.configuration.settings import Settings
 from revstream.gql.server.fair_scheduler import FairScheduler
 from revstream.model.definition import Model
-from revstream.resolvers.admin.stream_status import Status
-from revstream.resolvers.current.documents import Current
-from revstream.resolvers.drafts.changes import ProposalChanges
-from revstream.resolvers.history.time_point import TimePointResolver
-from revstream.resolvers.history.versions import VersionHistory
-from revstream.resolvers.subscriptions.stream import Changes
 from revstream.streams.changefeed.source import Source
 from revstream.streams.coordination.leased_task import LeasedTask
 from revstream.streams.coordination.membership import Membership
@@ -62,14 +56,8 @@ class Gateway:
     hub: Hub
     availability: Availability
     progress: ArchiveProgress
-    current: Current
-    history: VersionHistory
-    moments: TimePointResolver
+    services: Services
     layouts: Mapping[str, Layout]
-    live: Changes
-    proposals: ProposalChanges
-    status: Status
-    editing: MutationServices
     recorders: tuple[Recorder, ...]
     listeners: tuple[LeasedTask, ...]
     retentions: tuple[tuple[Retention, LeasedTask], ...]
@@ -90,7 +78,7 @@ class Gateway:
         A recorder that runs in another process is no reason.
         """
         found: dict[str, str] = {}
-        if self.live.farewell.said:
+        if self.services.live.farewell.said:
             found["gateway"] = "it is shutting down"
         silent_s = time.monotonic() - self.hub.moved_at
         if self.follows and not self.source.connected:
@@ -124,7 +112,7 @@ class Gateway:
             return {}
         with contextlib.suppress(TimeoutError, GatewayError):
             async with asyncio.timeout(_ASK_S):
-                return dict.fromkeys(await self.status.unrecorded(), _UNRECORDED)
+                return dict.fromkeys(await self.services.status.unrecorded(), _UNRECORDED)
         return {}
 
     async def ask_positions(self) -> None:
@@ -143,10 +131,10 @@ class Gateway:
 
     def end_subscriptions(self) -> int:
         """End all subscriptions so that they resume elsewhere. Returns their number."""
-        self.live.farewell.say(
+        self.services.live.farewell.say(
             "this gateway is shutting down; subscribe again after the last token"
         )
-        return self.live.following.total() + self.proposals.following.total()
+        return self.services.live.following.total() + self.services.proposals.following.total()
 
 
 def _not_open(reason: str | None) -> str:

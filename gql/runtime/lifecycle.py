@@ -114,9 +114,9 @@ def _background(gateway: Gateway) -> list[tuple[str, Callable[[], Awaitable[None
 def _forget(gateway: Gateway, collection: str) -> None:
     """Evict the documents of a collection from the caches of this process."""
     gateway.hub.drop_events(collection)
-    gateway.proposals.forget()
-    gateway.live.forget(collection)
-    gateway.editing.standing.forget(collection)
+    gateway.services.proposals.forget()
+    gateway.services.live.forget(collection)
+    gateway.services.editing.standing.forget(collection)
     gateway.progress.numbers(collection).clear()
     clear_recent_events()
 

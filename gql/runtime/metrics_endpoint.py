@@ -83,14 +83,14 @@ class _Process(Collector):
         yield "operations_waiting_for_memory", (), self._limiter.large_reads.waiting
         for document, count in self._operations.begun.items():
             yield "operations_total", (document,), count
-        yield "lookups_total", (), gateway.current.lookups.asked
-        yield "lookup_reads_total", (), gateway.current.lookups.reads
+        yield "lookups_total", (), gateway.services.current.lookups.asked
+        yield "lookup_reads_total", (), gateway.services.current.lookups.reads
         yield "operations_shed_total", (), self._limiter.shed
         for labels, count in self._operations.failed.items():
             yield "operations_failed_total", labels, count
         for labels, count in self._operations.fallbacks.counts.items():
             yield "compiled_fallbacks_total", labels, count
-        for (collection, source), count in gateway.live.delivered.items():
+        for (collection, source), count in gateway.services.live.delivered.items():
             yield "delivered_changes_total", (collection, source), count
         for name in (*(each.collection for each in gateway.model.entities), *gateway.hub.topics):
             yield from self._of_collection(name)
@@ -102,9 +102,11 @@ class _Process(Collector):
         yield "ring_events", (name,), hub["ring_events"]
         yield "ring_bytes", (name,), hub["ring_bytes"]
         gateway = self._gateway
-        following = gateway.live.following[name] + gateway.proposals.following[name]
+        following = (
+            gateway.services.live.following[name] + gateway.services.proposals.following[name]
+        )
         yield "subscriptions", (name,), following
-        yield "subscriptions_shared", (name,), gateway.live.joined[name]
+        yield "subscriptions_shared", (name,), gateway.services.live.joined[name]
         yield "subscribers", (name,), hub["subscribers"]
         yield "backlog_deepest_events", (name,), hub["deepest_backlog"]
         yield "slow_consumers_total", (name,), hub["slow_consumers"]

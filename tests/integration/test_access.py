@@ -102,12 +102,12 @@ async def test_callers_of_one_batched_read_see_their_own_rows(office: Shop) -> N
     own = {"data": {"ticket": {"id": "t", "title": "x"}}, "codes": [], "paths": []}
     nothing = {**own, "data": {"ticket": None}}
     for _ in range(3):
-        reads = office.gateway.current.lookups.reads
+        reads = office.gateway.services.current.lookups.reads
         found = await asyncio.gather(
             *(ask(office, each, text) for each in (OTHER, STAFF, OTHER, READER))
         )
         assert found == [nothing, own, nothing, own]
-    assert office.gateway.current.lookups.reads == reads + 1
+    assert office.gateway.services.current.lookups.reads == reads + 1
 
 
 async def test_a_repeated_page_has_the_rows_of_its_caller(office: Shop) -> None:
@@ -464,7 +464,7 @@ async def test_a_document_that_leaves_the_rows_is_a_leave_without_content(office
     tickets = office.database["tickets"]
     results: Any = await office.schema.subscribe(text, {}, context)
     async with aclosing(results) as events:
-        following = office.gateway.live.following
+        following = office.gateway.services.live.following
         begun = anext(events)
         task = asyncio.ensure_future(begun)
         await eventually(lambda: following["tickets"] > 0)

@@ -108,7 +108,7 @@ async def told(
         deployment = shop.gateway.deployment
         now = resume_tokens.token_from_time(await shop.gateway.mongo.operation_time())
         following = [asyncio.ensure_future(followed(shop, each)) for each in CALLERS]
-        await eventually(lambda: shop.gateway.live.following["notes"] == len(CALLERS))
+        await eventually(lambda: shop.gateway.services.live.following["notes"] == len(CALLERS))
         others = program(request.param, shop.database, "notes")
         for each in VERSIONS:
             others.write(each.key, each.body and {**each.body, "n": each.n})

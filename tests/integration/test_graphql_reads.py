@@ -12,6 +12,7 @@ from pymongo import MongoClient
 
 from revstream.gql.engine.request.context import RequestContext
 from revstream.gql.engine.request.mutation_services import prepare_mutation_services
+from revstream.gql.engine.request.services import Services
 from revstream.gql.schema import build_schema
 from revstream.model.compiler.loader import read_model
 from revstream.resolvers.access.permissions import OPEN
@@ -75,8 +76,7 @@ async def context_of(mongo: Mongo, *scribes: Scribe) -> RequestContext:
         progress.advance(Partition(name), resume_tokens.time_prefix(Timestamp(2**32 - 1, 0)))
         progress.note_baseline(Partition(name), Baseline(done=True))
     own_writes = OwnWrites(progress, VersionNumberCache(hub))
-    return RequestContext(
-        scope=OPEN,
+    services = Services(
         current=Current(mongo, archives, own_writes),
         history=VersionHistory(mongo, archives, own_writes),
         moments=TimePointResolver(mongo, archives, progress, TAG),
@@ -94,8 +94,8 @@ async def context_of(mongo: Mongo, *scribes: Scribe) -> RequestContext:
         editing=await prepare_mutation_services(
             mongo, MODEL, archives, progress, own_writes, repeat_window_s=60
         ),
-        deployment=TAG,
     )
+    return RequestContext(scope=OPEN, services=services, deployment=TAG)
 
 
 async def filled(mongo: Mongo) -> RequestContext:

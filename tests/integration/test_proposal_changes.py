@@ -244,7 +244,7 @@ async def test_large_gaps_are_read_in_pages_and_callers_take_turns(
 
         expected = [each["text"] for each in stored]
         assert await asyncio.gather(*(missed() for _ in range(6))) == [expected] * 6
-        slots = another.gateway.proposals._replay._slots
+        slots = another.gateway.services.proposals._replay._slots
         assert (slots.held, slots.waiting) == (0, 0)
 
 
@@ -300,7 +300,7 @@ async def test_one_caller_that_misses_much_leaves_slots_to_others(
     after = await token_now(shop)
     await propose(shop, id_, "one")
     async with open_shop(client, mongo_uri, shop.database.name, begun=True) as another:
-        slots = another.gateway.proposals._replay._slots
+        slots = another.gateway.services.proposals._replay._slots
         for _ in range(2):
             await slots.acquire("ann")
         async with another.changes(DRAFTS, id=id_, after=after) as waiting:
@@ -467,12 +467,12 @@ async def test_what_a_purge_removed_is_not_read_again(
     after = await token_now(shop)
     await propose(shop, id_, "SECRET")
     gateway = shop.gateway
-    archive = gateway.live._archives["products"]
+    archive = gateway.services.live._archives["products"]
     entity = gateway.model.entity("Product")
     await Purging(gateway.mongo, archive, gateway.progress, entity).purge(id_, by="x", why="y")
     await followed(shop)
     # As a gateway does that is told of a purge.
-    gateway.proposals.forget()
+    gateway.services.proposals.forget()
     async with shop.changes(DRAFTS, id=id_, after=after) as events:
         found = await caught_up(events)
     assert tell(found, "operation", "draft") == [("INSERT", None), ("DELETE", None)]

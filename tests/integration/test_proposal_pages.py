@@ -209,7 +209,7 @@ async def test_undecided_drafts_are_bounded_by_document_caller_and_bytes(
 ) -> None:
     """Each bound is an error with both numbers; what is decided does not count."""
     bounds = ProposalLimits(drafts_per_document=2, drafts_per_caller=3)
-    monkeypatch.setattr(shop.gateway.editing.drafts, "_limits", bounds)
+    monkeypatch.setattr(shop.gateway.services.editing.drafts, "_limits", bounds)
     first, second = await shop.made(), await shop.made()
     for id_ in (first, first, second):
         await propose(shop, id_, "x", author="fred")
@@ -221,7 +221,7 @@ async def test_undecided_drafts_are_bounded_by_document_caller_and_bytes(
     await shop.mutate("rejectProduct", id=first, draft=1)
     await propose(shop, first, "x", author="fred")
     few = replace(DEFAULT_LIMITS, draft_bytes_per_caller=2000)
-    monkeypatch.setattr(shop.gateway.editing.drafts, "_limits", few)
+    monkeypatch.setattr(shop.gateway.services.editing.drafts, "_limits", few)
     with pytest.raises(Failed, match=r"bytes of your undecided drafts: .* maximum is 2,000"):
         await propose(shop, second, "x" * 2000, author="hugo")
 
@@ -231,7 +231,7 @@ async def test_comments_are_bounded_by_document_caller_and_bytes(
 ) -> None:
     """A long text, and one comment too many, are errors with both numbers."""
     bounds = ProposalLimits(comments_per_document=3, comments_per_caller=2, text_bytes=10)
-    monkeypatch.setattr(shop.gateway.editing.comments, "_limits", bounds)
+    monkeypatch.setattr(shop.gateway.services.editing.comments, "_limits", bounds)
     id_ = await shop.made()
     with pytest.raises(Failed, match=r"text: bytes: 12, maximum is 10"):
         await shop.mutate("commentOnProduct", id=id_, version=1, text="é" * 6)

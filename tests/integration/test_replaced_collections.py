@@ -88,7 +88,7 @@ async def test_live_subscribers_are_told_of_the_new_documents(
     """Live, and again from the same token: the same changes with the same tokens, in one order."""
     token = (await shop.ask("{ resumeToken }"))["resumeToken"]
     live = asyncio.ensure_future(told(shop, text, after=token))
-    await eventually(lambda: shop.gateway.live.following["things"])
+    await eventually(lambda: shop.gateway.services.live.following["things"])
     await replace(shop, how)
     found = await live
     assert shown(found) == EXPECTED

@@ -177,7 +177,7 @@ def _content(body: Row) -> Row:
 
 async def _discuss(shop: Shop) -> None:
     """Create drafts and comments through the gateway itself, which has all rights."""
-    editing, model = shop.gateway.editing, shop.gateway.model
+    editing, model = shop.gateway.services.editing, shop.gateway.model
     author = Author(by=EVE.name, why=f"{SECRET} why")
     invoice = model.entity("Invoice")
 

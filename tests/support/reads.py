@@ -15,6 +15,7 @@ from typing import Any
 from bson import Timestamp
 
 from revstream.gql.engine.request.context import RequestContext
+from revstream.gql.engine.request.services import Services
 from revstream.model.definition import Entity
 from revstream.resolvers.access.permissions import OPEN
 from revstream.resolvers.admin.stream_status import StreamStatus
@@ -97,16 +98,17 @@ class Memory:
 
     def context(self) -> RequestContext:
         """Return a context whose services read from this memory."""
-        history, moments = MemoryHistory(self), MemoryMoments(self)
         return RequestContext(
             scope=OPEN,
-            current=MemoryCurrent(self),  # type: ignore[arg-type]
-            history=history,  # type: ignore[arg-type]
-            moments=moments,  # type: ignore[arg-type]
-            live=MemoryChanges(self),  # type: ignore[arg-type]
-            proposals=None,  # type: ignore[arg-type]
-            status=MemoryStatus(),  # type: ignore[arg-type]
-            editing=self.editing,  # type: ignore[arg-type]
+            services=Services(
+                current=MemoryCurrent(self),  # type: ignore[arg-type]
+                history=MemoryHistory(self),  # type: ignore[arg-type]
+                moments=MemoryMoments(self),  # type: ignore[arg-type]
+                live=MemoryChanges(self),  # type: ignore[arg-type]
+                proposals=None,  # type: ignore[arg-type]
+                status=MemoryStatus(),  # type: ignore[arg-type]
+                editing=self.editing,  # type: ignore[arg-type]
+            ),
             deployment=DEPLOYMENT,
         )
 

@@ -170,7 +170,7 @@ class CompiledDocuments:
         if wanted:
             with suppress(GatewayError):
                 entity, ids, fields = target.shape.entity, list(wanted.values()), target.fields
-                read = await context.current.by_ids(entity, ids, fields, shown=True)
+                read = await context.services.current.by_ids(entity, ids, fields, shown=True)
                 found = dict(zip(wanted, read, strict=True))
         there = {name: each for name, each in found.items() if each is not None}
         related = await target.related(context, list(there.values()))

@@ -15,24 +15,18 @@ from revstream.gql.auth.sessions import Session, Sessions
 from revstream.gql.engine.limits.filter_conditions import count_conditions
 from revstream.gql.engine.limits.subscription_filters import SubscriptionFilters
 from revstream.gql.engine.request.loaders import Loaders
-from revstream.gql.engine.request.mutation_services import MutationServices
 from revstream.gql.engine.request.plan import Plan, Plans
 from revstream.gql.engine.request.selection import Nodes, Selections
+from revstream.gql.engine.request.services import Services
 from revstream.gql.engine.request.source import CurrentDocument
 from revstream.gql.server.fair_scheduler import FairScheduler
 from revstream.gql.subscriptions.broadcast_group import BroadcastGroups
 from revstream.model.definition import Entity, Model
 from revstream.resolvers.access.permissions import Scope
 from revstream.resolvers.access.principal import ANONYMOUS, Principal
-from revstream.resolvers.admin.stream_status import Status
-from revstream.resolvers.current.documents import Current
-from revstream.resolvers.drafts.changes import ProposalChanges
 from revstream.resolvers.errors import BadUserInput
 from revstream.resolvers.filters.parser import Condition, parse_where
-from revstream.resolvers.history.time_point import TimePointResolver
-from revstream.resolvers.history.versions import VersionHistory
 from revstream.resolvers.mutations.result import Author
-from revstream.resolvers.subscriptions.stream import Changes
 from revstream.streams.changefeed.event import identity
 from revstream.streams.core import resume_tokens
 
@@ -63,8 +57,9 @@ class RequestContext:
     """Context of one request. Each response gets a `fresh` one, as a WebSocket shares one.
 
     Args:
+        services: of the caller.
         deployment: the tag at the end of resume tokens.
-        scope: access rights of the caller; the services are restricted to it.
+        scope: access rights of the caller, to which the services are restricted.
         caller: the authenticated caller.
         principal: its name, if known: the author of writes.
         account: see `Principal`.
@@ -90,13 +85,7 @@ class RequestContext:
         variables: coerced variables of a compiled query.
     """
 
-    current: Current
-    history: VersionHistory
-    moments: TimePointResolver
-    live: Changes
-    proposals: ProposalChanges
-    status: Status
-    editing: MutationServices
+    services: Services
     deployment: str
     scope: Scope
     caller: Principal = ANONYMOUS
@@ -147,7 +136,7 @@ class RequestContext:
         self.known = {}
         self._prefetched = {}
         self._conditions = {}
-        self.loads = Loaders(self.current, self.history, self.moments, self.editing)
+        self.loads = Loaders(self.services)
 
     def keep_prefetched(self, nodes: Nodes, ids: Sequence[Any], found: Sequence[Any]) -> None:
         """Store a field's values, or errors, for the documents with these `_id`s.

@@ -9,20 +9,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Hashable, Sequence
 from datetime import datetime
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from bson import Timestamp
 from strawberry.dataloader import DataLoader
 
+from revstream.gql.engine.request.services import Services
 from revstream.model.definition import Entity
 from revstream.resolvers.current.batcher import BatchLoader
-from revstream.resolvers.current.documents import Current
 from revstream.resolvers.drafts.comments import Subject
 from revstream.resolvers.drafts.draft import Draft
-from revstream.resolvers.drafts.store import Drafts
 from revstream.resolvers.history.document_states import DocumentState
-from revstream.resolvers.history.time_point import TimePoint, TimePointResolver
-from revstream.resolvers.history.versions import VersionHistory
+from revstream.resolvers.history.time_point import TimePoint
 from revstream.streams.changefeed.event import identity
 from revstream.streams.core.errors import ArchiveBehind, HistoryLost
 from revstream.streams.mongo.driver.codecs import Document
@@ -33,13 +31,6 @@ __all__ = ["Loaders"]
 Fields = frozenset[str]
 
 
-class ProposalStores(Protocol):
-    """Access to drafts."""
-
-    @property
-    def drafts(self) -> Drafts: ...
-
-
 K = TypeVar("K")
 T = TypeVar("T")
 
@@ -48,23 +39,16 @@ class Loaders:
     """Loaders of one response.
 
     Args:
-        current, history, moments, proposals: services with batched reads: a list of keys -> a list
-            of results, in the same order.
+        services: with batched reads: a list of keys -> a list of results, in the same order.
     """
 
-    def __init__(
-        self,
-        current: Current,
-        history: VersionHistory,
-        moments: TimePointResolver,
-        proposals: ProposalStores,
-    ) -> None:
-        self._current = current
-        self._history = history
-        self._moments = moments
-        self._proposals = proposals
+    def __init__(self, services: Services) -> None:
+        self._current = services.current
+        self._history = services.history
+        self._moments = services.moments
+        self._editing = services.editing
         # Taken before any read: a number must not be of a version newer than the content.
-        self._seen = current.read_positions()
+        self._seen = services.current.read_positions()
         self._documents: dict[Hashable, asyncio.Future[Sequence[Document | None]]] = {}
         self._loaders: dict[Hashable, DataLoader[Any, Any]] = {}
         self._pools: dict[Hashable, BatchLoader[Any, Any]] = {}
@@ -167,7 +151,7 @@ class Loaders:
 
     async def draft(self, entity: Entity, id_: Any, number: int) -> Draft | None:
         async def load(wanted: list[tuple[Any, int]]) -> Sequence[Draft | None]:
-            return await self._proposals.drafts.numbered(entity, wanted)
+            return await self._editing.drafts.numbered(entity, wanted)
 
         return await self._load(("draft", entity.name), (id_, number), load, _id_and)
 

@@ -107,7 +107,7 @@ async def _refer(
         ids = list(wanted.values())
         if context.assumes_valid:
             # A compiled query reads each document at one place only, without the loaders.
-            found: Sequence[Any] = await context.current.by_ids(
+            found: Sequence[Any] = await context.services.current.by_ids(
                 target.entity, ids, fields, shown=True
             )
         else:

@@ -62,7 +62,9 @@ def back_reference_field(model: Model, link: BackLink) -> StrawberryField:
                 token=selected.token,
             )
             parents = [_equivalent_ids(source.shape.entity, each) for each in ids]
-            return await context.current.pages_by_parent(target.entity, by.stored, parents, query)
+            return await context.services.current.pages_by_parent(
+                target.entity, by.stored, parents, query
+            )
 
         kind = (source.shape.name, link.reference.name, *map(id, info.field_nodes))
         found = await context.loads.for_document(kind, source.values["_id"], read)

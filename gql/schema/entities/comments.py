@@ -142,7 +142,9 @@ async def read_comment_page(
     request, total = page_request(**page), is_total_selected(info)
 
     async def read(subjects: list[Subject]) -> Any:
-        return await info.context.editing.comments.on(shape.entity, subjects, request, total=total)
+        return await info.context.services.editing.comments.on(
+            shape.entity, subjects, request, total=total
+        )
 
     kind = ("comments", shape.name, *map(id, info.field_nodes))
     found = await info.context.loads.for_subject(kind, subject, read)

@@ -151,7 +151,7 @@ class _CompiledPage:
             if kept is None:
                 self._cache.put(key, page_read, len(text))
         rendering = self._rendering
-        found = await context.current.read(page_read)
+        found = await context.services.current.read(page_read)
         return found, await rendering.related(context, found.items)
 
     async def _prepare(
@@ -171,7 +171,7 @@ class _CompiledPage:
             token=selected.token,
             shown=True,
         )
-        return context.current.prepare_read(shape.entity, query)
+        return context.services.current.prepare_read(shape.entity, query)
 
     def render(self, found: tuple[Page[Document], RelatedData], context: RequestContext) -> Any:
         page, related = found

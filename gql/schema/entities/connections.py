@@ -263,7 +263,7 @@ def define_connections(types: Types, shape: ObjectTypeInfo) -> None:
         context = info.context
         # One read for the pages of all documents.
         found = await context.loads.for_document(
-            "gaps", shape.entity.collection, context.status.gaps
+            "gaps", shape.entity.collection, context.services.status.gaps
         )
         return count_items(found)
 

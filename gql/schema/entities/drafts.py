@@ -241,7 +241,7 @@ def drafts_field(model: Model, shape: ObjectTypeInfo) -> StrawberryField:
         async def read(ids: list[Any]) -> Any:
             return await asyncio.gather(
                 *(
-                    context.editing.drafts.page(
+                    context.services.editing.drafts.page(
                         [shape.entity],
                         {"$and": [{"doc": {"$eq": each}}, query]},
                         request,

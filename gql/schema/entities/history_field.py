@@ -69,7 +69,7 @@ def history_field(model: Model, shape: ObjectTypeInfo) -> StrawberryField:
             page=page_request(**page),
             **reading,
         )
-        return await context.history.pages_of(shape.entity, ids, query)
+        return await context.services.history.pages_of(shape.entity, ids, query)
 
     def ready(
         executor: Any, details: Any

@@ -256,7 +256,7 @@ def history_fields(model: Model, shape: ObjectTypeInfo) -> list[StrawberryField]
 
         async def read(ids: list[Any]) -> list[list[FieldBlame]]:
             shown, within = context.scope.readable(entity, model)
-            return await blame_documents(context.history, within, shown, ids, fields)
+            return await blame_documents(context.services.history, within, shown, ids, fields)
 
         kind = ("blame", shape.name, fields)
         found = count_items(await context.loads.for_document(kind, source.values["_id"], read))

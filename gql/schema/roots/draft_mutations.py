@@ -48,7 +48,7 @@ def _propose_field(model: Model, shape: ObjectTypeInfo) -> StrawberryField:
             info,
             shape,
             arguments["id"],
-            lambda key: info.context.editing.drafts.propose(
+            lambda key: info.context.services.editing.drafts.propose(
                 shape.entity,
                 key,
                 change,
@@ -82,7 +82,7 @@ def _propose_new_field(model: Model, shape: ObjectTypeInfo) -> StrawberryField:
         info.context.scope.check_content(entity, arguments.get("document"))
         document = parse_document(model, entity, arguments.get("document") or {})
         key = new_id(entity, arguments.get("id"))
-        return await info.context.editing.drafts.propose_new(
+        return await info.context.services.editing.drafts.propose_new(
             entity, {"_id": key, **document}, author
         )
 
@@ -98,7 +98,7 @@ def _propose_new_field(model: Model, shape: ObjectTypeInfo) -> StrawberryField:
 
 def _reject_field(shape: ObjectTypeInfo) -> StrawberryField:
     async def reject(info: ResolveInfo, author: Author, arguments: Mapping[str, Any]) -> Draft:
-        drafts = info.context.editing.drafts
+        drafts = info.context.services.editing.drafts
         return await run_with_id(
             info,
             shape,
@@ -115,7 +115,7 @@ def _reject_field(shape: ObjectTypeInfo) -> StrawberryField:
 def _comment_field(shape: ObjectTypeInfo) -> StrawberryField:
     async def resolve(_root: None, info: ResolveInfo, id: str, **arguments: Any) -> CommentRecord:
         author = info.context.author_of(info, {"id": id, **arguments})
-        comments = info.context.editing.comments
+        comments = info.context.services.editing.comments
         comment = await run_with_id(
             info,
             shape,
@@ -155,7 +155,7 @@ def _subject_kind(arguments: Mapping[str, Any]) -> RecordKind:
 
 def _publish_field(shape: ObjectTypeInfo) -> StrawberryField:
     async def write(info: ResolveInfo, author: Author, arguments: Mapping[str, Any]) -> Written:
-        publishing = info.context.editing.publishing
+        publishing = info.context.services.editing.publishing
         return await run_with_id(
             info,
             shape,

@@ -41,7 +41,7 @@ def _apply_field(model: Model, shape: ObjectTypeInfo) -> StrawberryField:
         info.context.scope.check_content(shape.entity, arguments["document"])
         document = parse_document(model, shape.entity, arguments["document"])
         key = stored_id(shape, arguments["id"])
-        return await info.context.editing.fences.apply(shape.entity, key, document, author)
+        return await info.context.services.editing.fences.apply(shape.entity, key, document, author)
 
     fence = shape.entity.fence
     assert fence is not None
@@ -79,7 +79,7 @@ def _apply_batch_field(model: Model, shape: ObjectTypeInfo) -> StrawberryField:
                     f"events.{place}.document.{exc.path}: {exc.message}", argument="events"
                 ) from exc
             parsed.append((stored_id(shape, event["id"]), document))
-        applied = await info.context.editing.fences.apply_each(entity, parsed, author)
+        applied = await info.context.services.editing.fences.apply_each(entity, parsed, author)
         info.context.clear_loaded()
         return AppliedRecord(applied)
 

@@ -50,7 +50,7 @@ def _create_field(model: Model, shape: ObjectTypeInfo) -> StrawberryField:
         key = new_id(entity, id_)
         info.context.scope.check_content(entity, arguments.get("document"))
         document = parse_document(model, entity, arguments.get("document") or {})
-        return await info.context.editing.writes.create(
+        return await info.context.services.editing.writes.create(
             entity, key, document, author, fresh=id_ is None
         )
 
@@ -76,7 +76,7 @@ def _update_field(model: Model, shape: ObjectTypeInfo) -> StrawberryField:
             info,
             shape,
             arguments["id"],
-            lambda key: info.context.editing.writes.alter(
+            lambda key: info.context.services.editing.writes.alter(
                 shape.entity,
                 key,
                 DocumentUpdate.update(change),
@@ -107,7 +107,7 @@ def _replace_field(model: Model, shape: ObjectTypeInfo) -> StrawberryField:
             info,
             shape,
             arguments["id"],
-            lambda key: info.context.editing.writes.alter(
+            lambda key: info.context.services.editing.writes.alter(
                 shape.entity,
                 key,
                 DocumentUpdate.replacement(scope.writable(shape.entity), document),
@@ -129,7 +129,7 @@ def _replace_field(model: Model, shape: ObjectTypeInfo) -> StrawberryField:
 
 def _delete_field(shape: ObjectTypeInfo) -> StrawberryField:
     async def write(info: ResolveInfo, author: Author, arguments: Mapping[str, Any]) -> Written:
-        expected, writes = arguments.get("expected_version"), info.context.editing.writes
+        expected, writes = arguments.get("expected_version"), info.context.services.editing.writes
         return await run_with_id(
             info,
             shape,
@@ -149,7 +149,7 @@ def _delete_field(shape: ObjectTypeInfo) -> StrawberryField:
 
 def _restore_field(shape: ObjectTypeInfo) -> StrawberryField:
     async def write(info: ResolveInfo, author: Author, arguments: Mapping[str, Any]) -> Written:
-        editing = info.context.editing
+        editing = info.context.services.editing
         version, draft = arguments.get("version"), arguments.get("draft")
         if (version is None) == (draft is None):
             got = "neither" if version is None else "both"
@@ -182,7 +182,7 @@ def _restore_field(shape: ObjectTypeInfo) -> StrawberryField:
 def _save_cursor_field() -> StrawberryField:
     async def resolve(_root: None, info: ResolveInfo, name: str, token: str) -> str:
         context = info.context
-        await context.editing.cursors.save(context.owner, name, context.token_in(token))
+        await context.services.editing.cursors.save(context.owner, name, context.token_in(token))
         return token
 
     return Resolve(
@@ -202,7 +202,7 @@ def _save_cursor_field() -> StrawberryField:
 
 def _remove_cursor_field() -> StrawberryField:
     async def resolve(_root: None, info: ResolveInfo, name: str) -> bool:
-        there: bool = await info.context.editing.cursors.remove(info.context.owner, name)
+        there: bool = await info.context.services.editing.cursors.remove(info.context.owner, name)
         return there
 
     return Resolve(

@@ -80,7 +80,7 @@ async def run_with_id(
     try:
         return await work(key)
     except missing:
-        other = await info.context.current.other_id(shape.entity, key, kinds)
+        other = await info.context.services.current.other_id(shape.entity, key, kinds)
         if other is None:
             raise
     return await work(other)
@@ -96,7 +96,7 @@ async def read_current_document(
         document = await context.loads.document(shape.entity, id_, fields)
         return None if document is None else CurrentDocument(shape, document)
     # No other field of this response reads it; reads of other responses share the command.
-    reading = context.current.by_ids(shape.entity, [id_], fields, shown=True)
+    reading = context.services.current.by_ids(shape.entity, [id_], fields, shown=True)
     besides = context.selections(info).needs(info.field_nodes, shape).beside
     document = await _read_with_related(context, id_, reading, besides)
     if document is None:
@@ -159,7 +159,7 @@ class _CompiledDocumentField:
     async def read(self, info: ResolveInfo, id: str) -> _DocumentRead | None:
         context, rendering = info.context, self._rendering
         id_ = self._stored_id(id)
-        reading = context.current.by_ids(
+        reading = context.services.current.by_ids(
             rendering.shape.entity, [id_], rendering.fields, shown=True
         )
         document = await _read_with_related(context, id_, reading, rendering.besides)
@@ -223,7 +223,7 @@ def _finders(shape: ObjectTypeInfo) -> dict[str, _Finder]:
             number = int(draft[2])
             proposed = await context.loads.draft(shape.entity, id_, number)
             if proposed is None:
-                other = await context.current.other_id(shape.entity, id_, ["drafts"])
+                other = await context.services.current.other_id(shape.entity, id_, ["drafts"])
                 if other is not None:
                     proposed = await context.loads.draft(shape.entity, other, number)
             return None if proposed is None else DraftRecord(shape, proposed).snapshot

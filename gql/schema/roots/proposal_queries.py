@@ -91,7 +91,7 @@ def _draft_page_reader(item: str) -> _PageReader:
     ) -> PageRecord:
         whole, total = selected_drafts(info, item, list(shapes.values()))
         entities = [each.entity for each in shapes.values()]
-        found = await info.context.editing.drafts.page(
+        found = await info.context.services.editing.drafts.page(
             entities, query, page, whole=whole, total=total
         )
         return draft_page_record(shapes, found)
@@ -106,7 +106,7 @@ async def _read_comments(
     page: PageRequest,
 ) -> PageRecord:
     entities = [each.entity for each in shapes.values()]
-    found = await info.context.editing.comments.page(
+    found = await info.context.services.editing.comments.page(
         entities, query, page, total=is_total_selected(info)
     )
     return comment_page_record(shapes, found)

@@ -274,7 +274,7 @@ async def _stream_changes(
     resumption = Resumption(context, None)
     filters = context.subscription_filters.hold(context.owner, where)
     with filters, TrackedSubscription(context, info.field_name) as tracked:
-        changes = context.proposals.changes(
+        changes = context.services.proposals.changes(
             request, farewell=tracked.shutdown, begun=resumption.begin
         )
         try:

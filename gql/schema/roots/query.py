@@ -121,7 +121,7 @@ def _list_field(model: Model, shape: ObjectTypeInfo) -> StrawberryField:
             # A compiled query only shows the documents: it compares no states.
             shown=context.assumes_valid,
         )
-        found = await context.current.page(shape.entity, query)
+        found = await context.services.current.page(shape.entity, query)
         return await document_page_record(info, shape, found, selected.items)
 
     return Resolve(
@@ -171,7 +171,7 @@ def _as_of_field(model: Model, shape: ObjectTypeInfo) -> StrawberryField:
             page=page_request(**page),
             **reading,
         )
-        found = await context.history.collection_as_of(shape.entity, moment, query)
+        found = await context.services.history.collection_as_of(shape.entity, moment, query)
         return found, moment.at
 
     return Resolve(
@@ -201,7 +201,7 @@ def _audit_trail_field(model: Model, shape: ObjectTypeInfo) -> StrawberryField:
             page=page_request(**page),
             **reading,
         )
-        return await context.history.trail(shape.entity, query), None
+        return await context.services.history.trail(shape.entity, query), None
 
     return Resolve(
         f"{shape.entity.singular}Versions",
@@ -216,7 +216,7 @@ def _audit_trail_field(model: Model, shape: ObjectTypeInfo) -> StrawberryField:
 def _resume_token_field() -> StrawberryField:
     async def resolve(_root: None, info: ResolveInfo) -> str:
         context = info.context
-        moment = await context.moments.now()
+        moment = await context.services.moments.now()
         return context.token_out(resume_tokens.token_from_time(moment.at))
 
     return Resolve(
@@ -229,7 +229,7 @@ def _resume_token_field() -> StrawberryField:
 
 def _streams_field() -> StrawberryField:
     async def resolve(_root: None, info: ResolveInfo) -> Any:
-        return await info.context.status.statuses()
+        return await info.context.services.status.statuses()
 
     return Resolve(
         "streams",
@@ -241,7 +241,7 @@ def _streams_field() -> StrawberryField:
 
 def _saved_cursors_field() -> StrawberryField:
     async def resolve(_root: None, info: ResolveInfo) -> Any:
-        return await info.context.editing.cursors.list_for(info.context.owner)
+        return await info.context.services.editing.cursors.list_for(info.context.owner)
 
     return Resolve(
         "savedCursors",

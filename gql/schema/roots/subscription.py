@@ -217,7 +217,7 @@ async def _stream_changes(
         source = _GroupEventSource(shape, context, request, response_cache_key(info))
         selected = context.selections(info).under(info.field_nodes, f"{shape.name}Change")
         group = context.broadcast_groups.group(
-            group_key(info), context.live.delivery_counter(entity)
+            group_key(info), context.services.live.delivery_counter(entity)
         )
         membership = _GroupMembership(group, target, source, alike="replayed" not in selected)
 
@@ -227,7 +227,7 @@ async def _stream_changes(
         TrackedSubscription(context, info.field_name) as tracked,
         membership or nullcontext(),
     ):
-        changes = context.live.changes(
+        changes = context.services.live.changes(
             entity, request, company=membership, farewell=tracked.shutdown, begun=resumption.begin
         )
         try:
@@ -305,7 +305,7 @@ class _GroupEventSource:
 
     async def events_after(self, position: str) -> AsyncGenerator[Sequence[BroadcastMessage]]:
         request = replace(self._request, after=position, since=None, cursor=None, snapshot=False)
-        parts = self._context.live.parts(self._shape.entity, request)
+        parts = self._context.services.live.parts(self._shape.entity, request)
         async with aclosing(parts) as opened:
             async for changes in opened:
                 for first in range(0, len(changes), _EVENTS_PER_BATCH):

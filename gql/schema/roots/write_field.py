@@ -60,7 +60,7 @@ async def _written_record(
 ) -> WrittenRecord:
     number = None
     if _is_number_selected(info, shape):
-        number = await info.context.editing.writes.made.number(shape.entity, written)
+        number = await info.context.services.editing.writes.made.number(shape.entity, written)
     document = None
     if written.document is not None:
         values = decode(written.document.raw)

@@ -124,7 +124,7 @@ class Stuck(Memory):
             finally:
                 self.ended += 1
 
-        context.current.by_ids = by_ids  # type: ignore[method-assign]
+        context.services.current.by_ids = by_ids  # type: ignore[method-assign]
         return context
 
 

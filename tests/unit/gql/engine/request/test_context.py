@@ -22,8 +22,7 @@ def test_a_fresh_context_has_the_services_and_no_data(memory: Memory) -> None:
     context = memory.context()
     context.principal = "ann"
     fresh = context.fresh(Plan())
-    assert fresh.current is context.current
-    assert fresh.live is context.live
+    assert fresh.services is context.services
     assert fresh.principal == "ann"
     assert fresh.loads is not context.loads
     assert fresh.problems is not context.problems

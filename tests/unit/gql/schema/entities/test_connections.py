@@ -72,13 +72,13 @@ async def test_total_and_token_are_computed_only_if_they_are_selected(
     """A count and a read at a cluster time cost more."""
     context = memory.context()
     asked: list[tuple[bool, bool]] = []
-    page = context.current.page
+    page = context.services.current.page
 
     async def watched(entity: Entity, query: PageQuery[Any]) -> Any:
         asked.append((query.total, query.token))
         return await page(entity, query)
 
-    context.current.page = watched  # type: ignore[method-assign]
+    context.services.current.page = watched  # type: ignore[method-assign]
     result = await schema.execute(f"{{ readings {{ {selection} }} }}", context_value=context)
     assert result.errors is None
     assert asked == [expected]
