@@ -25,6 +25,9 @@ FIELDS = "id version sku name price stock"
 _ONE = "query ($id: ID!) { product(id: $id) { %s } }"
 _PAGE = "query { products(first: 20) { nodes { %s } } }"
 
+# Gateways that read through a driver's cursors instead.
+_DRIVERS = {"Motor": (), "PyMongo Async": ("--driver", "pymongo")}
+
 Read = tuple[str, str, Sequence[Request]]
 
 
@@ -32,12 +35,18 @@ def run(stage: Stage) -> list[Part]:
     dice = random.Random(1)
     ids = [dice.randrange(_DOCUMENTS) for _ in range(500)]
     unnumbered = FIELDS.replace("version ", "")
+    lookups = [one(FIELDS, each) for each in ids]
     reads: list[Read] = [
-        ("product(id)", "revstream", [one(FIELDS, each) for each in ids]),
+        ("product(id)", "revstream", lookups),
         ("product(id), without `version`", "revstream", [one(unnumbered, each) for each in ids]),
+        *((f"product(id), {each} without wire", each, lookups) for each in _DRIVERS),
         ("product(id), bare route", "floor", [Request(f"/product/{each}") for each in ids]),
         ("products(first: 20)", "revstream", [_page(FIELDS)]),
         ("products(first: 20), without `version`", "revstream", [_page(unnumbered)]),
+        *(
+            (f"products(first: 20), {each} without wire", each, [_page(FIELDS)])
+            for each in _DRIVERS
+        ),
         ("products(first: 20), bare route", "floor", [Request("/products?first=20")]),
     ]
     table = Table(
@@ -52,14 +61,16 @@ def run(stage: Stage) -> list[Part]:
         database = opened.enter_context(stage.database())
         documents = [product(n) for n in stage.track(range(_DOCUMENTS), "documents")]
         database[COLLECTION].insert_many(documents)
-        gateway, address = opened.enter_context(stage.gateway(database))
         floor = opened.enter_context(
             stage.program("floor", stage.uri, database.name, beside_load=False)
         )
         servers = {
-            "revstream": (gateway, address),
+            "revstream": opened.enter_context(stage.gateway(database)),
             "floor": (floor, str(floor.hear("serving")["address"])),
         }
+        for name, options in _DRIVERS.items():
+            gateway = stage.gateway(database, "--no-wire", "--no-record", *options)
+            servers[name] = opened.enter_context(gateway)
         await_versions(database, _DOCUMENTS)
         _check_alike(servers["revstream"][1], servers["floor"][1])
         rows: dict[str, list[tuple[float, ...]]] = {name: [] for name, _, _ in reads}
