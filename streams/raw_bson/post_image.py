@@ -16,13 +16,13 @@ from bson.raw_bson import RawBSONDocument
 from revstream.streams.mongo.driver.codecs import RAW
 from revstream.streams.raw_bson.fields import (
     document_from_elements,
+    find_element,
     iterate_elements,
-    split_objects,
 )
 
 __all__ = ["repair_post_image"]
 
-_UPDATED = frozenset({b"updatedFields"})
+_UPDATED = b"updatedFields"
 # BSON types of objects and arrays.
 _CONTAINERS = frozenset({0x03, 0x04})
 
@@ -45,9 +45,10 @@ def repair_post_image(
 
 def _changed(update: bytes) -> list[bytes]:
     """Return the paths of the fields that the update sets."""
-    objects, _ = split_objects(update, _UPDATED)
-    updated = objects.get(b"updatedFields")
-    return [] if updated is None else [name for name, _ in iterate_elements(updated)]
+    updated = find_element(update, _UPDATED)
+    if updated is None:
+        return []
+    return [name for name, _ in iterate_elements(updated[len(_UPDATED) + 2 :])]
 
 
 def _stand_once(raw: bytes, names: Iterable[bytes]) -> bool:

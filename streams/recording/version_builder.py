@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from bson.raw_bson import RawBSONDocument
@@ -393,6 +392,7 @@ class VersionBuilder:
         following: LastVersion,
     ) -> None:
         before = None if last is None else last.chain
-        chain = add_checksums(record, following.full, before, kept=self._archive.layout.keeps)
+        keeps = self._archive.layout.keeps
+        following.chain = add_checksums(record, following.full, before, kept=keeps)
         batch.add(record, last)
-        self._lasts.put(record["doc"], replace(following, chain=chain))
+        self._lasts.put(record["doc"], following)

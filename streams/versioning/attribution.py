@@ -49,7 +49,8 @@ COPIER = f"{RESERVED_NAMES}copier"
 _ID_TYPES = (str, int, float, ObjectId, UUID, Binary)
 _CHANGED = frozenset({"update", "replace"})
 _NO_NUMBER = 2**31
-_NAME = CHANGE_FIELD.encode() + b"\0"
+_FIELD = CHANGE_FIELD.encode()
+_NAME = _FIELD + b"\0"
 
 
 class Claim(NamedTuple):
@@ -170,7 +171,10 @@ def _carried(after: RawBSONDocument | None) -> Any:
     return None if after is None or _NAME not in bytes(after.raw) else after.get(CHANGE_FIELD)
 
 
-def _updates_change(update: Mapping[str, Any]) -> bool:
+def _updates_change(update: RawBSONDocument) -> bool:
+    # Most updates name it nowhere, and are not decoded to find out.
+    if _FIELD not in bytes(update.raw):
+        return False
     updated = update.get("updatedFields") or {}
     return any(n == CHANGE_FIELD or n.startswith(CHANGE_FIELD + ".") for n in updated)
 

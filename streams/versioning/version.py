@@ -121,7 +121,8 @@ class Version:
         return made
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+# Not frozen either: one is created for every version that is recorded.
+@dataclass(slots=True, kw_only=True)
 class LastVersion:
     """Facts of a document's last version that the next one needs.
 
