@@ -5,11 +5,11 @@ from __future__ import annotations
 import strawberry
 from strawberry.schema.config import StrawberryConfig
 
-from revstream.gql.engine.definitions.field import FieldInfo
 from revstream.gql.engine.definitions.object_type import build_object_types
 from revstream.gql.engine.execution.document_cache import CheckedDocuments, Documents
 from revstream.gql.engine.execution.executor import Executor
 from revstream.gql.engine.execution.schema import IdempotencyKey, OneOperation, Schema
+from revstream.gql.engine.internals.strawberry import FieldInfo
 from revstream.gql.engine.limits.concurrency import ConcurrencyExtension, ConcurrencyLimiter
 from revstream.gql.engine.limits.document_limits import Limits
 from revstream.gql.engine.limits.persisted_documents import AutomaticDocuments, Persisted

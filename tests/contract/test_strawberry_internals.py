@@ -13,6 +13,7 @@ from strawberry.annotation import StrawberryAnnotation
 from strawberry.asgi import GraphQL
 from strawberry.http import async_base_view, websocket_origin
 from strawberry.schema import schema as schema_module
+from strawberry.schema.validation_rules import maybe_null, one_of
 from strawberry.subscriptions.protocols.graphql_transport_ws import handlers as transport
 from strawberry.subscriptions.protocols.graphql_ws import handlers as legacy
 from strawberry.types import ExecutionContext
@@ -31,7 +32,7 @@ class Query:
 
 
 def test_strawberry_has_the_members_of_a_schema() -> None:
-    """gql/engine/execution/schema.py executes known documents with them."""
+    """Known documents are executed with them, and validated by Strawberry's rules."""
     schema: Any = strawberry.Schema(query=Query)
     check_members(
         "strawberry-graphql",
@@ -40,6 +41,8 @@ def test_strawberry_has_the_members_of_a_schema() -> None:
     )
     check_members("strawberry-graphql", schema._schema, "_strawberry_schema")
     check_members("strawberry-graphql", schema_module, "StrawberryGraphQLCoreExecutionContext")
+    check_members("strawberry-graphql", maybe_null, "MaybeNullValidationRule")
+    check_members("strawberry-graphql", one_of, "OneOfInputValidationRule")
     fields: Any = schema._schema.query_type.fields
     assert "strawberry-definition" in fields["a"].extensions
     context: Any = ExecutionContext(

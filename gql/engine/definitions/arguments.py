@@ -23,10 +23,10 @@ from graphql import (
     is_list_type,
     is_non_null_type,
 )
-from graphql.execution.values import VariableValues, get_argument_values
 from graphql.utilities import coerce_input_literal
 
 from revstream.gql.engine.definitions.field import Resolve
+from revstream.gql.engine.internals.graphql_core import coerce_arguments
 
 __all__ = ["Arguments", "CoercedVariables", "compile_arguments"]
 
@@ -51,7 +51,7 @@ def compile_arguments(definition: GraphQLField, node: Any, made: Resolve) -> Arg
     names = {each.graphql_name: each.python_name for each in made.arguments}
 
     def looked_at(given: CoercedVariables) -> dict[str, Any]:
-        found = get_argument_values(definition, node, VariableValues({}, dict(given)))
+        found = coerce_arguments(definition, node, given)
         return {names[each]: value for each, value in found.items()}
 
     given_nodes = {each.name.value: each.value for each in node.arguments or ()}

@@ -6,22 +6,20 @@ to be read.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from graphql import GraphQLField, GraphQLResolveInfo
-from strawberry.types.field import StrawberryField
-from strawberry.types.info import Info
+from graphql import GraphQLField
 from strawberry.types.unset import UNSET
 
+from revstream.gql.engine.internals.strawberry import FieldInfo, FunctionField, definition_of_field
 from revstream.model.definition import Field
 
 __all__ = [
     "Argument",
     "CompiledRootField",
     "CompleteValue",
-    "FieldInfo",
     "IdOnlyField",
     "InputField",
     "Read",
@@ -53,14 +51,6 @@ class InputField:
     name: str
     type: str
     description: str
-
-
-class FieldInfo(Info[Any, Any]):
-    """Strawberry's Info with graphql-core's info, which has the syntax tree."""
-
-    @property
-    def graphql(self) -> GraphQLResolveInfo[Any]:
-        return self._raw_info
 
 
 class IdOnlyField(Protocol):
@@ -114,7 +104,7 @@ class CompleteValue:
     make: Callable[[Any, Any], Any]
 
 
-class Read(StrawberryField):
+class Read(FunctionField):
     """A field whose value is in the source object.
 
     Args:
@@ -122,6 +112,8 @@ class Read(StrawberryField):
         stored: the field of the model; its value is in the source's `values`.
         shown_as: its name in the API, if it is a different one (`gql.schema.common.id_naming`).
     """
+
+    takes_info = False
 
     def __init__(
         self,
@@ -138,11 +130,11 @@ class Read(StrawberryField):
         self.read = read
         self.stored = stored
 
-    def get_result(self, source: Any, info: Info | None, args: Any, kwargs: Any) -> Any:
+    def value(self, source: Any, info: FieldInfo | None, arguments: Mapping[str, Any]) -> Any:
         return self.read(source)
 
 
-class Resolve(StrawberryField):
+class Resolve(FunctionField):
     """A field that takes arguments, or whose value has to be read.
 
     Args:
@@ -183,18 +175,14 @@ class Resolve(StrawberryField):
         self.beside = beside
         self.declared = tuple(arguments)
 
-    @property
-    def is_basic_field(self) -> bool:
-        return False
-
-    def get_result(self, source: Any, info: Info | None, args: Any, kwargs: Any) -> Any:
-        assert isinstance(info, FieldInfo)
-        return self.resolve(source, info.graphql, **kwargs)
+    def value(self, source: Any, info: FieldInfo | None, arguments: Mapping[str, Any]) -> Any:
+        assert info is not None
+        return self.resolve(source, info.graphql, **arguments)
 
 
 def strawberry_field(definition: GraphQLField | None) -> Any:
     """Return the `Read` or `Resolve` of a graphql-core field; None for introspection fields."""
-    return None if definition is None else definition.extensions.get("strawberry-definition")
+    return None if definition is None else definition_of_field(definition)
 
 
 def internal_name(type_: Any, name: str) -> str:

@@ -254,7 +254,7 @@ def compile_documents(
     stored = selections.stored(nodes, shape, shape.name)
     rendering = CompiledDocuments(shape, stored, make, executor.fallbacks)
     code = _DocumentsCode(executor, rendering, depth)
-    for name, found in executor.collect_subfields(type_, details).grouped_field_set.items():
+    for name, found in executor.selected_fields(type_, details).items():
         if not code.add(name, type_, found):
             return None
     rendering._rows = code.function()

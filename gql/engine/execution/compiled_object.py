@@ -57,7 +57,7 @@ def compile_object(
     """
     if depth > _DEPTH:
         return None
-    fields = executor.collect_subfields(type_, details).grouped_field_set
+    fields = executor.selected_fields(type_, details)
     code = _ObjectCode(executor, depth, ready)
     for number, (name, found) in enumerate(fields.items()):
         if not code.add(f"a{number}", name, type_, found):

@@ -21,7 +21,6 @@ from graphql import (
     is_non_null_type,
     is_object_type,
 )
-from graphql.pyutils import Path
 
 from revstream.gql.engine.definitions.arguments import (
     Arguments,
@@ -33,6 +32,7 @@ from revstream.gql.engine.definitions.value_tests import FALLBACK
 from revstream.gql.engine.execution.compiled_object import Make, compile_object
 from revstream.gql.engine.execution.planned_execution import PlannedExecution
 from revstream.gql.engine.execution.worker_thread import has_read_much, run_in_thread
+from revstream.gql.engine.internals.graphql_core import Path
 from revstream.gql.engine.request.context import RequestContext
 from revstream.gql.observability.fallback_metrics import FallbackCounter
 from revstream.streams.core.operation import OPERATION

@@ -135,7 +135,7 @@ def compile_records(
         return None
     rendering = CompiledRecords(shape, make)
     code = _VersionsCode(executor, rendering)
-    for name, found in executor.collect_subfields(type_, details).grouped_field_set.items():
+    for name, found in executor.selected_fields(type_, details).items():
         if not code.add(name, type_, found):
             return None
     rendering._rows = code.function()
@@ -231,7 +231,7 @@ class _VersionsCode(RowGenerator):
         type_: Any = self._executor.schema.type_map[shape.snapshot]
         items = []
         self._read_state()
-        fields = self._executor.collect_subfields(type_, details).grouped_field_set
+        fields = self._executor.selected_fields(type_, details)
         for inner, found in fields.items():
             field_name = found[0].node.name.value
             if field_name == "__typename":
@@ -274,7 +274,7 @@ class _VersionsCode(RowGenerator):
     def _add_diff(self, name: str, details: Any) -> bool:
         type_: Any = self._executor.schema.type_map["FieldChange"]
         items = []
-        fields = self._executor.collect_subfields(type_, details).grouped_field_set
+        fields = self._executor.selected_fields(type_, details)
         for inner, found in fields.items():
             field_name = found[0].node.name.value
             if field_name not in (*_CHANGE, "__typename"):

@@ -14,15 +14,14 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from graphql import DocumentNode, GraphQLError, GraphQLSchema, OperationDefinitionNode, validate
-from graphql.execution.values import get_variable_values
 from strawberry.extensions import SchemaExtension
-from strawberry.schema.validation_rules.maybe_null import MaybeNullValidationRule
-from strawberry.schema.validation_rules.one_of import OneOfInputValidationRule
 from strawberry.types.graphql import OperationType
 
 from revstream.gql.engine.definitions.arguments import CoercedVariables
 from revstream.gql.engine.execution.compiled_query import Coerce, compile_coercion
 from revstream.gql.engine.execution.executor import unstorable_text
+from revstream.gql.engine.internals.graphql_core import coerce_variables
+from revstream.gql.engine.internals.strawberry import VALIDATION_RULES, graphql_schema
 from revstream.gql.engine.limits.document_limits import (
     MAX_REPORTED,
     Limits,
@@ -42,7 +41,7 @@ __all__ = ["CheckedDocuments", "Documents", "KnownDocument", "KnownOperation"]
 
 # Maximum number of validation errors: finding suggestions for each takes time.
 _MOST_ERRORS = 20
-_RULES = (*RULES, MaybeNullValidationRule, OneOfInputValidationRule)
+_RULES = (*RULES, *VALIDATION_RULES)
 
 
 @dataclass(slots=True)
@@ -76,8 +75,7 @@ class KnownOperation:
         """Coerce the variables by graphql-core; None if they are invalid."""
         if unstorable_text(variables) is not None:
             return None
-        found = get_variable_values(schema, self.node.variable_definitions or (), dict(variables))
-        return None if isinstance(found, list) else found.coerced
+        return coerce_variables(schema, self.node.variable_definitions or (), variables)
 
 
 class KnownDocument:
@@ -211,7 +209,7 @@ class CheckedDocuments(SchemaExtension):
     def _validate(self, document: DocumentNode) -> list[GraphQLError]:
         context = self.execution_context
         errors = validate(
-            context.schema._schema,
+            graphql_schema(context.schema),
             document,
             _RULES,
             max_errors=_MOST_ERRORS,

@@ -24,14 +24,13 @@ from graphql import (
     is_list_type,
     is_non_null_type,
 )
-from graphql.execution.values import get_argument_values
-from graphql.pyutils import Path, gather_with_cancel
 
 from revstream.gql.engine.definitions.field import Read, Resolve, strawberry_field
 from revstream.gql.engine.definitions.value_tests import FALLBACK
 from revstream.gql.engine.execution.compiled_object import Make, compile_object
 from revstream.gql.engine.execution.planned_execution import PlannedExecution
-from revstream.gql.engine.request.plan import Details, Step
+from revstream.gql.engine.internals.graphql_core import Details, Path, gather_with_cancel
+from revstream.gql.engine.request.plan import Step
 from revstream.resolvers.errors import NumberMisfit
 
 __all__ = ["compile_steps", "gather_values"]
@@ -75,8 +74,8 @@ def _run(parent: GraphQLObjectType, name: str, details: Details, definition: Gra
         # The root value of a subscription's event is the event itself.
         return _reading(parent, name, details, definition.type, lambda source: source)
     # A field of introspection.
-    return lambda executor, source, path: executor.execute_field(
-        parent, source, details, Path(path, name, parent.name), None
+    return lambda executor, source, path: executor.complete_field(
+        parent, source, details, Path(path, name, parent.name)
     )
 
 
@@ -99,7 +98,7 @@ def _reading_leaf(
                 return None
             raise TypeError(nulls)
         except Exception as exc:
-            executor.handle_field_error(exc, type_, details, Path(path, name, parent_name))
+            executor.report_field_error(exc, type_, details, Path(path, name, parent_name))
             return None
 
     return run
@@ -119,7 +118,7 @@ def _reading(
         try:
             completed = complete(executor, read(source), here)
         except Exception as exc:
-            executor.handle_field_error(exc, type_, details, here)
+            executor.report_field_error(exc, type_, details, here)
             return None
         if completed.__class__ is CoroutineType:
             return _guarded(executor, completed, type_, details, here)
@@ -141,9 +140,7 @@ def _resolving(
     names = {each.graphql_name: each.python_name for each in made_of.arguments}
 
     def arguments(executor: PlannedExecution) -> dict[str, Any]:
-        given = get_argument_values(
-            definition, node, executor.variable_values, None, executor.hide_suggestions
-        )
+        given = executor.coerce_arguments(definition, node)
         return {names[each]: value for each, value in given.items()}
 
     async def awaited(executor: PlannedExecution, value: Awaitable[Any], path: Path) -> Any:
@@ -152,14 +149,14 @@ def _resolving(
             if completed.__class__ is CoroutineType:
                 completed = await completed
         except Exception as exc:
-            executor.handle_field_error(exc, type_, details, path)
+            executor.report_field_error(exc, type_, details, path)
             return None
         return completed
 
     def run(executor: PlannedExecution, source: Any, path: Path | None) -> Any:
         here = Path(path, name, parent_name)
         try:
-            info = executor.build_resolve_info(definition, nodes, parent, here)
+            info = executor.resolve_info(definition, nodes, parent, here)
             begun = executor.context_value.root_results if path is None else None
             if begun is not None and name in begun:
                 value = _gone_on(begun.pop(name))
@@ -169,7 +166,7 @@ def _resolving(
                 return awaited(executor, value, here)
             completed = complete(executor, value, here)
         except Exception as exc:
-            executor.handle_field_error(exc, type_, details, here)
+            executor.report_field_error(exc, type_, details, here)
             return None
         if completed.__class__ is CoroutineType:
             return _guarded(executor, completed, type_, details, here)
@@ -196,7 +193,7 @@ async def _guarded(
     try:
         return await completed
     except Exception as exc:
-        executor.handle_field_error(exc, type_, details, path)
+        executor.report_field_error(exc, type_, details, path)
         return None
 
 
@@ -215,7 +212,7 @@ def _completion(type_: GraphQLOutputType, parent: GraphQLObjectType, details: De
 
         def complete(executor: PlannedExecution, value: Any, path: Path) -> Any:
             found: Any = executor.schema.type_map[value.type_name]
-            return executor.collect_and_execute_subfields(found, details, path, value, None)
+            return executor.complete_object(found, details, path, value)
 
     else:
         complete = _completed_object(bare, details)
@@ -249,7 +246,7 @@ def _completed_object(type_: Any, details: Details) -> Complete:
                 if made is not FALLBACK:
                     return made
                 executor.fallbacks.count("object", "value")
-        return executor.collect_and_execute_subfields(type_, details, path, value, None)
+        return executor.complete_object(type_, details, path, value)
 
     return complete
 
@@ -271,11 +268,11 @@ def _completed_list(
                         completed = _guarded(executor, completed, item, details, here)
                         waiting.append(index)
                 except Exception as exc:
-                    executor.handle_field_error(exc, item, details, here)
+                    executor.report_field_error(exc, item, details, here)
                     completed = None
                 done.append(completed)
         except Exception:
-            executor.settle_in_background([done[index] for index in waiting])
+            executor.discard_pending([done[index] for index in waiting])
             raise
         return gather_values(done, waiting) if waiting else done
 

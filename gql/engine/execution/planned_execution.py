@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from strawberry.schema.schema import StrawberryGraphQLCoreExecutionContext
-
+from revstream.gql.engine.internals.graphql_core import CoreExecutor
+from revstream.gql.engine.internals.strawberry import strawberry_schema
 from revstream.gql.engine.request.context import RequestContext
 from revstream.gql.engine.request.plan import Plan
 from revstream.gql.observability.fallback_metrics import FallbackCounter
@@ -13,7 +11,7 @@ from revstream.gql.observability.fallback_metrics import FallbackCounter
 __all__ = ["PlannedExecution"]
 
 
-class PlannedExecution(StrawberryGraphQLCoreExecutionContext):
+class PlannedExecution(CoreExecutor):
     """graphql-core's execution context, with the plan of the operation.
 
     Attributes:
@@ -26,6 +24,5 @@ class PlannedExecution(StrawberryGraphQLCoreExecutionContext):
     @property
     def fallbacks(self) -> FallbackCounter:
         """The counter of the schema that is executed."""
-        schema: Any = self.schema
-        counter: FallbackCounter = schema._strawberry_schema.operations.fallbacks
+        counter: FallbackCounter = strawberry_schema(self.schema).operations.fallbacks
         return counter

@@ -16,7 +16,6 @@ from typing import Any
 import strawberry
 from graphql import ExecutionResult as CoreResult
 from graphql import GraphQLError, OperationDefinitionNode
-from graphql.execution.execute import create_source_event_stream, map_source_to_response_event
 from strawberry.extensions import SchemaExtension
 from strawberry.schema.exceptions import CannotGetOperationTypeError
 from strawberry.types import ExecutionContext, ExecutionResult
@@ -27,6 +26,8 @@ from revstream.gql.engine.execution.compiled_query import compile_query
 from revstream.gql.engine.execution.document_cache import Documents, KnownDocument, KnownOperation
 from revstream.gql.engine.execution.executor import Executor
 from revstream.gql.engine.execution.worker_thread import has_read_much, run_in_thread
+from revstream.gql.engine.internals.graphql_core import start_subscription
+from revstream.gql.engine.internals.strawberry import graphql_schema, requested_operation
 from revstream.gql.engine.limits.concurrency import ConcurrencyExtension, ConcurrencyLimiter
 from revstream.gql.engine.limits.document_limits import check_cost
 from revstream.gql.engine.limits.query_cost import CostCalculator
@@ -70,7 +71,7 @@ class OneOperation(SchemaExtension):
         yield
         operation = self.execution_context
         document = operation.graphql_document
-        if document is not None and operation._provided_operation_name is None:
+        if document is not None and requested_operation(operation) is None:
             count = sum(isinstance(each, OperationDefinitionNode) for each in document.definitions)
             if count > 1:
                 raise _WhichOperation(count)
@@ -94,6 +95,9 @@ class Schema(strawberry.Schema):
         operations: metrics of the operations.
         limiter: of concurrent operations.
         documents: the stored documents, and the limits.
+
+    Attributes:
+        graphql: graphql-core's schema.
     """
 
     def __init__(
@@ -107,7 +111,8 @@ class Schema(strawberry.Schema):
         super().__init__(*args, **kwargs)
         self.operations = operations
         self.limiter = limiter
-        self.cost_calculator = CostCalculator(self._schema)
+        self.graphql = graphql_schema(self)
+        self.cost_calculator = CostCalculator(self.graphql)
         self._documents = documents
         self.error_reporter = ErrorReporter(operations)
 
@@ -212,7 +217,7 @@ class Schema(strawberry.Schema):
             async with nullcontext() if known.schema_only else slot:
                 if known.kind is OperationType.QUERY:
                     if given is None:
-                        given = known.given(self._schema, variables or {})
+                        given = known.given(self.graphql, variables or {})
                     plan = None if given is None else known.document.plans.plan(known.name, given)
                     if given is not None and plan is not None and plan.direct is not None:
                         context = context.fresh(plan)
@@ -267,7 +272,7 @@ class Schema(strawberry.Schema):
             except Exception as exc:
                 return [_error(exc)]
         executor = Executor.build(
-            self._schema,
+            self.graphql,
             known.document.document,
             None,
             replace(context, plans=known.document.plans),
@@ -276,10 +281,8 @@ class Schema(strawberry.Schema):
         )
         if isinstance(executor, list):
             return executor
-        source: Any = create_source_event_stream(executor)
-        if isinstance(source, CoreResult):
-            return source.errors or []
-        return map_source_to_response_event(executor, source)
+        begun: AsyncGenerator[CoreResult] | list[GraphQLError] = start_subscription(executor)
+        return begun
 
     def _check(self, known: KnownOperation, variables: dict[str, Any] | None) -> None:
         """Check the limits of a stored operation.
@@ -301,18 +304,15 @@ class Schema(strawberry.Schema):
         else:
             context.plans = document.plans
         executor = Executor.build(
-            self._schema, document.document, None, context, variables, known.name
+            self.graphql, document.document, None, context, variables, known.name
         )
         if isinstance(executor, list):
             return executor
-        result: Any = executor.execute_operation()
-        if not isinstance(result, CoreResult):
-            result = await result
+        result: CoreResult = await executor.execute_whole()
         plan = executor.plan
         if not plan.tried and not result.errors:
             plan.tried, plan.direct = True, compile_query(executor)
-        finished: CoreResult = result
-        return finished
+        return result
 
     async def _streamed(self, results: Any, owner: str) -> AsyncGenerator[ExecutionResult]:
         try:

@@ -33,8 +33,8 @@ from graphql import (
     print_ast,
     specified_rules,
 )
-from graphql.utilities.sort_value_node import sort_value_node
 
+from revstream.gql.engine.internals.graphql_core import sort_value_node
 from revstream.resolvers.errors import LimitExceeded
 
 __all__ = ["RULES", "MergeableFields"]

@@ -10,17 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol
 
 from graphql import DocumentNode, VariableNode, Visitor, visit
-from graphql.execution.collect_fields import FieldDetails
-from graphql.pyutils import Path
 
+from revstream.gql.engine.internals.graphql_core import Details, Path
 from revstream.gql.engine.request.selection import Selections
 
-__all__ = ["Details", "Plan", "Plans", "Step"]
-
-Details: TypeAlias = list[FieldDetails]
+__all__ = ["Plan", "Plans", "Step"]
 
 
 @dataclass(frozen=True, slots=True)

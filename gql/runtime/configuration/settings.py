@@ -14,8 +14,8 @@ from typing import Any, Literal
 import click
 from pymongo.errors import PyMongoError
 from pymongo.uri_parser import parse_uri
-from strawberry.http.websocket_origin import normalize_allowed_origins
 
+from revstream.gql.engine.internals.strawberry import normalize_allowed_origins
 from revstream.streams.mongo.driver.client import MongoOptions
 from revstream.streams.mongo.driver.error_translation import redact_uri
 

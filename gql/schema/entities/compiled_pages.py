@@ -93,11 +93,11 @@ def _connection_growth(
     growth = 0.0
     types: Any = executor.schema.type_map
     below = {"edges": edge, "pageInfo": types["PageInfo"]}
-    for name, fields in executor.collect_subfields(connection, details).grouped_field_set.items():
+    for name, fields in executor.selected_fields(connection, details).items():
         growth += field_growth(name)
         type_ = below.get(fields[0].node.name.value)
         if type_ is not None:
-            names = executor.collect_subfields(type_, fields).grouped_field_set
+            names = executor.selected_fields(type_, fields)
             growth += sum(map(field_growth, names))
     return growth
 

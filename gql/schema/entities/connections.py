@@ -105,12 +105,12 @@ def item_selections(executor: PlannedExecution, item: str, details: Any) -> list
     types: Any = executor.schema.type_map
     connection, edge = types[connection_name(item)], types[edge_name(item)]
     found = []
-    for each in executor.collect_subfields(connection, details).grouped_field_set.values():
+    for each in executor.selected_fields(connection, details).values():
         match each[0].node.name.value:
             case "nodes":
                 found.append(each)
             case "edges":
-                fields = executor.collect_subfields(edge, each).grouped_field_set.values()
+                fields = executor.selected_fields(edge, each).values()
                 found += [field for field in fields if field[0].node.name.value == "node"]
     return found
 

@@ -12,7 +12,8 @@ from bson import Decimal128, Int64, ObjectId
 from bson.binary import Binary
 from strawberry.schema.config import StrawberryConfig
 
-from revstream.gql.engine.definitions.field import Argument, FieldInfo, Resolve
+from revstream.gql.engine.definitions.field import Argument, Resolve
+from revstream.gql.engine.internals.strawberry import FieldInfo
 from revstream.gql.schema.common.scalars import SCALAR_MAP, SCALARS
 from revstream.gql.schema.common.type_builder import Types
 from revstream.model.definition import Scalar

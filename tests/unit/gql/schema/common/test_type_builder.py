@@ -11,7 +11,8 @@ import strawberry
 from graphql import GraphQLResolveInfo
 from strawberry.schema.config import StrawberryConfig
 
-from revstream.gql.engine.definitions.field import Argument, FieldInfo, InputField, Read, Resolve
+from revstream.gql.engine.definitions.field import Argument, InputField, Read, Resolve
+from revstream.gql.engine.internals.strawberry import FieldInfo
 from revstream.gql.schema.common.scalars import SCALAR_MAP, SCALARS
 from revstream.gql.schema.common.type_builder import Types
 

@@ -1,0 +1,1 @@
+"""Undocumented members of graphql-core and Strawberry, behind plain names."""
