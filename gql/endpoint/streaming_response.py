@@ -132,12 +132,11 @@ class StreamResponse:
         gone = asyncio.create_task(_gone(receive))
         try:
             await asyncio.wait({sending, gone}, return_when=asyncio.FIRST_COMPLETED)
+            if sending.done() and not sending.cancelled():
+                with contextlib.suppress(*_CLIENT_LEFT):
+                    sending.result()
         finally:
-            ended = sending.done() and not sending.cancelled()
-            await cancel_and_wait(gone, *([] if ended else [sending]), expected=_CLIENT_LEFT)
-        if ended:
-            with contextlib.suppress(*_CLIENT_LEFT):
-                sending.result()
+            await cancel_and_wait(gone, sending, expected=_CLIENT_LEFT)
 
     async def _send(self, send: Send) -> None:
         headers = [(name.encode(), value.encode()) for name, value in self._headers.items()]

@@ -15,7 +15,6 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
-from datetime import timedelta
 from json import JSONDecodeError
 from typing import Any
 
@@ -53,6 +52,7 @@ __all__ = ["LegacySocket", "SocketMessages", "TransportSocket"]
 
 _MALFORMED = 4400
 _NOT_INTRODUCED = 4408
+_TOO_LATE = "Connection initialisation timeout"
 _INTRODUCED_TWICE = 4429
 # RFC 6455, 5.5.1: a control frame has at most 125 bytes, two of them for the code.
 _REASON_BYTES = 123
@@ -138,8 +138,8 @@ class TransportSocket(BaseGraphQLTransportWSHandler[RequestContext, None]):
         self._waiting = asyncio.get_running_loop().call_later(limit_s, self._waited)
 
     def _waited(self) -> None:
-        self.connection_init_wait_timeout = timedelta()
-        closing = asyncio.create_task(self.handle_connection_init_timeout())
+        self.connection_timed_out = True
+        closing = asyncio.create_task(self.websocket.close(_NOT_INTRODUCED, _TOO_LATE))
         closing.add_done_callback(self._task_done)
         self.connection_init_timeout_task = closing
 
@@ -160,6 +160,10 @@ class TransportSocket(BaseGraphQLTransportWSHandler[RequestContext, None]):
     def _task_done(self, task: asyncio.Task[Any]) -> None:
         # Strawberry cancels the tasks of ended subscriptions and does not await them.
         retrieve_exception(task, (WebSocketDisconnected,))
+
+    async def handle_task_exception(self, error: Exception) -> None:
+        # The task of the operation raises it as well, and `_task_done` logs it.
+        pass
 
     async def cleanup_operation(self, operation_id: str) -> None:
         target = self._targets.pop(operation_id, None)
@@ -252,7 +256,7 @@ class LegacySocket(BaseGraphQLWSHandler[RequestContext, None]):
     async def _expect_connection_init(self) -> None:
         await asyncio.sleep(self.view.connection_init_wait_timeout.total_seconds())
         if not self._initialized:
-            await self.websocket.close(_NOT_INTRODUCED, "Connection initialisation timeout")
+            await self.websocket.close(_NOT_INTRODUCED, _TOO_LATE)
 
     async def handle_async_results(self, *args: Any, **kwargs: Any) -> None:
         scope = self.websocket.ws.scope  # type: ignore[attr-defined]

@@ -20,7 +20,7 @@ from revstream.gql.auth.sessions import Session
 from revstream.gql.subscriptions.interruption import Interruption
 from revstream.resolvers.errors import SignInEnded, Unauthenticated
 from revstream.streams.core.errors import GatewayError, Unavailable
-from revstream.streams.core.task_cleanup import retrieve_exception
+from revstream.streams.core.task_cleanup import cancel_and_wait
 
 __all__ = ["WebSocketAuthentication"]
 
@@ -50,11 +50,15 @@ class WebSocketAuthentication:
     async def __aexit__(self, *_exc: object) -> None:
         if self._session is not None:
             self._handler.view.callers.sessions.close(self._session)
-        if self._closing is not None:
-            await asyncio.wait([self._closing])
-            retrieve_exception(self._closing, (WebSocketDisconnected,))
-        # Break the cycle between handler and session, for the garbage collector.
-        self._handler = self._session = None
+        try:
+            if self._closing is not None:
+                await asyncio.wait([self._closing])
+        finally:
+            try:
+                await cancel_and_wait(self._closing, expected=(WebSocketDisconnected,))
+            finally:
+                # Break the cycle between handler and session, for the garbage collector.
+                self._handler = self._session = None
 
     @property
     def renewable(self) -> bool:

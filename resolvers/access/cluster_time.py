@@ -89,9 +89,13 @@ class _SharedRead:
     async def read(self) -> Timestamp:
         if self._next is None:
             self._next = asyncio.ensure_future(self._reading())
-            self._next.add_done_callback(retrieve_exception)
-        # Shielded: others wait for it, too.
-        return await asyncio.shield(self._next)
+        reading = self._next
+        try:
+            # Shielded: others wait for it, too.
+            return await asyncio.shield(reading)
+        except asyncio.CancelledError:
+            reading.add_done_callback(retrieve_exception)
+            raise
 
     async def _reading(self) -> Timestamp:
         async with self._one_at_a_time:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 from typing import Any
 
 from revstream.streams.core.errors import GatewayError
@@ -48,6 +49,8 @@ def retrieve_exception(
 ) -> None:
     """Retrieve the exception of a task that is done and that no caller awaits; log a fault.
 
+    A fault that the caller is raising was awaited, and is not logged again.
+
     A cancelled task keeps its traceback until the exception is retrieved, and with it all local
     variables, among them the task itself under a timeout: only the garbage collector would free it.
 
@@ -58,5 +61,19 @@ def retrieve_exception(
         raised = task.exception()
     except asyncio.CancelledError:
         return
-    if raised is not None and not isinstance(raised, (*_NO_FAULTS, *expected)):
-        log.error("task failed", exc_info=raised)
+    if raised is None or isinstance(raised, (*_NO_FAULTS, *expected)) or _is_being_raised(raised):
+        return
+    log.error("task failed", exc_info=raised)
+
+
+def _is_being_raised(raised: BaseException) -> bool:
+    """Return whether the calling code is raising an exception, or another one because of it."""
+    waiting, seen = [sys.exception()], list[BaseException]()
+    while waiting:
+        each = waiting.pop()
+        if each is raised:
+            return True
+        if each is not None and each not in seen:
+            seen.append(each)
+            waiting += each.__cause__, each.__context__
+    return False

@@ -14,7 +14,7 @@ from typing import Any
 
 from revstream.streams.changefeed.source import Source
 from revstream.streams.core.errors import GatewayError, TimeLimit, Unavailable
-from revstream.streams.core.task_cleanup import retrieve_exception
+from revstream.streams.core.task_cleanup import cancel_and_wait
 from revstream.streams.live.hub import Hub
 from revstream.streams.mongo.database import Mongo
 
@@ -58,7 +58,6 @@ class Availability:
 
     async def _ping(self) -> None:
         ping = asyncio.ensure_future(self._mongo.command({"ping": 1}))
-        ping.add_done_callback(retrieve_exception)
         began = time.monotonic()
         try:
             while not ping.done():
@@ -69,7 +68,7 @@ class Availability:
                     self._set_trouble(f"it has not answered for {_PING_S:g} s")
             self._set_trouble(_trouble_of(ping))
         finally:
-            ping.cancel()
+            await cancel_and_wait(ping)
 
     def _set_trouble(self, trouble: str | None) -> None:
         if trouble != self.trouble:

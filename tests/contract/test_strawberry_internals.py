@@ -88,7 +88,7 @@ def test_strawberry_has_the_members_of_socket_handlers() -> None:
         "strawberry-graphql",
         transport.BaseGraphQLTransportWSHandler,
         *("_get_pre_execution_close_reason", "_task_done", "cleanup_operation", "forget_id"),
-        *("handle", "handle_connection_init", "handle_connection_init_timeout"),
+        *("handle", "handle_connection_init", "handle_task_exception"),
         *("handle_invalid_message", "handle_message", "handle_ping", "handle_subscribe"),
         *("on_request_accepted", "run_operation", "send_message"),
     )

@@ -168,3 +168,33 @@ async def test_an_idle_stream_sends_heartbeats() -> None:
             ready.set()
     assert b'{"n":1}' in chunk
     assert [each async for each in stream] == [COMPLETE]
+
+
+@pytest.mark.parametrize("cancelled", [False, True])
+async def test_a_fault_of_a_stream_is_reported_once(
+    cancelled: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The server logs what the response raises; a response that is cancelled logs it itself."""
+    fault = ZeroDivisionError("a fault")
+
+    async def source() -> AsyncGenerator[ExecutionResult]:
+        yield EVENT
+        raise fault
+
+    async def receive() -> dict[str, Any]:
+        await asyncio.Event().wait()
+        return {}
+
+    async def send(message: Any) -> None:
+        sending = asyncio.current_task()
+        if cancelled and sending is not None:
+            sending.add_done_callback(lambda _: responding.cancel())
+            raise fault
+
+    response = StreamResponse(streamed(source(), SSE, SubscriptionPosition(), 60), SSE.media_type)
+    responding = asyncio.create_task(response({"type": "http"}, receive, send))
+    await asyncio.wait([responding])
+    assert responding.cancelled() == cancelled
+    assert cancelled or responding.exception() is fault
+    logged = [each.exc_info[1] for each in caplog.records if each.exc_info]
+    assert logged == ([fault] if cancelled else [])

@@ -18,6 +18,7 @@ from revstream.gql.endpoint.websocket import LegacySocket, TransportSocket
 from revstream.gql.engine.request.context import RequestContext
 from revstream.gql.observability.error_response import ErrorReporter
 from revstream.gql.observability.operation_metrics import Operations
+from revstream.gql.subscriptions.interruption import Interruption
 from revstream.resolvers.access.principal import ANONYMOUS, Principal
 from tests.support.eventually import eventually
 from tests.support.reads import Memory
@@ -26,14 +27,20 @@ from tests.support.reads import Memory
 class _Wire:
     """The messages that a client sends and receives."""
 
-    def __init__(self, *messages: dict[str, Any]) -> None:
-        self.ws = SimpleNamespace(headers=Headers())
+    def __init__(
+        self, *messages: dict[str, Any], until: Callable[[], object] = lambda: True
+    ) -> None:
+        self.ended = False
+        self._until = until
+        self.ws = SimpleNamespace(headers=Headers(), scope={})
         self.sent: list[Any] = []
         self._messages = messages
 
     async def iter_json(self, **_options: Any) -> AsyncGenerator[object]:
         for each in self._messages:
             yield each
+        await eventually(self._until)
+        self.ended = True
 
     async def send_json(self, message: dict[str, Any]) -> None:
         self.sent.append(message["type"])
@@ -104,3 +111,56 @@ async def test_the_connection_parameters_are_not_kept(memory: Memory, kind: type
     assert wire.sent == ["connection_ack"]
     context = handler.context
     assert "secret" not in str([getattr(context, each.name) for each in fields(context)])
+
+
+async def test_a_fault_of_an_operation_is_logged_once(
+    memory: Memory, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Strawberry completes the operation, and its task raises the fault."""
+
+    async def at_once() -> None:
+        pass
+
+    async def fail(*_: object, **__: object) -> None:
+        raise ZeroDivisionError
+
+    messages: list[dict[str, Any]] = [
+        {"type": "connection_init"},
+        {"type": "subscribe", "id": "1", "payload": {"query": "{ a }"}},
+    ]
+    wire = _Wire(*messages, until=lambda: not handler.operations)
+    handler = socket_of(TransportSocket, wire, _View(memory.context(), at_once))
+    handler.schema = SimpleNamespace(stream=fail)
+    await handler.handle()
+    assert wire.sent == ["connection_ack", "complete"]
+    assert [each.message for each in caplog.records if each.exc_info] == ["task failed"]
+
+
+@pytest.mark.parametrize("kind", [TransportSocket, LegacySocket])
+async def test_a_socket_that_is_cancelled_ends_its_closing(memory: Memory, kind: type[Any]) -> None:
+    """And refers to nothing any more, so that it needs no garbage collector."""
+
+    async def at_once() -> None:
+        pass
+
+    async def close(**_: object) -> None:
+        closing.set()
+        await asyncio.Event().wait()
+
+    closing = asyncio.Event()
+    wire = _Wire({"type": "connection_init"}, until=closing.is_set)
+    wire.close = close  # type: ignore[method-assign,assignment]
+    handler = socket_of(kind, wire, _View(memory.context(), at_once))
+    authentication = handler._authentication
+    before = asyncio.all_tasks()
+    handling = asyncio.create_task(handler.handle())
+    await eventually(lambda: wire.sent)
+    authentication.interrupt(Interruption("the gateway restarts"))
+    await closing.wait()
+    # The handler waits for the close that was begun.
+    await eventually(lambda: authentication._handler is not None and wire.ended)
+    handling.cancel()
+    await asyncio.wait([handling])
+    assert handling.cancelled()
+    assert asyncio.all_tasks() == before
+    assert authentication._handler is None

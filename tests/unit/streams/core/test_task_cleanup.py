@@ -80,3 +80,33 @@ async def test_a_bug_in_a_cancelled_task_is_logged(
     await cancel_and_wait(task, expected=(ConnectionError,))
     found = [each.exc_info[1] for each in caplog.records if each.exc_info]
     assert found == ([raised] if logged else [])
+
+
+@pytest.mark.parametrize("how", ["itself", "cause", "context"])
+async def test_a_fault_that_the_caller_is_raising_is_not_logged(
+    how: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It was awaited: the code that handles it reports it."""
+    fault, other = ZeroDivisionError("a fault"), LookupError("because of it")
+
+    async def fails() -> None:
+        raise fault
+
+    async def work() -> None:
+        task = asyncio.ensure_future(fails())
+        try:
+            try:
+                await task
+            except ZeroDivisionError as exc:
+                if how == "cause":
+                    raise other from exc
+                if how == "context":
+                    raise other  # noqa: B904 (the case)
+                raise
+        finally:
+            await cancel_and_wait(task, asyncio.ensure_future(asyncio.sleep(3600)))
+
+    with pytest.raises((ZeroDivisionError, LookupError)) as raised:
+        await work()
+    assert raised.value is (fault if how == "itself" else other)
+    assert [each.message for each in caplog.records] == []
