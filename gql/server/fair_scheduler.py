@@ -64,7 +64,7 @@ class FairScheduler:
 
     def _take_place(self) -> bool:
         self._schedule()
-        if self._left and not self._continuing:
+        if self._left > 0 and not self._continuing:
             self._left -= 1
             return True
         return False
@@ -85,7 +85,8 @@ class FairScheduler:
         self._run_some(self._beginning, self._left)
 
     def _run_some(self, waiting: deque[_Start], most: int) -> None:
-        while most and waiting:
+        # An entry that starts others takes places of the same iteration.
+        while most > 0 and self._left > 0 and waiting:
             self._left -= 1
             if waiting.popleft()():
                 most -= 1

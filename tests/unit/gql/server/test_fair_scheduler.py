@@ -89,3 +89,24 @@ async def test_a_few_of_many_starts_run_per_loop_iteration() -> None:
         await turn()
         starts.start(begin, number)
         assert begun[-1] == number
+
+
+async def test_an_entry_that_starts_others_takes_no_more_places() -> None:
+    """Each of a chain of entries starts the next one at once."""
+    starts, begun = FairScheduler(3), list[int]()
+
+    def begin(number: int) -> None:
+        begun.append(number)
+        if number < 40:
+            starts.start(begin, number + 1)
+
+    begin(0)
+    counts = [len(begun)]
+    while len(starts):
+        before = len(begun)
+        await turn()
+        counts.append(len(begun) - before)
+    assert begun == [*range(41)]
+    # The first one began by itself.
+    assert max(counts) <= 4
+    assert max(counts[1:]) == 3
