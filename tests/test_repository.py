@@ -112,7 +112,9 @@ def test_every_error_has_a_rule() -> None:
 
 def test_environment_names_are_the_options_names() -> None:
     """The README describes this rule."""
-    assert all(PREFIX + each.name.upper() for each in dataclasses.fields(Settings))
+    names = {each.name: PREFIX + each.name.upper() for each in dataclasses.fields(Settings)}
+    found = {each.name: each.envvar for each in cli.commands["serve"].params}
+    assert {name: found[name] for name in names} == names
     assert f"`{PREFIX}`" in README
 
 
