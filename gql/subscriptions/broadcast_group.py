@@ -232,7 +232,7 @@ class BroadcastGroup:
         except GatewayError as exc:
             self._end(exc)
         except Exception:
-            log.exception("an audience was left by its leader")
+            log.exception("broadcast group failed")
             self._end(Unavailable("the subscription was interrupted; subscribe again"))
         finally:
             if self._task is me:
@@ -285,7 +285,7 @@ class BroadcastGroup:
         for ended in self._members.values():
             if not ended.done():
                 ended.set_exception(error.copy())
-        # The next leader must not send to members that have not retrieve_exception the error yet.
+        # The next leader must not send to members that have not seen the error yet.
         self._members.clear()
 
 

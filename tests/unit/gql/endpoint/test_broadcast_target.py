@@ -46,13 +46,13 @@ def test_each_event_is_one_text_message(texts: list[str], id_: str) -> None:
     ]
     for own in (id_, "é", id_):
         connection = Connection()
-        seat = WebSocketTarget(own, b"next", connection)
-        assert send_events(events, seat) == (len(events), True)
+        target = WebSocketTarget(own, b"next", connection)
+        assert send_events(events, target) == (len(events), True)
         frames = frames_read(connection.written)
         assert all(each.opcode is Opcode.TEXT and each.fin for each in frames)
         assert [json.loads(bytes(each.data)) for each in frames] == [
             {"id": own, "type": "next", "payload": {"data": text}} for text in texts
         ]
-        seat.close()
-        assert send_events(events, seat) == (len(events), True)
+        target.close()
+        assert send_events(events, target) == (len(events), True)
         assert len(frames_read(connection.written)) == len(events)

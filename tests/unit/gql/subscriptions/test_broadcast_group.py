@@ -27,12 +27,12 @@ from tests.support.reads import Memory
 from tests.support.streams import turn
 
 
-class Chair:
+class Target:
     """A target; `most` is the number of events that it accepts."""
 
-    own = b"I hear "
+    own = b"id "
 
-    def __init__(self, most: int = 1000, kind: str = "chair") -> None:
+    def __init__(self, most: int = 1000, kind: str = "socket") -> None:
         self.kind = kind
         self.hearing: Callable[[], object] = lambda: None
         self.token = ""
@@ -64,8 +64,8 @@ class Stage:
         self.led: list[str] = []
         self.left = 0
         self.events: asyncio.Queue[list[BroadcastMessage] | Exception] = asyncio.Queue()
-        self.audience = BroadcastGroup(self.count)
-        self.audience.held = 10
+        self.group = BroadcastGroup(self.count)
+        self.group.held = 10
 
     def count(self, members: int) -> None:
         self.told += members
@@ -95,9 +95,9 @@ class Stage:
             [BroadcastMessage(t, t.encode() * size, shown=f"{t}.x", counts=True) for t in tokens]
         )
 
-    async def sit(self, chair: Chair, position: str) -> asyncio.Task[str | None]:
+    async def join(self, target: Target, position: str) -> asyncio.Task[str | None]:
         """Join with a target that has caught up by itself."""
-        join = self.audience.join(chair, position, self, caught_up=True)
+        join = self.group.join(target, position, self, caught_up=True)
         task = asyncio.create_task(join)
         await settled()
         return task
@@ -115,77 +115,76 @@ async def stage() -> Stage:
 
 async def test_targets_of_several_kinds_get_messages_of_their_kind(stage: Stage) -> None:
     """Each gets all events in order."""
-    chairs = [Chair(kind=kind) for kind in ("chair", "stool", "chair", "chair", "stool")]
-    sitting = [await stage.sit(each, "b") for each in chairs]
+    targets = [Target(kind=kind) for kind in ("socket", "stream", "socket", "socket", "stream")]
+    joined = [await stage.join(each, "b") for each in targets]
     stage.say("c", "d")
     await settled()
-    assert [each.heard for each in chairs] == [[b"c", b"d"]] * 5
-    for each in sitting:
+    assert [each.heard for each in targets] == [[b"c", b"d"]] * 5
+    for each in joined:
         each.cancel()
 
 
 async def test_concurrent_events_are_one_write_per_target(stage: Stage) -> None:
     """A target after some of them gets the rest; no write is large."""
-    chairs = [Chair(kind=kind) for kind in ("chair", "stool", "chair")]
-    sitting = [await stage.sit(each, "b") for each in chairs]
+    targets = [Target(kind=kind) for kind in ("socket", "stream", "socket")]
+    joined = [await stage.join(each, "b") for each in targets]
     stage.say("c")
     await settled()
-    sitting.append(await stage.sit(late := Chair(), "c"))
-    chairs[1].hearing = lambda: setattr(late, "token", "d")
+    joined.append(await stage.join(late := Target(), "c"))
+    targets[1].hearing = lambda: setattr(late, "token", "d")
     stage.say_together("d", "e", "f")
     await settled()
-    assert [each.heard for each in chairs] == [[b"c", b"d", b"e", b"f"]] * 3
-    assert [each.writes for each in chairs] == [2] * 3
+    assert [each.heard for each in targets] == [[b"c", b"d", b"e", b"f"]] * 3
+    assert [each.writes for each in targets] == [2] * 3
     assert (late.heard, late.writes) == ([b"e", b"f"], 1)
-    assert {each.token for each in (*chairs, late)} == {"f"}
+    assert {each.token for each in (*targets, late)} == {"f"}
     assert stage.told == 3 + 11
     stage.say_together("g", "h", "i", size=10_000)
     await settled()
-    assert [each.writes for each in chairs] == [4] * 3
-    assert chairs[0].heard[4:] == [b"g" * 10_000, b"h" * 10_000, b"i" * 10_000]
-    for each in sitting:
+    assert [each.writes for each in targets] == [4] * 3
+    assert targets[0].heard[4:] == [b"g" * 10_000, b"h" * 10_000, b"i" * 10_000]
+    for each in joined:
         each.cancel()
 
 
 async def test_a_target_that_refuses_concurrent_events_leaves_before_them(stage: Stage) -> None:
     """This includes a target that is after some of them already."""
-    full, other, later = Chair(most=1), Chair(), Chair(most=1)
-    sitting = [await stage.sit(each, "a") for each in (full, other, later)]
+    full, other, later = Target(most=1), Target(), Target(most=1)
+    joined = [await stage.join(each, "a") for each in (full, other, later)]
     stage.say("b")
     await settled()
     later.token = "c"
     stage.say_together("c", "d")
     await settled()
-    assert await sitting[0] == "b"
-    assert await sitting[2] == "c"
+    assert await joined[0] == "b"
+    assert await joined[2] == "c"
     assert other.heard == [b"b", b"c", b"d"]
-    sitting[1].cancel()
+    joined[1].cancel()
 
 
 async def test_a_target_that_leaves_during_a_broadcast_gets_no_more(stage: Stage) -> None:
     """Hundreds of targets take more than one loop iteration."""
-    chairs = [Chair() for _ in range(500)]
-    sitting = [
-        asyncio.create_task(stage.audience.join(each, "b", stage, caught_up=True))
-        for each in chairs
+    targets = [Target() for _ in range(500)]
+    joined = [
+        asyncio.create_task(stage.group.join(each, "b", stage, caught_up=True)) for each in targets
     ]
     await settled()
-    chairs[0].hearing = sitting[300].cancel
+    targets[0].hearing = joined[300].cancel
     stage.say("c")
     await settled()
-    assert [n for n, each in enumerate(chairs) if each.heard != [b"c"]] == [300]
+    assert [n for n, each in enumerate(targets) if each.heard != [b"c"]] == [300]
     assert stage.told == 499
-    for each in sitting:
+    for each in joined:
         each.cancel()
 
 
 async def test_each_target_gets_the_events_after_its_token(stage: Stage) -> None:
     """A later one gets its missing events at once, and none twice."""
-    first, second, third = Chair(), Chair(), Chair()
-    sitting = [await stage.sit(first, "b")]
+    first, second, third = Target(), Target(), Target()
+    joined = [await stage.join(first, "b")]
     stage.say("a", "b", "c", "d")
     await settled()
-    sitting += [await stage.sit(second, "c"), await stage.sit(third, "d")]
+    joined += [await stage.join(second, "c"), await stage.join(third, "d")]
     stage.say("e")
     await settled()
     assert (first.heard, second.heard, third.heard) == (
@@ -195,7 +194,7 @@ async def test_each_target_gets_the_events_after_its_token(stage: Stage) -> None
     )
     assert stage.led == ["b"]
     assert stage.told == 6
-    for each in sitting:
+    for each in joined:
         each.cancel()
     await settled()
     assert stage.left == 1
@@ -203,33 +202,33 @@ async def test_each_target_gets_the_events_after_its_token(stage: Stage) -> None
 
 async def test_a_target_older_than_the_recent_events_is_refused(stage: Stage) -> None:
     """A single target is refused as well."""
-    sitting = await stage.sit(Chair(), "m")
-    assert await (await stage.sit(Chair(), "a")) is None
-    stage.audience.held = 1
-    assert await (await stage.sit(Chair(), "z")) is None
-    sitting.cancel()
+    joined = await stage.join(Target(), "m")
+    assert await (await stage.join(Target(), "a")) is None
+    stage.group.held = 1
+    assert await (await stage.join(Target(), "z")) is None
+    joined.cancel()
 
 
 async def test_recent_events_can_be_evicted(stage: Stage) -> None:
     """An older target is refused then; present ones get the next events."""
-    first, last = Chair(), Chair()
-    sitting = [await stage.sit(first, "b")]
+    first, last = Target(), Target()
+    joined = [await stage.join(first, "b")]
     stage.say("c", "d")
     await settled()
     clear_recent_events()
-    assert await (await stage.sit(Chair(), "c")) is None
-    sitting.append(await stage.sit(last, "d"))
+    assert await (await stage.join(Target(), "c")) is None
+    joined.append(await stage.join(last, "d"))
     stage.say("e")
     await settled()
     assert (first.heard, last.heard) == ([b"c", b"d", b"e"], [b"e"])
-    for each in sitting:
+    for each in joined:
         each.cancel()
 
 
 async def test_a_full_target_leaves_with_its_last_token(stage: Stage) -> None:
     """The others are not affected."""
-    full, other = Chair(most=2), Chair()
-    leaving, staying = await stage.sit(full, "a"), await stage.sit(other, "a")
+    full, other = Target(most=2), Target()
+    leaving, staying = await stage.join(full, "a"), await stage.join(other, "a")
     stage.say("b", "c", "d", "e")
     assert await leaving == "c"
     await settled()
@@ -239,19 +238,19 @@ async def test_a_full_target_leaves_with_its_last_token(stage: Stage) -> None:
 
 async def test_a_broken_stream_gives_each_target_its_own_token(stage: Stage) -> None:
     """If the leader is too slow, all targets leave. Another one leads later targets."""
-    chairs = [Chair(), Chair(most=0)]
-    first, second = await stage.sit(chairs[0], "a"), await stage.sit(chairs[1], "b")
+    targets = [Target(), Target(most=0)]
+    first, second = await stage.join(targets[0], "a"), await stage.join(targets[1], "b")
     stage.say("b")
     stage.events.put_nowait(Unavailable("gone"))
     failed = await asyncio.gather(first, second, return_exceptions=True)
     assert [type(each) for each in failed] == [Unavailable, Unavailable]
     assert failed[0] is not failed[1]
-    assert [each.token for each in chairs] == ["b", "b"]
-    third = await stage.sit(Chair(), "c")
+    assert [each.token for each in targets] == ["b", "b"]
+    third = await stage.join(Target(), "c")
     stage.say("d")
     stage.events.put_nowait(SlowConsumer("too slow"))
     assert await third == "d"
-    fourth = await stage.sit(Chair(), "d")
+    fourth = await stage.join(Target(), "d")
     stage.events.put_nowait(ZeroDivisionError())
     with pytest.raises(Unavailable):
         await fourth
@@ -315,60 +314,60 @@ def test_a_target_with_any_token_gets_all_later_events_in_order(
 
 
 async def told_all(steps: list[Any]) -> None:
-    stream, audience = Stream(), BroadcastGroup(lambda _: None)
-    audience.held = 2
-    sitting: list[tuple[Chair, str, asyncio.Task[str | None]]] = []
+    stream, group = Stream(), BroadcastGroup(lambda _: None)
+    group.held = 2
+    joined: list[tuple[Target, str, asyncio.Task[str | None]]] = []
     for _ in range(10):
         stream.publish()
     for kind, *given_ in steps:
         if kind == "publish":
             stream.publish()
         elif kind in ("join", "slow"):
-            chair = Chair(1000 if kind == "join" else 3)
+            target = Target(1000 if kind == "join" else 3)
             position = stream.tokens[-1 - min(given_[0], len(stream.tokens) - 1)]
-            join = audience.join(chair, position, stream, caught_up=False)
-            sitting.append((chair, position, asyncio.create_task(join)))
-        elif kind == "leave" and sitting:
-            sitting[given_[0] % len(sitting)][2].cancel()
+            join = group.join(target, position, stream, caught_up=False)
+            joined.append((target, position, asyncio.create_task(join)))
+        elif kind == "leave" and joined:
+            joined[given_[0] % len(joined)][2].cancel()
         elif kind == "turn":
             for _ in range(given_[0]):
                 await turn()
     for _ in range(500):
         await turn()
-    for chair, position, task in sitting:
-        told = [each.decode() for each in chair.heard if each != b"!"]
+    for target, position, task in joined:
+        told = [each.decode() for each in target.heard if each != b"!"]
         behind = [each for each in stream.tokens if each > position]
         if task.cancelled():
             assert told == behind[: len(told)]
         elif task.done():
             # It had stopped: it leaves with its last token.
-            assert len(chair.heard) >= chair.most
+            assert len(target.heard) >= target.most
             assert await task == ([position, *told][-1])
             assert told == behind[: len(told)]
         else:
             assert told == behind
-            assert chair.heard.count(b"!") == 1
+            assert target.heard.count(b"!") == 1
         task.cancel()
-    await asyncio.gather(*(task for _, _, task in sitting), return_exceptions=True)
-    assert audience._task is None
+    await asyncio.gather(*(task for _, _, task in joined), return_exceptions=True)
+    assert group._task is None
 
 
 async def test_a_thousand_targets_share_the_execution_of_old_events() -> None:
     """A reconnect storm is like this: the target with the oldest token executes for the others."""
-    stream, audience = Stream(), BroadcastGroup(lambda _: None)
-    audience.held = 1000
+    stream, group = Stream(), BroadcastGroup(lambda _: None)
+    group.held = 1000
     for _ in range(200):
         stream.publish()
-    chairs = [Chair() for _ in range(1000)]
+    targets = [Target() for _ in range(1000)]
     order = [(number * 7919) % 200 for number in range(1000)]
     joins = [
-        asyncio.create_task(audience.join(chair, f"{place:03}", stream, caught_up=False))
-        for chair, place in zip(chairs, order, strict=True)
+        asyncio.create_task(group.join(target, f"{place:03}", stream, caught_up=False))
+        for target, place in zip(targets, order, strict=True)
     ]
     for _ in range(3000):
         await turn()
-    for chair, place in zip(chairs, order, strict=True):
-        assert chair.heard == [f"{each:03}".encode() for each in range(place + 1, 200)] + [b"!"]
+    for target, place in zip(targets, order, strict=True):
+        assert target.heard == [f"{each:03}".encode() for each in range(place + 1, 200)] + [b"!"]
     # There is one execution each time that a target is older than all before.
     assert max(stream.made.values()) <= 12
     for each in joins:
@@ -378,13 +377,13 @@ async def test_a_thousand_targets_share_the_execution_of_old_events() -> None:
 
 async def test_groups_are_dropped_with_their_last_user() -> None:
     """The same key has a new group then."""
-    audiences = BroadcastGroups()
-    with audiences.group("a", int) as first, audiences.group("a", int) as second:
+    groups = BroadcastGroups()
+    with groups.group("a", int) as first, groups.group("a", int) as second:
         assert first is second
         assert first.held == 2
-        with audiences.group("b", int) as other:
+        with groups.group("b", int) as other:
             assert other is not first
-    with audiences.group("a", int) as again:
+    with groups.group("a", int) as again:
         assert again is not first
 
 
