@@ -68,16 +68,16 @@ async def test_cursors_of_different_principals_are_independent(shop: Shop) -> No
     assert await versions_after(shop, id_, name, 3) == [2, 3, 4]
 
 
-async def test_a_name_that_nobody_saved_is_bad_input(shop: Shop) -> None:
-    """Also where somebody else did."""
+async def test_an_unknown_cursor_name_is_bad_input(shop: Shop) -> None:
+    """A cursor that another principal saved is unknown, too."""
     id_, places = await written(shop)
     await shop.ask(SAVE, author="bob", name=f"bobs-{id_}", token=places[0])
     with pytest.raises(Failed, match="no cursor named"):
         await versions_after(shop, id_, f"bobs-{id_}", 1)
 
 
-async def test_somebody_without_a_name_has_no_cursors(shop: Shop) -> None:
-    """Nor has one whose name is empty: they would share them with each other."""
+async def test_an_anonymous_caller_has_no_cursors(shop: Shop) -> None:
+    """A caller with an empty name has none either: all of them would share their cursors."""
     _, places = await written(shop)
     for nobody in (None, ""):
         for text in (
@@ -91,7 +91,7 @@ async def test_somebody_without_a_name_has_no_cursors(shop: Shop) -> None:
 
 
 async def test_names_have_1_to_255_characters(shop: Shop) -> None:
-    """Others are refused, with their length."""
+    """Other names are refused, with their length."""
     _, places = await written(shop)
     for name in ("n", "ü" * 255):
         await shop.ask(SAVE, author="len", name=name, token=places[0])
@@ -101,8 +101,8 @@ async def test_names_have_1_to_255_characters(shop: Shop) -> None:
         assert failed.value.code == "BAD_USER_INPUT"
 
 
-async def test_a_caller_lists_and_removes_what_he_has_saved(shop: Shop) -> None:
-    """And nobody else's."""
+async def test_a_caller_lists_and_removes_its_own_cursors(shop: Shop) -> None:
+    """Cursors of other principals are not listed."""
     _, places = await written(shop)
     for name, token in (("b", places[1]), ("a", places[0])):
         await shop.ask(SAVE, author="lister", name=name, token=token)
@@ -120,10 +120,10 @@ async def test_a_caller_lists_and_removes_what_he_has_saved(shop: Shop) -> None:
     assert [each["name"] for each in found] == ["a"]
 
 
-async def test_one_caller_has_a_bounded_number_of_them(
+async def test_the_number_of_cursors_per_caller_is_limited(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Those that he has can be moved all the same."""
+    """Existing cursors can still be moved."""
     monkeypatch.setattr("revstream.resolvers.subscriptions.saved_cursors._MOST", 2)
     _, places = await written(shop)
     for name in ("one", "two", "one"):
@@ -134,8 +134,10 @@ async def test_one_caller_has_a_bounded_number_of_them(
     await shop.ask(SAVE, author="few", name="three", token=places[0])
 
 
-async def test_a_place_in_the_future_is_neither_saved_nor_gone_on_from(shop: Shop) -> None:
-    """As `after` is refused: it is of a history that is no more, as after a restore."""
+async def test_a_token_in_the_future_is_neither_saved_nor_used(shop: Shop) -> None:
+    """It belongs to a history that no longer exists, as after a restore; `after` refuses it,
+    too.
+    """
     _, places = await written(shop)
     future = f"F0000000FFFFFFFF~.{places[0].rpartition('.')[2]}"
     with pytest.raises(Failed) as failed:
@@ -150,8 +152,8 @@ async def test_a_place_in_the_future_is_neither_saved_nor_gone_on_from(shop: Sho
     assert failed.value.code == "RESUME_TOKEN_INVALID"
 
 
-async def test_the_server_lets_go_of_places_that_nobody_used_for_a_year(shop: Shop) -> None:
-    """Counted from when each was saved or used last."""
+async def test_cursors_expire_a_year_after_their_last_use(shop: Shop) -> None:
+    """Saving and using a cursor both start the year again."""
     id_, places = await written(shop)
     await shop.ask(SAVE, name="used", token=places[0])
     cursors = shop.database["revstream.cursors"]
@@ -166,8 +168,8 @@ async def test_the_server_lets_go_of_places_that_nobody_used_for_a_year(shop: Sh
     assert stored["at"] > long_ago
 
 
-async def test_a_place_that_is_none_is_not_saved(shop: Shop) -> None:
-    """Neither a broken token nor one of another deployment."""
+async def test_an_invalid_token_is_not_saved(shop: Shop) -> None:
+    """Broken tokens and tokens of other deployments are refused."""
     with pytest.raises(Failed, match="is not a resume token"):
         await shop.ask(SAVE, name="mine", token="x")
     with pytest.raises(Failed, match="was made by deployment"):

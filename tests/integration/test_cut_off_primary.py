@@ -1,4 +1,4 @@
-"""A primary that is cut off from the others, and does not know it yet, knows an older time."""
+"""A primary that is cut off from the others and does not notice has an older cluster time."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ def changes(mongo: Mongo) -> Changes:
     return Changes(mongo, {"products": Archive(mongo, "products")}, hub, progress, quiet_s=0.01)
 
 
-async def test_a_good_token_is_not_refused_by_what_it_says(
+async def test_a_valid_token_is_not_refused_by_the_time_of_a_cut_off_primary(
     mongo: Mongo, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A majority is asked first; what that does not know either is of another history."""
+    """A majority read decides: a token after its time is of another history."""
     await mongo.insert_in_order("unrelated", [{}])
     now = await mongo.operation_time()
     asked = []

@@ -30,10 +30,12 @@ def not_well(found: list[DiagnosisFinding]) -> dict[str, DiagnosisFinding]:
     return {each.says.partition(":")[0]: each for each in found if each.level != "ok"}
 
 
-async def test_fields_that_do_not_fit_are_told_with_share_example_and_mend(
+async def test_invalid_fields_are_reported_with_share_example_and_fix(
     mongo: Mongo, client: Client
 ) -> None:
-    """Inside of embedded documents, too, and each once, however many items of lists do not fit."""
+    """Fields of embedded documents are reported, too, each once, whatever the number of list
+    items.
+    """
     products = client[mongo.name]["products"]
     products.insert_many({"_id": f"p{n}", "name": f"n{n}"} for n in range(6))
     products.insert_one({"_id": "a", "name": 5, "size": {"width": "x"}})
@@ -52,16 +54,16 @@ async def test_fields_that_do_not_fit_are_told_with_share_example_and_mend(
     assert "1 of 8 documents" in found["Product.lines.width"].says
 
 
-async def test_data_that_fits_is_well(mongo: Mongo, client: Client) -> None:
-    """Ids of any type are no trouble where they are declared as text."""
+async def test_valid_data_has_no_findings(mongo: Mongo, client: Client) -> None:
+    """Ids of any type are valid where they are declared as text."""
     products = client[mongo.name]["products"]
     products.create_index("name", unique=True)
     products.insert_many([{"_id": 1, "name": "a"}, {"_id": ObjectId(), "name": "b"}])
     assert [each.level for each in await examine_data(mongo, MODEL)] == ["ok"]
 
 
-async def test_a_collection_that_is_not_there_is_told(mongo: Mongo, client: Client) -> None:
-    """As a typo makes it: with the one that was meant; not in a database that is new."""
+async def test_a_missing_collection_is_reported(mongo: Mongo, client: Client) -> None:
+    """The finding suggests the similar name; a new database has no such finding."""
     [new] = await examine_data(mongo, MODEL)
     assert new.level == "note"
     client[mongo.name]["product"].insert_one({})
@@ -72,8 +74,8 @@ async def test_a_collection_that_is_not_there_is_told(mongo: Mongo, client: Clie
     )
 
 
-async def test_a_view_hides_nothing_of_the_others(mongo: Mongo, client: Client) -> None:
-    """It has no indexes to be looked at."""
+async def test_a_view_does_not_hide_other_findings(mongo: Mongo, client: Client) -> None:
+    """A view has no indexes to check."""
     model = read_model(
         'type Thing @collection(name: "things") { id: ID! n: Int @unique }'
         'type Other @collection(name: "others") { id: ID! n: Int }'
@@ -84,8 +86,8 @@ async def test_a_view_hides_nothing_of_the_others(mongo: Mongo, client: Client) 
     assert "Other.n" in not_well(await examine_data(mongo, model))
 
 
-async def test_duplicates_of_what_is_unique_are_an_error(mongo: Mongo, client: Client) -> None:
-    """With two of the documents; no index can be made of them."""
+async def test_duplicates_of_a_unique_field_are_an_error(mongo: Mongo, client: Client) -> None:
+    """The finding has two of the documents; the index cannot be created."""
     products = client[mongo.name]["products"]
     products.insert_many([{"_id": "a", "name": "n"}, {"_id": "b", "name": "n"}])
     [found] = not_well(await examine_data(mongo, MODEL)).values()
@@ -93,10 +95,10 @@ async def test_duplicates_of_what_is_unique_are_an_error(mongo: Mongo, client: C
     assert "the string 'a' and the string 'b'" in found.says
 
 
-def test_readyz_names_an_index_that_could_not_be_made(
+def test_readyz_names_an_index_that_could_not_be_created(
     mongo_uri: str, client: Client, mongo: Mongo, tmp_path: Path
 ) -> None:
-    """The process serves all the same; no value of a document is shown to everybody."""
+    """The process serves all the same; the response has no values of documents."""
     model = tmp_path / "schema.graphql"
     model.write_text(TEXT)
     products = client[mongo.name]["products"]
@@ -107,8 +109,8 @@ def test_readyz_names_an_index_that_could_not_be_made(
     assert "secret" not in answer.text
 
 
-async def test_plain_documents_in_a_layout_are_told(mongo: Mongo, client: Client) -> None:
-    """They have no versions as it says, and are not served."""
+async def test_plain_documents_in_a_layout_are_reported(mongo: Mongo, client: Client) -> None:
+    """They have no versions in that layout, and are not served."""
     model = read_model(
         'type Product @collection(name: "products", history: EMBEDDED) { id: ID! name: String }'
     )
@@ -144,7 +146,7 @@ async def test_plain_documents_in_a_layout_are_told(mongo: Mongo, client: Client
         ),
     ],
 )
-async def test_lists_of_a_layout_that_are_none_are_told(
+async def test_invalid_version_lists_of_a_layout_are_reported(
     mongo: Mongo,
     client: Client,
     history: str,
@@ -152,7 +154,7 @@ async def test_lists_of_a_layout_that_are_none_are_told(
     odd: list[dict[str, Any]],
     says: str,
 ) -> None:
-    """The versions in them are not served; null, or none at all, is no trouble."""
+    """The versions in them are not served; null and missing lists are valid."""
     model = read_model(
         f'type Product @collection(name: "products", history: {history}) {{ id: ID! name: String }}'
     )
@@ -163,10 +165,10 @@ async def test_lists_of_a_layout_that_are_none_are_told(
     assert says in found.says
 
 
-def test_a_start_says_so_in_its_log(
+def test_a_start_logs_the_findings(
     mongo_uri: str, client: Client, mongo: Mongo, tmp_path: Path
 ) -> None:
-    """Before anything is made."""
+    """It logs them before it creates anything."""
     model = tmp_path / "schema.graphql"
     model.write_text(TEXT)
     client[mongo.name]["product"].insert_one({})

@@ -1,5 +1,6 @@
-"""Who deleted a document, and why: told by the transaction that did, and found by the recorder,
-whenever it comes to it."""
+"""Attribution of deletions: stored by the deleting transaction, and found by the recorder at any
+later time.
+"""
 
 from __future__ import annotations
 
@@ -26,14 +27,14 @@ SMALL = RecorderOptions(chunk_documents=2, cache_bytes=2000)
 
 @pytest.fixture(autouse=True)
 async def start(mongo: Mongo) -> Checkpoint:
-    """History begins with the test; no recorder runs yet."""
+    """Start history with the test; no recorder runs yet."""
     await DeleteAttributions(mongo).prepare()
     await mongo.command({"create": "things", "changeStreamPreAndPostImages": {"enabled": True}})
     return await Recording(mongo).begin()
 
 
 async def delete(mongo: Mongo, key: Any, by: str, why: str | None = None) -> None:
-    """As a mutation does."""
+    """Delete as a mutation does."""
     change = {"id": f"{by}-{key}", "by": by, **({} if why is None else {"why": why})}
 
     async def work(writing: WriteSession) -> None:
@@ -51,12 +52,12 @@ async def insert(mongo: Mongo, key: Any) -> None:
 
 
 def by(records: list[dict[str, Any]], key: Any = None) -> list[tuple[str, str | None]]:
-    """(operation, author) of each version."""
+    """Return (operation, author) of each version."""
     return [(each["op"], each["by"]) for each in records if key is None or each["doc"] == key]
 
 
 async def test_an_attributed_delete_is_recorded_with_its_author(mongo: Mongo) -> None:
-    """And why, under the id by which it is found again when it is repeated."""
+    """Its comment is recorded, too, under the id by which a repeated mutation finds it."""
     recording = Recording(mongo)
     async with recording.running() as task:
         await insert(mongo, 1)
@@ -68,10 +69,8 @@ async def test_an_attributed_delete_is_recorded_with_its_author(mongo: Mongo) ->
     assert record["change"] == {"id": "ann-1", "by": "ann", "why": "broken"}
 
 
-async def test_the_author_is_found_where_the_recorder_runs_only_later(
-    mongo: Mongo, client: Client
-) -> None:
-    """Also in one batch with much else."""
+async def test_the_author_is_found_by_a_later_recorder(mongo: Mongo, client: Client) -> None:
+    """The batch may contain many other events."""
     for key in range(5):
         await insert(mongo, key)
     client[mongo.name]["things"].delete_one({"_id": 3})
@@ -83,7 +82,7 @@ async def test_the_author_is_found_where_the_recorder_runs_only_later(
 
 
 async def test_each_delete_of_one_document_by_one_session_has_its_own_author(mongo: Mongo) -> None:
-    """The driver uses a session again: of its transactions the last before the event counts."""
+    """The driver reuses sessions: the last transaction before the event counts."""
     for author in ("ann", "bob", "carol"):
         await insert(mongo, 1)
         await delete(mongo, 1, author)
@@ -101,10 +100,10 @@ async def test_each_delete_of_one_document_by_one_session_has_its_own_author(mon
 
 
 @pytest.mark.parametrize("in_transaction", [False, True], ids=["alone", "transaction"])
-async def test_a_plain_programs_delete_in_between_has_no_author(
+async def test_a_delete_by_another_program_in_between_has_no_author(
     mongo: Mongo, client: Client, in_transaction: bool
 ) -> None:
-    """Neither the one's before it nor the one's after it."""
+    """It gets neither the earlier nor the later author."""
     things = client[mongo.name]["things"]
     await insert(mongo, 1)
     await delete(mongo, 1, "ann")
@@ -122,7 +121,7 @@ async def test_a_plain_programs_delete_in_between_has_no_author(
 
 
 async def test_a_delete_without_author_by_the_same_session_has_none(mongo: Mongo) -> None:
-    """A mutation with nothing to tell deletes in no transaction."""
+    """A mutation without attribution deletes without a transaction."""
 
     async def remove(writing: WriteSession) -> None:
         assert await writing.remove("things", {"_id": 1}) is not None
@@ -139,7 +138,7 @@ async def test_a_delete_without_author_by_the_same_session_has_none(mongo: Mongo
 
 @one_driver
 async def test_equal_ids_of_two_collections_are_two_documents(mongo: Mongo) -> None:
-    """As is `true` beside 1."""
+    """The ids `true` and 1 are two documents, too."""
 
     async def work(writing: WriteSession) -> None:
         for collection, key in (("things", 1), ("others", 1), ("things", True)):
@@ -164,8 +163,8 @@ async def test_equal_ids_of_two_collections_are_two_documents(mongo: Mongo) -> N
 
 
 @one_driver
-async def test_a_deletion_that_was_undone_leaves_no_author(mongo: Mongo) -> None:
-    """Delete and author are one transaction: both happen or neither."""
+async def test_an_aborted_deletion_leaves_no_author(mongo: Mongo) -> None:
+    """Deletion and author are one transaction: both are stored or neither."""
 
     async def work(writing: WriteSession) -> None:
         await writing.remove("things", {"_id": 1})
@@ -183,8 +182,9 @@ async def test_a_deletion_that_was_undone_leaves_no_author(mongo: Mongo) -> None
 async def test_a_recorder_killed_at_any_step_finds_the_same_authors(
     mongo: Mongo, client: Client, start: Checkpoint
 ) -> None:
-    """The same records under the same tokens, whichever step was the last, and however much later
-    the next recorder runs."""
+    """The records and tokens are the same, whatever the last step was and however late the next
+    recorder runs.
+    """
     for key in (1, 2):
         await insert(mongo, key)
         await delete(mongo, key, "ann", "broken")
@@ -210,8 +210,10 @@ async def test_a_recorder_killed_at_any_step_finds_the_same_authors(
 
 
 @one_driver
-async def test_a_recorder_that_begins_again_tells_the_same(mongo: Mongo, start: Checkpoint) -> None:
-    """From an old checkpoint over a full archive: what it drafts again collides with the same."""
+async def test_a_recorder_that_starts_again_records_the_same(
+    mongo: Mongo, start: Checkpoint
+) -> None:
+    """From an old checkpoint over a full archive its new versions collide with equal ones."""
     await insert(mongo, 1)
     await delete(mongo, 1, "ann")
     expected = await Recording(mongo).record()

@@ -1,4 +1,4 @@
-"""What `doctor` finds, and that what it says mends it does."""
+"""Findings of `doctor`, and the effect of the fixes that it suggests."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ HELD = Holder("somebody", 3, True)
 
 
 async def healthy(mongo: Mongo) -> Checkpoint:
-    """All that a start does, and a recorder that has come to now."""
+    """Do all that a start does, and record until now."""
     await enable_collection_images(mongo, "things")
     await create_indexes(mongo, MODEL, ["things"], lambda *_: None)
     await Archive(mongo, "things").prepare()
@@ -49,7 +49,7 @@ async def healthy(mongo: Mongo) -> Checkpoint:
 async def examined(
     mongo: Mongo, checkpoint: Checkpoint | None, holder: Holder | None = HELD
 ) -> dict[str, list[DiagnosisFinding]]:
-    """By subject, what is not well."""
+    """Return the findings by subject."""
     checkpoints = {} if checkpoint is None else {Partition("things"): checkpoint}
     holders = {} if holder is None else {Partition("things"): holder}
     found: dict[str, list[DiagnosisFinding]] = {}
@@ -59,16 +59,16 @@ async def examined(
     return found
 
 
-async def test_a_healthy_deployment_has_nothing_to_mend(mongo: Mongo) -> None:
+async def test_a_healthy_deployment_has_no_errors(mongo: Mongo) -> None:
     """A single member and an old server are notes."""
     assert await examined(mongo, await healthy(mongo)) == {}
 
 
 @pytest.mark.parametrize(("accepted", "level"), [(False, "error"), (True, "warning")])
-async def test_a_sharded_cluster_is_said_with_what_is_not_right_there(
+async def test_a_sharded_cluster_is_reported_with_its_limitations(
     mongo: Mongo, monkeypatch: pytest.MonkeyPatch, accepted: bool, level: str
 ) -> None:
-    """An error where it is not asked for, since the start refuses it."""
+    """It is an error unless it is accepted, since the start refuses it."""
     command = mongo.command
 
     async def answer(asked: Any, **options: Any) -> Any:
@@ -82,8 +82,8 @@ async def test_a_sharded_cluster_is_said_with_what_is_not_right_there(
     assert "--experimental-sharded" in said.mend
 
 
-async def test_before_the_first_start_it_says_what_to_start(mongo: Mongo) -> None:
-    """No history, and no index; those of a collection that is not there come with it."""
+async def test_before_the_first_start_doctor_says_which_command_to_run(mongo: Mongo) -> None:
+    """History and indexes are missing; indexes of a missing collection are created with it."""
     found = await examined(mongo, None, None)
     assert set(found) == {"recorders"}
     assert "none has ever run for things" in found["recorders"][0].says
@@ -93,8 +93,8 @@ async def test_before_the_first_start_it_says_what_to_start(mongo: Mongo) -> Non
     assert "{size: 1, _id: 1}, {name: 1}" in found["indexes"][0].says
 
 
-async def test_a_lack_of_images_is_mended_by_the_command(mongo: Mongo, client: Client) -> None:
-    """As somebody would run it in mongosh."""
+async def test_the_suggested_command_turns_on_post_images(mongo: Mongo, client: Client) -> None:
+    """The command is run as in mongosh."""
     checkpoint = await healthy(mongo)
     images = {"enabled": False}
     client[mongo.name].command({"collMod": "things", "changeStreamPreAndPostImages": images})
@@ -106,8 +106,8 @@ async def test_a_lack_of_images_is_mended_by_the_command(mongo: Mongo, client: C
     assert await examined(mongo, checkpoint) == {}
 
 
-async def test_an_index_that_is_gone_is_named(mongo: Mongo, client: Client) -> None:
-    """Those of the archive, too."""
+async def test_a_missing_index_is_named(mongo: Mongo, client: Client) -> None:
+    """Indexes of the archive are checked, too."""
     checkpoint = await healthy(mongo)
     client[mongo.name].things.drop_index("name_1")
     client[mongo.name]["things.versions"].drop_index("doc_1_v_-1")
@@ -118,10 +118,10 @@ async def test_an_index_that_is_gone_is_named(mongo: Mongo, client: Client) -> N
     }
 
 
-async def test_a_view_in_a_collection_s_place_hides_nothing_else(
+async def test_a_view_in_place_of_a_collection_hides_no_other_finding(
     mongo: Mongo, client: Client
 ) -> None:
-    """It is named once: a view has no images and no indexes that could be missing."""
+    """It is reported once: a view has no post-images and no indexes that could be missing."""
     checkpoint = await healthy(mongo)
     database = client[mongo.name]
     database.things.drop()
@@ -135,19 +135,19 @@ async def test_a_view_in_a_collection_s_place_hides_nothing_else(
 
 
 @pytest.mark.parametrize("holder", [None, Holder("gone", 3, False)])
-async def test_a_collection_that_nobody_records_is_an_error(
+async def test_a_collection_without_a_recorder_is_an_error(
     mongo: Mongo, holder: Holder | None
 ) -> None:
-    """Whether nobody holds the lease, or it has run out."""
+    """The lease is free, or has expired."""
     (finding,) = (await examined(mongo, await healthy(mongo), holder))["recorders"]
     assert finding.level == "error"
     assert "no process records" in finding.says
 
 
-async def test_a_full_oplog_that_a_recorder_is_far_back_in_is_an_error(
+async def test_a_recorder_near_the_end_of_the_oplog_is_an_error(
     mongo: Mongo, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Before it is lost, and with the command that enlarges it."""
+    """The finding comes before history is lost, with the command that enlarges the oplog."""
     checkpoint = await healthy(mongo)
     now = await mongo.operation_time()
     command = mongo.command
@@ -171,10 +171,10 @@ async def test_a_full_oplog_that_a_recorder_is_far_back_in_is_an_error(
     assert "replSetResizeOplog: 1, size: Double(2048)" in finding.mend
 
 
-async def test_what_may_not_be_looked_at_is_said_and_the_rest_goes_on(
+async def test_a_check_without_access_is_reported_and_the_others_run(
     mongo: Mongo, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One refusal hides nothing else."""
+    """One refusal hides no other finding."""
     checkpoint = await healthy(mongo)
 
     async def forbidden(*_: Any, **__: Any) -> Any:
@@ -183,15 +183,15 @@ async def test_what_may_not_be_looked_at_is_said_and_the_rest_goes_on(
     monkeypatch.setattr(mongo, "oldest", forbidden)
     monkeypatch.setattr(mongo, "clock", _refused)
     found = await examined(mongo, checkpoint)
-    # How far back a recorder stands is told by the clock, too.
+    # The lag of a recorder is also known from the clock.
     assert set(found) == {"oplog", "clock", "recorders"}
     assert "history begins at the first start" in found["oplog"][0].says
 
 
-async def test_what_takes_too_long_hides_nothing_else(
+async def test_a_check_that_times_out_hides_no_other_finding(
     mongo: Mongo, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nor what was found before it."""
+    """Its own findings so far are kept, too."""
     checkpoint = await healthy(mongo)
 
     async def slow(*_: Any, **__: Any) -> Any:
@@ -205,8 +205,8 @@ async def test_what_takes_too_long_hides_nothing_else(
     assert "took longer" in found["clock"][0].says + found["recorders"][0].says
 
 
-async def test_gaps_are_counted_by_an_index_of_them_alone(mongo: Mongo, client: Client) -> None:
-    """However many versions there are."""
+async def test_gaps_are_counted_by_their_own_index(mongo: Mongo, client: Client) -> None:
+    """The number of versions does not matter."""
     checkpoint = await healthy(mongo)
     versions = client[mongo.name]["things.versions"]
     for n in range(50):
@@ -215,7 +215,7 @@ async def test_gaps_are_counted_by_an_index_of_them_alone(mongo: Mongo, client: 
     found = await Diagnosis(
         mongo, MODEL, {Partition("things"): checkpoint}, {Partition("things"): HELD}
     ).run()
-    # How far back it is, by whole seconds of the clock, says nothing here.
+    # The lag in whole seconds of the clock does not matter here.
     assert [each.says.split("; ")[1:] for each in found if "gap" in each.says] == [
         ["2 versions stand behind a gap"]
     ]
@@ -232,8 +232,8 @@ async def _refused(*_: Any, **__: Any) -> Any:
     raise DatabaseError("MongoDB refused: no")
 
 
-async def test_windows_of_lost_history_are_named(mongo: Mongo) -> None:
-    """With how many, and why the last one was lost; nothing can be mended."""
+async def test_lost_time_windows_are_reported(mongo: Mongo) -> None:
+    """The finding has their number and the reason of the last one; there is no fix."""
     checkpoint, coverages = await healthy(mongo), CoverageStore(mongo)
     day = datetime(2024, 1, 1, tzinfo=UTC)
     for n in (1, 2):

@@ -1,5 +1,6 @@
-"""Drafts: proposed on a version or on another draft, published by comparison with what is there
-by then, or rejected."""
+"""Drafts: proposed on a version or on another draft, and published against the current document, or
+rejected.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 async def propose(shop: Shop, id_: str, patch: Row, **given: Any) -> Row:
-    """The draft."""
+    """Propose a draft and return it."""
     result = await shop.mutate("proposeProduct", id=id_, patch=patch, **given)
     assert result["__typename"] == "ProductDrafted", result
     draft: Row = result["draft"]
@@ -28,7 +29,7 @@ async def publish(shop: Shop, id_: str, draft: int, **given: Any) -> Row:
 
 
 async def test_a_draft_changes_nothing_until_it_is_published(shop: Shop) -> None:
-    """It says what it would make of the document, and makes no version."""
+    """It has a preview of the document, and no version is created."""
     id_ = await shop.made()
     before = await shop.present(id_)
     draft = await propose(shop, id_, {"name": "Torch", "attributes": {"volt": 12}}, author="dan")
@@ -44,7 +45,7 @@ async def test_a_draft_changes_nothing_until_it_is_published(shop: Shop) -> None
 
 
 async def test_a_published_draft_is_the_next_version(shop: Shop) -> None:
-    """History says which draft it came from, who proposed it and who approved it."""
+    """The version has its draft, its author, and its approver."""
     id_ = await shop.made()
     await propose(shop, id_, {"name": "Torch"}, author="dan", comment="nicer")
     result = await publish(shop, id_, 1, author="eve", comment="agreed")
@@ -63,7 +64,7 @@ async def test_a_published_draft_is_the_next_version(shop: Shop) -> None:
 
 
 async def test_publishing_the_second_of_a_chain_publishes_the_first_with_it(shop: Shop) -> None:
-    """As one version, which has the changes of both."""
+    """One version has the changes of both."""
     id_ = await shop.made()
     await propose(shop, id_, {"name": "Torch"})
     second = await propose(shop, id_, {"stock": 9}, basedOnDraft=1)
@@ -78,7 +79,7 @@ async def test_publishing_the_second_of_a_chain_publishes_the_first_with_it(shop
 async def test_publishing_the_first_of_a_chain_leaves_the_second_to_be_published(
     shop: Shop,
 ) -> None:
-    """Which then goes on from the version that the first has become."""
+    """The second is then based on the version that the first has become."""
     id_ = await shop.made()
     await propose(shop, id_, {"name": "Torch"})
     await propose(shop, id_, {"name": "Torch 2", "stock": 9}, basedOnDraft=1)
@@ -88,8 +89,8 @@ async def test_publishing_the_first_of_a_chain_leaves_the_second_to_be_published
     assert (result["version"], result["product"]["name"]) == (3, "Torch 2")
 
 
-async def test_a_draft_is_rebased_where_others_changed_other_fields(shop: Shop) -> None:
-    """Both changes are there: those of the gateway's clients, and those of other programs."""
+async def test_a_draft_is_rebased_on_changes_of_other_fields(shop: Shop) -> None:
+    """Changes by the gateway's clients and by other programs are kept."""
     id_ = await shop.made()
     await propose(shop, id_, {"name": "Torch", "attributes": {"box": {"x": 7}}})
     await shop.mutate("updateProduct", id=id_, patch={"attributes": {"box": {"y": 8}}})
@@ -110,10 +111,13 @@ async def test_a_draft_is_rebased_where_others_changed_other_fields(shop: Shop) 
         ({"dimensions": {"width": 1, "height": 1}}, {"dimensions": {"width": 2, "height": 2}}),
     ],
 )
-async def test_a_stale_draft_is_a_conflict_where_the_same_fields_changed_on_both_sides(
+async def test_a_stale_draft_is_a_conflict_if_the_same_fields_changed(
     shop: Shop, mine: Row, theirs: Row
 ) -> None:
-    """Or one around or inside of the other; nothing is written, and it stays proposed."""
+    """A field that contains the other, or is inside it, counts, too; nothing is written.
+
+    The draft stays proposed.
+    """
     id_ = await shop.made()
     await propose(shop, id_, mine)
     await shop.mutate("updateProduct", id=id_, patch=theirs)
@@ -126,7 +130,7 @@ async def test_a_stale_draft_is_a_conflict_where_the_same_fields_changed_on_both
 
 
 async def test_a_rejected_draft_is_not_published(shop: Shop) -> None:
-    """It says who rejected it and why; nor can it be rejected again."""
+    """It has the rejecting author and the reason, and cannot be rejected again."""
     id_ = await shop.made()
     await propose(shop, id_, {"name": "Torch"})
     result = await shop.mutate("rejectProduct", author="eve", id=id_, draft=1, comment="no")
@@ -146,7 +150,7 @@ async def test_a_rejected_draft_is_not_published(shop: Shop) -> None:
 
 
 async def test_a_draft_on_a_rejected_one_is_not_published(shop: Shop) -> None:
-    """Nor is one proposed on it from then on."""
+    """A new draft on the rejected one is refused, too."""
     id_ = await shop.made()
     await propose(shop, id_, {"name": "Torch"})
     await propose(shop, id_, {"stock": 9}, basedOnDraft=1)
@@ -159,7 +163,7 @@ async def test_a_draft_on_a_rejected_one_is_not_published(shop: Shop) -> None:
 
 
 async def test_a_published_draft_is_reverted_by_restoring_the_version_before(shop: Shop) -> None:
-    """And stays published: history is not undone."""
+    """It stays published: history is not undone."""
     id_ = await shop.made()
     before = await shop.present(id_)
     await propose(shop, id_, {"name": "Torch", "sold": 1})
@@ -175,8 +179,8 @@ async def test_a_published_draft_is_reverted_by_restoring_the_version_before(sho
     assert tell(await shop.drafts(id_), "status") == ["PUBLISHED"]
 
 
-async def test_a_draft_on_a_published_one_goes_on_from_its_version(shop: Shop) -> None:
-    """What it is based on is the version that the first has become."""
+async def test_a_draft_on_a_published_one_is_based_on_its_version(shop: Shop) -> None:
+    """Its base is the version that the first draft has become."""
     id_ = await shop.made()
     await propose(shop, id_, {"name": "Torch"})
     await shop.mutate("updateProduct", id=id_, patch={"stock": 6})
@@ -188,10 +192,10 @@ async def test_a_draft_on_a_published_one_goes_on_from_its_version(shop: Shop) -
     assert (product["name"], product["stock"], product["sold"]) == ("Torch", 6, 4)
 
 
-async def test_who_has_read_a_draft_before_another_published_it_is_told_that_it_is_decided(
+async def test_a_draft_published_meanwhile_is_reported_as_decided(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And not that others have changed the same fields."""
+    """The error is not a conflict about changed fields."""
     id_ = await shop.made()
     await propose(shop, id_, {"name": "Torch"})
     now = ExpectedVersions.now
@@ -207,8 +211,8 @@ async def test_who_has_read_a_draft_before_another_published_it_is_told_that_it_
     assert (await publish(shop, id_, 1))["__typename"] == "InvalidDocument"
 
 
-async def test_two_who_publish_a_draft_at_once_publish_it_once(shop: Shop) -> None:
-    """The other one is told that it is decided."""
+async def test_concurrent_publications_publish_a_draft_once(shop: Shop) -> None:
+    """The other caller gets the error that the draft is decided."""
     id_ = await shop.made()
     await propose(shop, id_, {"name": "Torch"})
     results = await asyncio.gather(
@@ -219,8 +223,8 @@ async def test_two_who_publish_a_draft_at_once_publish_it_once(shop: Shop) -> No
     assert tell(await shop.history(id_), "fromDraft") == [None, 1]
 
 
-async def test_two_drafts_that_are_published_at_once_are_both_there(shop: Shop) -> None:
-    """Where they change different fields, one is rebased on the other."""
+async def test_two_drafts_published_at_once_are_both_applied(shop: Shop) -> None:
+    """They change different fields, and one is rebased on the other."""
     id_ = await shop.made()
     await propose(shop, id_, {"name": "Torch"})
     await propose(shop, id_, {"stock": 9})
@@ -231,15 +235,15 @@ async def test_two_drafts_that_are_published_at_once_are_both_there(shop: Shop) 
     assert (found["name"], found["stock"]) == ("Torch", 9)
 
 
-async def test_drafts_that_are_proposed_at_once_have_numbers_of_their_own(shop: Shop) -> None:
-    """From 1, without a hole."""
+async def test_drafts_proposed_at_once_have_distinct_numbers(shop: Shop) -> None:
+    """Numbers count from 1, without a hole."""
     id_ = await shop.made()
     drafts = await asyncio.gather(*(propose(shop, id_, {"stock": n}) for n in range(5)))
     assert sorted(each["number"] for each in drafts) == [1, 2, 3, 4, 5]
 
 
 async def test_a_draft_is_proposed_on_an_older_version(shop: Shop) -> None:
-    """And on none that never was."""
+    """A version that never existed is refused."""
     id_ = await shop.made()
     await shop.mutate("updateProduct", id=id_, patch={"stock": 6})
     draft = await propose(shop, id_, {"name": "Torch"}, basedOn=1)
@@ -250,7 +254,7 @@ async def test_a_draft_is_proposed_on_an_older_version(shop: Shop) -> None:
 
 
 async def test_a_draft_of_a_deleted_document_is_published_once_it_is_restored(shop: Shop) -> None:
-    """Until then there is nothing that it could change."""
+    """Until then publication is refused."""
     id_ = await shop.made()
     await propose(shop, id_, {"name": "Torch"})
     await shop.mutate("deleteProduct", id=id_)
@@ -262,7 +266,7 @@ async def test_a_draft_of_a_deleted_document_is_published_once_it_is_restored(sh
 
 
 async def test_a_draft_whose_unique_value_was_taken_stays_proposed(shop: Shop) -> None:
-    """The drafts are marked with the write, or not at all."""
+    """Draft states change in the transaction of the write, or not at all."""
     id_, taken = await shop.made(), shop.fresh_id()
     await propose(shop, id_, {"sku": taken})
     await shop.mutate("createProduct", document=lamp(taken))
@@ -271,8 +275,8 @@ async def test_a_draft_whose_unique_value_was_taken_stays_proposed(shop: Shop) -
     assert tell(await shop.drafts(id_), "status") == ["PROPOSED"]
 
 
-async def test_a_draft_that_does_not_fit_is_not_made(shop: Shop) -> None:
-    """The same rules as of an update."""
+async def test_an_invalid_draft_is_refused(shop: Shop) -> None:
+    """The rules are those of an update."""
     id_ = await shop.made()
     patch = {"dimensions": {"width": 1}}
     result = await shop.mutate("proposeProduct", id=id_, patch=patch)

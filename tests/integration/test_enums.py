@@ -1,4 +1,4 @@
-"""Values of enums that are stored as other texts than their names."""
+"""Enum values that are stored as other texts than their names."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ enum Status { OPEN IN_PROGRESS @stored(as: "in-progress") DONE @stored(as: "{0} 
 """
 
 
-def test_requests_name_the_value_and_documents_hold_the_text(
+def test_requests_use_the_name_and_documents_store_the_text(
     served: RunningGateway, client: Client, database: str
 ) -> None:
-    """In mutations, drafts, filters, documents, history, differences and blame alike."""
+    """This holds in mutations, drafts, filters, documents, history, diffs and blame."""
     tasks = client[database]["tasks"]
     tasks.insert_one({"_id": "a", "status": "in-progress", "earlier": ["OPEN"]})
     served.query(
@@ -51,7 +51,7 @@ def test_requests_name_the_value_and_documents_hold_the_text(
       task(id: "a") { diff(from: 1) { path before after } blame { path value } }
     }"""
     for _ in range(2):
-        # The second time as it was compiled.
+        # The second time as a compiled query.
         now = {"token": served.query("{ resumeToken }")["resumeToken"]}
         data = served.query(query, now=now)
         state = {"status": "DONE", "earlier": ["OPEN", "IN_PROGRESS"]}
@@ -65,10 +65,10 @@ def test_requests_name_the_value_and_documents_hold_the_text(
         assert {each["path"]: each["value"] for each in data["task"]["blame"]} == state
 
 
-async def test_subscribers_are_told_the_value(
+async def test_events_and_their_filters_use_the_name(
     served: RunningGateway, client: Client, database: str
 ) -> None:
-    """Their filters take it, too."""
+    """Events contain the enum's name, and filters of subscriptions accept it."""
     async with open_socket(served.address) as socket:
         await socket.start(
             "1",

@@ -1,4 +1,4 @@
-"""Labels of a server's errors: the passing and the final ones of a change stream."""
+"""Labels of a server's errors: transient and final errors of a change stream."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from tests.support.streams import BRISK
 
 Client = MongoClient[dict[str, Any]]
 
-# IngressRequestRateLimitExceeded, of servers that are newer than the one of these tests.
+# IngressRequestRateLimitExceeded, of servers newer than the one of these tests.
 _OVERLOADED = 462
 
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[BareMongod]:
-    """A MongoDB that can be made to fail."""
+    """Start a MongoDB that can be made to fail."""
     with short_lived_replica_set("--setParameter", "enableTestCommands=1") as server:
         yield server
 
@@ -45,7 +45,7 @@ async def mongo(server: BareMongod, request: pytest.FixtureRequest) -> AsyncIter
 
 @contextmanager
 def failing(server: BareMongod, command: str, *labels: str, times: int = 5) -> Iterator[None]:
-    """So many such commands are refused, with these labels."""
+    """Refuse the next `times` of these commands, with these labels."""
     data = {"failCommands": [command], "errorCode": _OVERLOADED, "errorLabels": list(labels)}
     with Client(server.uri) as client:
         fail = {"configureFailPoint": "failCommand", "mode": {"times": times}, "data": data}
@@ -69,10 +69,10 @@ PASSING = pytest.mark.parametrize(
 
 @PASSING
 @pytest.mark.parametrize("command", ["aggregate", "getMore"])
-async def test_a_stream_goes_on_after_errors_that_are_labelled_as_passing(
+async def test_a_stream_continues_after_errors_labelled_as_transient(
     server: BareMongod, mongo: Mongo, command: str, labels: list[str]
 ) -> None:
-    """Whatever their number: nothing is lost, and nothing comes twice."""
+    """However many errors there are, nothing is lost or repeated."""
     begin = resume_tokens.token_from_time(await mongo.operation_time())
     source = Source(mongo, ["things"], before_images=False, options=BRISK)
     found: list[Any] = []
@@ -90,10 +90,10 @@ async def test_a_stream_goes_on_after_errors_that_are_labelled_as_passing(
     assert source.reconnects >= 1
 
 
-async def test_a_stream_ends_with_an_error_that_no_label_calls_passing(
+async def test_a_stream_ends_with_an_error_not_labelled_as_transient(
     server: BareMongod, mongo: Mongo
 ) -> None:
-    """Asked again, the server would say the same."""
+    """A retry would have the same result."""
     begin = resume_tokens.token_from_time(await mongo.operation_time())
     source = Source(mongo, ["things"], before_images=False, options=BRISK)
     with failing(server, "aggregate", "NonResumableChangeStreamError"):
@@ -103,10 +103,10 @@ async def test_a_stream_ends_with_an_error_that_no_label_calls_passing(
 
 
 @pytest.mark.parametrize("command", ["find", "aggregate", "findAndModify", "insert"])
-async def test_a_command_that_an_overloaded_server_refuses_is_unavailable(
+async def test_a_command_refused_by_an_overloaded_server_is_unavailable(
     server: BareMongod, mongo: Mongo, command: str
 ) -> None:
-    """Neither an error of ours, masked, nor the end of a recorder."""
+    """It is neither a masked internal error nor the end of a recorder."""
     calls = {
         "find": lambda: mongo.find("things", {}),
         "aggregate": lambda: mongo.aggregate("things", []),

@@ -1,5 +1,7 @@
-"""Events in any order, from many writers at once and more than once: the newest of each document
-stays, at one round trip each, and what is stale leaves no trace."""
+"""Fenced events in any order, from many writers at once, and repeated.
+
+The newest event of each document stays, with one round trip each, and stale ones leave no trace.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +58,7 @@ BEYOND_DOUBLES = 2**53
 
 
 class Readings:
-    """The fence of readings, as a gateway has it, with a recorder beside it."""
+    """The fenced store of readings as a gateway uses it, with a recorder."""
 
     def __init__(self, mongo: Mongo) -> None:
         self.recording = Recording(mongo, READING.collection, fence_field="sequence")
@@ -71,7 +73,7 @@ class Readings:
         self.fences = FencedUpserts(mongo, archives, writes, own_writes, repeats)
 
     async def apply(self, event: Event) -> bool:
-        """Whether it was; else it was stale."""
+        """Return whether the event was applied; otherwise it was stale."""
         try:
             await self.fences.apply(READING, *event, NOBODY)
         except StaleWrite:
@@ -84,20 +86,20 @@ class Readings:
 
 @pytest.fixture
 async def readings(mongo_uri: str, database_name: str) -> AsyncIterator[Readings]:
-    """Over the test's database; the drivers make no difference here."""
+    """Open it over the test's database; the drivers make no difference here."""
     async with Mongo.connect(mongo_uri, database_name) as mongo:
         yield Readings(mongo)
 
 
 @pytest.fixture
 def counted_readings(counted: Mongo) -> Readings:
-    """Whose commands are counted."""
+    """Open it with its commands counted."""
     return Readings(counted)
 
 
 @pytest.fixture
 def database(client: MongoClient[Document], database_name: str) -> Database[Document]:
-    """The driver itself."""
+    """Return the database through the bare driver."""
     return client[database_name]
 
 
@@ -106,7 +108,7 @@ def event(sequence: int, id_: str = "r1", **more: Any) -> Event:
 
 
 def events_of(ids: int, each: int) -> list[Event]:
-    """In order: the first of every id, the second of every id, …"""
+    """Return events in order: the first of every id, the second of every id, …"""
     return [event(n, f"r{id_}") for n in range(1, each + 1) for id_ in range(ids)]
 
 
@@ -123,7 +125,7 @@ def shuffled(events: list[Event]) -> list[Event]:
 
 
 def with_duplicates(events: Sequence[Event]) -> list[Event]:
-    """A tenth of them comes again: at once, or at some other time."""
+    """Repeat a tenth of the events, at once or at another position."""
     dice = random.Random(2)
     sent: list[Event] = []
     for each in events:
@@ -141,16 +143,16 @@ def in_batches(events: Sequence[Event], size: int) -> Iterator[Sequence[Event]]:
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(("order", "each"), [(in_order, 20), (backwards, 20), (shuffled, 100)])
-async def test_the_newest_of_many_thousand_events_stay_whatever_order_they_come_in(
+async def test_the_newest_of_thousands_of_events_stay_in_any_order(
     readings: Readings, database: Database[Document], order: Order, each: int
 ) -> None:
-    """For many ids, in batches from 8 writers at once, with duplicates."""
+    """There are many ids, batches from 8 concurrent writers, and duplicates."""
     events = with_duplicates(order(events_of(ids=IDS, each=each)))
     batches = in_batches(events, BATCH)
 
     async def write() -> int:
         applied = 0
-        # All take from one list: the order is that of the events, the race is of eight.
+        # All eight writers take from one list, which is in the order of the events.
         for batch in batches:
             done = await readings.apply_each(batch)
             assert done.applied + done.stale == len(batch)
@@ -158,7 +160,7 @@ async def test_the_newest_of_many_thousand_events_stay_whatever_order_they_come_
         return applied
 
     await readings.recording.begin(baseline_done=True)
-    # Nothing tells it that there are no deletions.
+    # No recorder reports that there are no deletions.
     readings.recording.progress._limit_s = 100
     async with readings.recording.running() as task:
         applied = sum(await asyncio.gather(*(write() for _ in range(WRITERS))))
@@ -169,17 +171,17 @@ async def test_the_newest_of_many_thousand_events_stay_whatever_order_they_come_
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("order", [in_order, backwards, shuffled])
-async def test_the_newest_of_single_events_stay_whatever_order_they_come_in(
+async def test_the_newest_of_single_events_stay_in_any_order(
     readings: Readings, database: Database[Document], order: Order
 ) -> None:
-    """2,000 for 100 ids, from 8 writers at once, with duplicates."""
+    """There are 2,000 events of 100 ids, from 8 concurrent writers, with duplicates."""
     events = iter(with_duplicates(order(events_of(ids=100, each=20))))
 
     async def write() -> int:
         return sum([await readings.apply(each) for each in events])
 
     await readings.recording.begin(baseline_done=True)
-    # Nothing tells it that there are no deletions.
+    # No recorder reports that there are no deletions.
     readings.recording.progress._limit_s = 100
     async with readings.recording.running() as task:
         applied = sum(await asyncio.gather(*(write() for _ in range(WRITERS))))
@@ -189,14 +191,14 @@ async def test_the_newest_of_single_events_stay_whatever_order_they_come_in(
 
 
 def check_newest(database: Database[Document], *, ids: int, newest: int) -> None:
-    """Each id's document is its newest event."""
+    """Check that each document is its newest event."""
     found = list(database["readings"].find())
     assert len(found) == ids
     assert {(each["sequence"], each["value"]) for each in found} == {(newest, float(newest))}
 
 
 def check_versions(records: Sequence[Document], applied: int) -> None:
-    """One for each event that was applied, and each of a newer event than the one before."""
+    """Check for one version per applied event, each with a higher fence value than before."""
     assert len(records) == applied
     for versions in by_document(records):
         assert [each["v"] for each in versions] == [*range(1, len(versions) + 1)]
@@ -205,11 +207,13 @@ def check_versions(records: Sequence[Document], applied: int) -> None:
 
 
 @pytest.mark.parametrize("order", [in_order, backwards, shuffled])
-async def test_an_event_of_a_document_that_is_there_is_one_command(
+async def test_an_event_of_an_existing_document_is_one_command(
     counted_readings: Readings, commands: Commands, order: Order
 ) -> None:
-    """Newer or stale: no read before it, and no refusal that is mended after it. Of the first one
-    of a document it is looked for whether that was deleted."""
+    """Newer and stale events take no read before and no second write.
+
+    For the first event of a document, deletions are looked up.
+    """
     events = with_duplicates(order(events_of(ids=10, each=10)))
     with commands.counting() as sent:
         await counted_readings.apply_each([event(0, f"r{n}") for n in range(10)])
@@ -226,7 +230,7 @@ async def test_an_event_of_a_document_that_is_there_is_one_command(
 async def test_a_batch_of_events_is_one_command(
     counted_readings: Readings, commands: Commands, order: Order
 ) -> None:
-    """Of newer ones and stale ones alike, also where nothing is applied."""
+    """Newer and stale events are one command, even if nothing is applied."""
     batches = list(in_batches(with_duplicates(order(events_of(ids=100, each=20))), 200))
     await counted_readings.apply_each([event(0, f"r{n}") for n in range(100)])
     with commands.counting() as sent:
@@ -235,10 +239,10 @@ async def test_a_batch_of_events_is_one_command(
     assert order is in_order or any(each.applied == 0 for each in done)
 
 
-async def test_an_older_event_does_not_bring_a_deleted_document_back(
+async def test_an_older_event_does_not_recreate_a_deleted_document(
     readings: Readings, database: Database[Document]
 ) -> None:
-    """Whoever has deleted it, through the gateway or past it; a newer one does."""
+    """The gateway or another program deleted it; a newer event recreates it."""
     writes, archive = readings.fences._writes, readings.recording.archive
     await readings.recording.begin(baseline_done=True)
     async with readings.recording.running() as task:
@@ -273,10 +277,10 @@ NOT_A_NUMBER = [float("nan"), Decimal128("NaN"), Decimal128("sNaN")]
 
 @pytest.mark.parametrize("stored", NOT_A_NUMBER, ids=["double", "decimal", "signaling"])
 @pytest.mark.parametrize("batch", [False, True], ids=["single", "batch"])
-async def test_a_document_deleted_with_a_fence_that_is_not_a_number_stops_no_event(
+async def test_a_deletion_with_an_invalid_fence_value_stops_no_event(
     readings: Readings, database: Database[Document], stored: Any, batch: bool
 ) -> None:
-    """Nothing compares with it, as with one that is no number at all."""
+    """NaN and values that are not numbers compare with nothing."""
     await readings.recording.begin(baseline_done=True)
     async with readings.recording.running():
         database["readings"].insert_one({"_id": "r1", "sequence": stored})
@@ -288,10 +292,10 @@ async def test_a_document_deleted_with_a_fence_that_is_not_a_number_stops_no_eve
     assert [each["sequence"] for each in database["readings"].find()] == [1]
 
 
-async def test_an_event_waits_for_deletions_that_are_not_recorded(
+async def test_an_event_waits_for_unrecorded_deletions(
     readings: Readings, database: Database[Document]
 ) -> None:
-    """Of another program; a document that is there is written to all the same."""
+    """Another program may have deleted the document; events of existing documents do not wait."""
     await readings.recording.begin(baseline_done=True)
     async with readings.recording.running():
         await readings.apply_each([event(10, "gone"), event(10, "there")])
@@ -307,10 +311,12 @@ async def test_an_event_waits_for_deletions_that_are_not_recorded(
     assert {each["_id"] for each in database["readings"].find()} == {"there", "new"}
 
 
-async def test_an_event_whose_document_may_have_been_deleted_is_refused_where_nobody_records(
+async def test_an_event_of_a_missing_document_is_refused_without_a_recorder(
     readings: Readings, database: Database[Document]
 ) -> None:
-    """Within the bound; nothing is written, and it may be sent again."""
+    """The refusal comes within the time limit, nothing is written, and the event may be sent
+    again.
+    """
     await readings.recording.begin(baseline_done=True)
     readings.recording.progress._limit_s = 0.05
     with pytest.raises(ArchiveBehind, match=r"waited 0\.05 s"):
@@ -321,13 +327,13 @@ async def test_an_event_whose_document_may_have_been_deleted_is_refused_where_no
 
 
 @pytest.mark.parametrize("batch", [False, True], ids=["single", "batch"])
-async def test_a_document_that_comes_and_goes_before_the_insert_is_not_overlooked(
+async def test_an_insert_and_deletion_before_the_own_insert_are_noticed(
     readings: Readings,
     database: Database[Document],
     monkeypatch: pytest.MonkeyPatch,
     batch: bool,
 ) -> None:
-    """Another program inserts it and deletes it, behind the look for deletions."""
+    """Another program inserts and deletes the document after the lookup of deletions."""
     look = readings.fences._first.buried
     looks = 0
 
@@ -352,10 +358,10 @@ async def test_a_document_that_comes_and_goes_before_the_insert_is_not_overlooke
     assert database["readings"].find_one({"_id": "r1"}) is None
 
 
-async def test_who_waits_for_deletions_keeps_no_other_writer_waiting(
+async def test_waiting_for_deletions_blocks_no_other_writer(
     readings: Readings, database: Database[Document], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In a transaction, too, as with an idempotency key: it has written nothing by then."""
+    """In a transaction, as with an idempotency key, nothing is written before the wait."""
     progress = readings.recording.progress
     wait, waiting = progress.wait_deletions, asyncio.Event()
 
@@ -386,10 +392,10 @@ async def test_who_waits_for_deletions_keeps_no_other_writer_waiting(
 
 
 @pytest.mark.parametrize("stored", [Int64(10), 10.5, Decimal128("10"), "text", None])
-async def test_no_update_lowers_a_fence(
+async def test_no_update_lowers_a_fence_value(
     readings: Readings, database: Database[Document], stored: Any
 ) -> None:
-    """Nor does a replacement, with a lower one or without; one that is no number is set."""
+    """A replacement with a lower value or without one is refused; an invalid value is replaced."""
     writes = readings.fences._writes
     await readings.recording.begin(baseline_done=True)
     lower = {"sequence": Int64(1), "value": 2.0}
@@ -410,18 +416,18 @@ async def test_no_update_lowers_a_fence(
         assert (database["readings"].find_one({"_id": key}) or {})["sequence"] == 11
 
 
-async def test_a_batch_of_nothing_applies_nothing(readings: Readings) -> None:
-    """And says what the server has come to, as every batch does."""
+async def test_an_empty_batch_applies_nothing(readings: Readings) -> None:
+    """It returns the server's cluster time, as every batch does."""
     before = await readings.apply_each([event(1)])
     done = await readings.apply_each([])
     assert (done.applied, done.stale) == (0, 0)
     assert done.at >= before.at
 
 
-async def test_a_stale_batch_says_a_time_at_which_what_made_it_stale_had_happened(
+async def test_the_time_of_a_stale_batch_is_after_the_newer_event(
     readings: Readings, database: Database[Document]
 ) -> None:
-    """Whoever subscribes after it has read that, or written it."""
+    """A subscriber that starts there has read or written the newer event."""
     for n in range(1, 101):
         with database.client.start_session(causal_consistency=False) as session:
             database["readings"].update_one(
@@ -434,10 +440,12 @@ async def test_a_stale_batch_says_a_time_at_which_what_made_it_stale_had_happene
         assert done.at >= written_at
 
 
-async def test_first_events_of_one_document_that_meet_are_told_to_nobody(
+async def test_concurrent_first_events_cause_no_errors(
     readings: Readings, database: Database[Document]
 ) -> None:
-    """Twenty at once, single ones and batches, for many new documents: each is applied or stale."""
+    """Of twenty concurrent single events and batches for many new documents, each is applied or
+    stale.
+    """
     for turn in range(TURNS):
         singles = [readings.apply(event(n, f"r{turn}")) for n in range(1, 21)]
         batches = [readings.apply_each([event(n, f"r{turn}")]) for n in range(21, 31)]
@@ -448,10 +456,12 @@ async def test_first_events_of_one_document_that_meet_are_told_to_nobody(
     assert [each["sequence"] for each in found] == [30] * TURNS
 
 
-async def test_a_stale_event_says_which_is_applied_and_leaves_the_document_as_it_is(
+async def test_a_stale_event_returns_the_applied_one_and_changes_nothing(
     readings: Readings, database: Database[Document]
 ) -> None:
-    """An equal one, too; who made the last change stays."""
+    """An event with an equal fence value is stale, too; the attribution of the last change
+    stays.
+    """
     await readings.fences.apply(READING, *event(5), Author(by="ann", why="measured"))
     stored = database["readings"].find_one()
     for sequence in (4, 5):
@@ -461,10 +471,10 @@ async def test_a_stale_event_says_which_is_applied_and_leaves_the_document_as_it
     assert database["readings"].find_one() == stored
 
 
-async def test_of_several_events_of_one_document_a_batch_applies_the_newest(
+async def test_a_batch_applies_the_newest_event_of_each_document(
     readings: Readings, database: Database[Document]
 ) -> None:
-    """Wherever it stands in the batch; the others are stale, and make no version."""
+    """Its position does not matter; the others are stale and create no version."""
     await readings.recording.begin(baseline_done=True)
     async with readings.recording.running():
         done = await readings.apply_each([event(2), event(7), event(7), event(3), event(1, "r2")])
@@ -473,10 +483,10 @@ async def test_of_several_events_of_one_document_a_batch_applies_the_newest(
     assert len(await readings.recording.record(fencing_token=2)) == 2
 
 
-async def test_what_a_unique_index_refuses_is_told_and_the_rest_of_a_batch_is_applied(
+async def test_a_batch_is_applied_without_the_events_that_a_unique_index_refuses(
     readings: Readings, database: Database[Document]
 ) -> None:
-    """It may be sent again as a whole, without the event that is refused."""
+    """The error names them; the batch may be sent again without them."""
     database["readings"].create_index("label", unique=True, sparse=True)
     await readings.apply(event(1, "r0", label="kitchen"))
     taken = event(1, "r1", label="kitchen")
@@ -492,10 +502,10 @@ async def test_what_a_unique_index_refuses_is_told_and_the_rest_of_a_batch_is_ap
     assert (done.applied, done.stale) == (0, 2)
 
 
-async def test_first_events_without_those_that_are_refused_are_applied(
+async def test_first_events_are_applied_without_the_refused_ones(
     counted_readings: Readings, database: Database[Document], commands: Commands
 ) -> None:
-    """Each refusal takes two transactions more."""
+    """Each refusal takes two more transactions."""
     database["readings"].create_index("label", unique=True, sparse=True)
     database["readings"].insert_one({"_id": "r0", "label": "kitchen"})
     batch = [event(1, f"r{n}", label="kitchen" if n % 20 == 1 else str(n)) for n in range(1, 101)]
@@ -503,15 +513,15 @@ async def test_first_events_without_those_that_are_refused_are_applied(
         await counted_readings.apply_each(batch)
     stored = {each["_id"] for each in database["readings"].find()}
     assert stored == {f"r{n}" for n in range(101) if n % 20 != 1}
-    # The first look; five that are refused, of which one is the first; and what lies between.
+    # The first lookup; five refused events, one of them first; and the events between them.
     assert sent.count("update") == 1 + 5 + 5
     assert sent.count("abortTransaction") == 5
 
 
-async def test_a_batch_of_which_many_events_are_refused_is_given_up(
+async def test_a_batch_with_many_refused_events_is_aborted(
     counted_readings: Readings, database: Database[Document], commands: Commands
 ) -> None:
-    """One mutation does not take thousands of transactions; what it says holds all the same."""
+    """One mutation does not take thousands of transactions; its error is true all the same."""
     database["readings"].create_index("label", unique=True, sparse=True)
     database["readings"].insert_one({"_id": "r0", "label": "kitchen"})
     batch = [event(1, f"r{n}", label="kitchen") for n in range(1, 201)]
@@ -521,10 +531,10 @@ async def test_a_batch_of_which_many_events_are_refused_is_given_up(
     assert {each["_id"] for each in database["readings"].find()} == {"r0", "first"}
 
 
-async def test_what_a_refused_batch_has_applied_is_waited_for_as_any_write(
+async def test_reads_wait_for_the_applied_events_of_a_refused_batch(
     readings: Readings, database: Database[Document]
 ) -> None:
-    """Else the same process would read a history that lacks it."""
+    """Otherwise the same process would read a history without them."""
     database["readings"].create_index("label", unique=True, sparse=True)
     await readings.recording.begin(baseline_done=True)
     async with readings.recording.running() as task:
@@ -542,10 +552,10 @@ async def test_what_a_refused_batch_has_applied_is_waited_for_as_any_write(
         await own_writes.recorded("readings", ["r1", "r2"])
 
 
-async def test_fencing_tokens_that_no_double_can_tell_apart_are_told_apart(
+async def test_fence_values_beyond_double_precision_are_distinguished(
     readings: Readings, database: Database[Document]
 ) -> None:
-    """Beyond 2^53, single and in batches."""
+    """Values beyond 2^53 are compared exactly, in single events and batches."""
     assert await readings.apply(event(BEYOND_DOUBLES))
     assert await readings.apply(event(BEYOND_DOUBLES + 1))
     with pytest.raises(StaleWrite) as refused:
@@ -563,10 +573,10 @@ async def test_fencing_tokens_that_no_double_can_tell_apart_are_told_apart(
     ids=["missing", "null", "text", "list", "NaN", "decimal NaN", "signaling NaN"],
 )
 @pytest.mark.parametrize("batch", [False, True], ids=["single", "batch"])
-async def test_a_stored_fencing_token_that_is_no_number_stops_no_event(
+async def test_a_stored_fence_value_that_is_not_a_number_stops_no_event(
     readings: Readings, database: Database[Document], stored: Document, batch: bool
 ) -> None:
-    """Other programs write documents too; from the first event on there is one."""
+    """Other programs may write anything; the first event sets a number."""
     database["readings"].insert_one({"_id": "r1", "note": "kept", **stored})
     if batch:
         assert (await readings.apply_each([event(3)])).applied == 1
@@ -578,7 +588,7 @@ async def test_a_stored_fencing_token_that_is_no_number_stops_no_event(
 
 
 @pytest.mark.parametrize("stored", [9, 9.0, Decimal128("9")], ids=["int", "double", "decimal"])
-async def test_a_stored_fencing_token_of_another_type_is_compared_as_a_number(
+async def test_a_stored_fence_value_of_another_number_type_is_compared(
     readings: Readings, database: Database[Document], stored: Any
 ) -> None:
     """JavaScript writes doubles."""

@@ -1,4 +1,6 @@
-"""One filter language, two uses: MongoDB and the predicate in memory find the same documents."""
+"""Two implementations of one filter language: MongoDB queries and in-memory predicates match the
+same documents.
+"""
 
 from __future__ import annotations
 
@@ -27,14 +29,14 @@ Batch = tuple[list[dict[str, Any]], list[dict[str, Any]]]
 
 @pytest.fixture
 def things(client: MongoClient[dict[str, Any]], database_name: str) -> Things:
-    """A collection that acknowledges at once: what it holds need not last."""
+    """Return a collection with fast writes (w=1, j=False): its documents need not be durable."""
     return client.get_database(
         database_name, codec_options=DECODED, write_concern=WriteConcern(w=1, j=False)
     ).get_collection("things")
 
 
 def stored_paths(kind: ObjectType, prefix: str = "", depth: int = 0) -> Iterator[str]:
-    """The paths that a filter can lead to, `_id` left out, in documents two levels deep."""
+    """Yield the paths of a filter, without `_id`, in documents two levels deep."""
     for field in kind.fields:
         if field.stored != "_id":
             yield prefix + field.stored
@@ -46,7 +48,7 @@ def stored_paths(kind: ObjectType, prefix: str = "", depth: int = 0) -> Iterator
 def check(
     things: Things, drawn: Sequence[Mapping[str, Any]], filters: Sequence[Mapping[str, Any]]
 ) -> None:
-    """Store the documents as they are and as archived ones are; ask both sides every filter."""
+    """Store the documents, current and archived, and compare both sides for every filter."""
     things.delete_many({})
     things.insert_many([{"_id": number, **each} for number, each in enumerate(drawn)])
     things.insert_many(
@@ -82,22 +84,22 @@ def check(
 quickly = settings(
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-    # The failure names the one filter and the documents: shrinking would take minutes to say less.
+    # The failure names the filter and the documents; shrinking would take minutes.
     phases=(Phase.explicit, Phase.reuse, Phase.generate),
 )
 
 
 @settings(quickly, max_examples=examples(80))
 @given(batches())
-def test_server_and_predicate_find_the_same_documents(things: Things, batch: Batch) -> None:
-    """Whatever the documents hold and the filter says, a scan of the collection agrees."""
+def test_server_and_predicate_match_the_same_documents(things: Things, batch: Batch) -> None:
+    """A collection scan agrees with the predicate for any documents and filters."""
     check(things, *batch)
 
 
 @settings(quickly, max_examples=examples(30))
 @given(batches())
-def test_they_agree_as_well_where_every_path_has_an_index(things: Things, batch: Batch) -> None:
-    """The same where the server answers from indexes, on lists and on missing values too."""
+def test_index_scans_and_predicates_agree(things: Things, batch: Batch) -> None:
+    """The server uses indexes on every path, on lists and missing values, too."""
     if len(things.index_information()) == 1:
         index(things)
     check(things, *batch)
@@ -109,7 +111,7 @@ def index(things: Things) -> None:
 
 
 def operands(field: Field, operator: str) -> list[Any]:
-    """What a field's operator can be asked with, all that is notable of it."""
+    """Return the notable operands for a field's operator."""
     if operator in ("exists", "isEmpty"):
         return [True, False]
     if isinstance(field.type, EnumType):
@@ -133,10 +135,10 @@ def filters_of(field: Field) -> Iterator[dict[str, Any]]:
 
 @pytest.mark.parametrize("indexed", [False, True])
 @pytest.mark.parametrize("field", [*SINGLE, *LISTS], ids=lambda each: each.name)
-def test_every_notable_value_meets_every_notable_filter_alike(
+def test_both_sides_agree_on_every_notable_value_and_filter(
     things: Things, field: Field, indexed: bool
 ) -> None:
-    """Each operator with each operand, on each value: alone, in a list, and in a list in one."""
+    """Each operator with each operand, on each value: alone, in a list, and in a nested list."""
     if indexed:
         things.create_index(field.stored)
     drawn = [
@@ -149,10 +151,10 @@ def test_every_notable_value_meets_every_notable_filter_alike(
 
 @pytest.mark.parametrize("indexed", [False, True])
 @pytest.mark.parametrize("operator", ["some", "every", "none", "embedded"])
-def test_every_way_to_hold_a_document_is_followed_alike(
+def test_both_sides_agree_on_every_nesting_of_documents(
     things: Things, operator: str, indexed: bool
 ) -> None:
-    """Documents, lists of them, lists of lists of them, and what there may be in their place."""
+    """Documents, lists of them, lists of lists, and other values in their place."""
     name, path = ("size", "label") if operator == "embedded" else ("lines", "sku")
     if indexed:
         things.create_index(f"{name}.{path}")
@@ -213,8 +215,8 @@ NEIGHBOURS: list[Any] = [
 ]
 
 
-def test_doubles_and_the_decimals_beside_them_compare_alike(things: Things) -> None:
-    """34 digits are not enough for most doubles: the server compares what they are exactly."""
+def test_both_sides_agree_on_doubles_and_nearby_decimals(things: Things) -> None:
+    """34 digits are too few for most doubles: the server compares exact values."""
     filters: list[dict[str, Any]] = [
         {"price": {operator: each}}
         for each in NEIGHBOURS
@@ -230,10 +232,10 @@ def test_doubles_and_the_decimals_beside_them_compare_alike(things: Things) -> N
     check(things, [{"price": each, "ratio": each} for each in NEIGHBOURS], filters)
 
 
-def test_the_longest_text_and_the_deepest_filter_are_within_the_server_s_bounds(
+def test_the_longest_text_and_the_deepest_filter_are_accepted_by_the_server(
     things: Things,
 ) -> None:
-    """What the parser lets through is not refused by the server."""
+    """The server accepts every filter that the parser accepts."""
     texts = [letter * LONGEST_TEXT for letter in ("a", "(", "\0", "é", "日", "🙂")]
     deepest: dict[str, Any] = {"sku": {"eq": "a"}, "count": {"eq": 1}}
     for _ in range(DEEPEST):
@@ -266,8 +268,8 @@ def test_the_longest_text_and_the_deepest_filter_are_within_the_server_s_bounds(
         {"text": {"in": []}},
     ],
 )
-def test_ordinary_filters_are_answered_from_indexes(things: Things, where: dict[str, Any]) -> None:
-    """The shape of a query leaves the planner the way to its index, and tight bounds in it."""
+def test_ordinary_filters_use_indexes(things: Things, where: dict[str, Any]) -> None:
+    """The form of a query allows the planner to use an index with tight bounds."""
     for path in ("t", "ts", "size.w", "lines.sku"):
         things.create_index(path)
     things.insert_many([{"t": f"x{n}", "ts": [f"x{n}"], "size": {"w": -n}} for n in range(50)])

@@ -1,4 +1,4 @@
-"""The API over a real MongoDB: how many commands a query takes, and what it reads."""
+"""The API on a real MongoDB: the number of commands of a query, and the fields that it reads."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def schema() -> strawberry.Schema:
 
 
 async def context_of(mongo: Mongo, *scribes: Scribe) -> RequestContext:
-    """Of services whose archives have come to the end."""
+    """Return a context of services whose archives are complete."""
     archives = {each.archive.collection: each.archive for each in scribes}
     checkpoints = Checkpoints(mongo)
     hub = Hub(list(archives), position=resume_tokens.token_from_time(Timestamp(1, 1)))
@@ -99,7 +99,9 @@ async def context_of(mongo: Mongo, *scribes: Scribe) -> RequestContext:
 
 
 async def filled(mongo: Mongo) -> RequestContext:
-    """Fifty products of fifty suppliers, of four versions each; later the suppliers are renamed."""
+    """Write fifty products of fifty suppliers, with four versions each; suppliers are renamed
+    later.
+    """
     products, suppliers = Scribe(mongo, PRODUCT), Scribe(mongo, SUPPLIER)
     for n, id_ in enumerate(SUPPLIERS):
         suppliers.write(id_, {"name": f"old {n}"}, at(0, n + 1))
@@ -153,10 +155,10 @@ QUERIES = {
 
 
 @pytest.mark.parametrize("query", QUERIES.values(), ids=QUERIES)
-async def test_the_number_of_commands_does_not_depend_on_how_many_documents_are_shown(
+async def test_the_number_of_commands_does_not_depend_on_the_number_of_documents(
     counted: Mongo, commands: Commands, schema: strawberry.Schema, query: str
 ) -> None:
-    """Two products or fifty: no N+1, once it is known which intervals of history are known."""
+    """Two products and fifty take the same (no N+1), once the coverage is known."""
     context = await filled(counted)
     await schema.execute(query, {"n": 50}, context)
     sent: list[list[str]] = []
@@ -171,10 +173,10 @@ async def test_the_number_of_commands_does_not_depend_on_how_many_documents_are_
     assert sent[0] == sent[1]
 
 
-async def test_nested_relations_are_of_the_roots_moment(
+async def test_nested_relations_have_the_cluster_time_of_the_root(
     mongo: Mongo, schema: strawberry.Schema
 ) -> None:
-    """On both drivers: the present shows new names, the moment before the renaming old ones."""
+    """Current documents have new names, and as-of reads before the renaming old ones."""
     context = await filled(mongo)
     result = await schema.execute(
         "query($t: ResumeToken!) {"
@@ -196,7 +198,7 @@ async def test_nested_relations_are_of_the_roots_moment(
 async def test_only_the_selected_fields_are_read(
     mongo: Mongo, schema: strawberry.Schema, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Inside of embedded documents, too."""
+    """Fields of embedded documents are projected, too."""
     context = await filled(mongo)
     read: list[Any] = []
     find = mongo.find
@@ -211,7 +213,7 @@ async def test_only_the_selected_fields_are_read(
         "{ products(first: 1) { nodes { stock dimensions { width } } } }", context_value=context
     )
     assert result.errors is None
-    # One more than the page holds tells whether there are more.
+    # One more than the page size, for `hasNextPage`.
     assert read[0] == {"_id": "p00", "stock": 3, "dimensions": {"width": 1.0}}
 
 
@@ -248,10 +250,10 @@ PAGES = {
 
 
 @pytest.mark.parametrize("page", PAGES)
-async def test_a_field_of_a_version_says_the_same_whatever_is_selected_beside_it(
+async def test_a_field_of_a_version_does_not_depend_on_other_selected_fields(
     mongo: Mongo, schema: strawberry.Schema, client: MongoClient[dict[str, Any]], page: str
 ) -> None:
-    """Of records only what is selected is read."""
+    """Only the selected fields of records are read."""
     context = await filled(mongo)
     versions = client[mongo.name]["products.versions"]
     versions.update_many({"doc": {"$in": ["p00", "p02"]}}, {"$set": FACTS})
@@ -268,7 +270,7 @@ async def test_a_field_of_a_version_says_the_same_whatever_is_selected_beside_it
 
     fields = schema._schema.type_map["ProductVersion"].fields
     selections = {name: SELECTED.get(name, name) for name in fields}
-    # Twice each: the second time it is not the executor that answers.
+    # Twice each: the second time as a compiled query.
     together = [await shown(" ".join(selections.values())) for _ in range(3)]
     assert together[0] == together[1] == together[2]
     said = [each for each in together[0] if each["documentId"] == "p00"]
@@ -281,10 +283,10 @@ async def test_a_field_of_a_version_says_the_same_whatever_is_selected_beside_it
         assert [await shown(selected) for _ in range(3)] == [expected] * 3
 
 
-async def test_a_document_that_does_not_fit_is_left_out_and_named(
+async def test_an_invalid_document_is_left_out_and_named_in_an_error(
     mongo: Mongo, schema: strawberry.Schema, client: MongoClient[dict[str, Any]]
 ) -> None:
-    """Written by another program; the rest of the page is served."""
+    """Another program wrote it; the rest of the page is returned."""
     context = await filled(mongo)
     client[mongo.name]["products"].update_one({"_id": "p01"}, {"$set": {"price": "cheap"}})
     result = await schema.execute(

@@ -1,4 +1,4 @@
-"""Versions: by number, as of a moment, before another, in pages and in the audit trail."""
+"""Versions: by number, by time point, before another version, in pages and in the audit trail."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ NAME = frozenset({"name"})
 
 @pytest.fixture
 async def scribe(mongo: Mongo) -> Scribe:
-    """Two products: one goes and comes again, both are written in one transaction."""
+    """Write two products: one is deleted and reinserted, both are written in one transaction."""
     return await written(mongo)
 
 
@@ -59,14 +59,14 @@ def where(said: Mapping[str, Any]) -> VersionFilter | None:
 
 
 def told(versions: Sequence[Version | HistoryLost | None]) -> list[str | None]:
-    """`document@number` of each that is there."""
+    """Return `document@number` of each version, None where there is none."""
     return [
         f"{each.document}@{each.number}" if isinstance(each, Version) else None for each in versions
     ]
 
 
 async def test_versions_are_found_by_number(mongo: Mongo, scribe: Scribe) -> None:
-    """In the order asked, None where there is none of that number."""
+    """They are in the requested order, None for an unknown number."""
     found = await history(mongo, scribe).by_number(
         PRODUCT, [("b", 1), ("a", 9), ("a", 3), ("a", 1), ("c", 1), ("b", 1)], NAME
     )
@@ -80,7 +80,7 @@ async def test_versions_are_found_by_number(mongo: Mongo, scribe: Scribe) -> Non
     assert await history(mongo, scribe).by_number(PRODUCT, [], NAME) == []
 
 
-async def test_of_a_state_only_what_was_asked_for_is_read(mongo: Mongo, scribe: Scribe) -> None:
+async def test_only_requested_fields_of_a_state_are_read(mongo: Mongo, scribe: Scribe) -> None:
     """Nothing at all, the id alone, or fields down to those of embedded documents."""
     reading = history(mongo, scribe)
     for fields, full in (
@@ -94,8 +94,8 @@ async def test_of_a_state_only_what_was_asked_for_is_read(mongo: Mongo, scribe: 
         assert version.changed == ("name", "dims")
 
 
-async def test_the_version_that_stood_at_a_moment_is_found(mongo: Mongo, scribe: Scribe) -> None:
-    """None before the first, and while the document is deleted; of one transaction, the last."""
+async def test_the_version_at_a_time_point_is_found(mongo: Mongo, scribe: Scribe) -> None:
+    """None before the first and while the document is deleted; the last of a transaction."""
     asked = [("a", at(second)) for second in (0, 1, 2, 3, 4, 5, 6, 7, 9)] + [
         ("b", at(7)),
         ("b", at(2)),
@@ -118,7 +118,7 @@ async def test_the_version_that_stood_at_a_moment_is_found(mongo: Mongo, scribe:
 
 
 async def test_the_version_before_is_found_by_its_token(mongo: Mongo, scribe: Scribe) -> None:
-    """As each version names it; one that is not there any more was dropped."""
+    """Each version has the token of the one before; a missing one was truncated."""
     reading = history(mongo, scribe)
     (last, deleted) = await reading.by_number(PRODUCT, [("a", 6), ("a", 3)], None)
     assert isinstance(last, Version)
@@ -132,7 +132,7 @@ async def test_the_version_before_is_found_by_its_token(mongo: Mongo, scribe: Sc
 
 
 async def test_the_newest_version_may_be_a_deletion(mongo: Mongo, scribe: Scribe) -> None:
-    """It is what was written last; an unknown document has none."""
+    """An unknown document has no newest version."""
     scribe.write("b", None, at(9))
     await scribe.save()
     found = await history(mongo, scribe).newest(PRODUCT, ["a", "c", "b"], NAME)
@@ -140,7 +140,7 @@ async def test_the_newest_version_may_be_a_deletion(mongo: Mongo, scribe: Scribe
 
 
 async def test_pages_of_several_documents_are_read_together(mongo: Mongo, scribe: Scribe) -> None:
-    """Newest first, each with its own total; the cursor of one page goes on in any of them."""
+    """Newest first, each with its own total; the cursor of one page is valid for each of them."""
     reading = history(mongo, scribe)
     pages = await reading.pages_of(
         PRODUCT,
@@ -164,10 +164,10 @@ async def test_pages_of_several_documents_are_read_together(mongo: Mongo, scribe
         assert page.total is None
 
 
-async def test_one_document_alone_has_the_page_that_it_has_among_others(
+async def test_the_page_of_a_single_document_equals_its_page_among_others(
     mongo: Mongo, scribe: Scribe
 ) -> None:
-    """Which is read in another way; with what follows it."""
+    """It is read in another way, with its following page."""
     reading = history(mongo, scribe)
     (first,) = await reading.pages_of(
         PRODUCT, ["a"], PageQuery(where=None, page=page_request(first=2), fields=NAME)
@@ -198,8 +198,8 @@ async def test_one_document_alone_has_the_page_that_it_has_among_others(
         assert told(shown.items) == told(alone.items)
 
 
-async def test_the_trail_is_in_the_order_of_the_stream(mongo: Mongo, scribe: Scribe) -> None:
-    """Of all documents, newest first, walked both ways."""
+async def test_the_audit_trail_is_in_stream_order(mongo: Mongo, scribe: Scribe) -> None:
+    """Versions of all documents are newest first, paged in both directions."""
     reading = history(mongo, scribe)
     everything = [f"{r['doc']}@{r['v']}" for r in reversed(scribe.records)]
     seen: list[str | None] = []
@@ -243,7 +243,7 @@ async def test_the_trail_is_in_the_order_of_the_stream(mongo: Mongo, scribe: Scr
 async def test_versions_are_filtered(
     mongo: Mongo, scribe: Scribe, said: dict[str, Any], expected: list[str]
 ) -> None:
-    """In the trail and in a document's own history alike."""
+    """The audit trail and a document's own history agree."""
     reading = history(mongo, scribe)
     page = await reading.trail(
         PRODUCT, PageQuery(where=where(said), page=page_request(), fields=None, total=True)
@@ -259,10 +259,10 @@ async def test_versions_are_filtered(
         assert (told(page.items), page.total) == (own, len(own))
 
 
-async def test_a_collection_as_of_a_moment_is_a_page_of_versions(
+async def test_a_collection_as_of_a_time_point_is_a_page_of_versions(
     mongo: Mongo, scribe: Scribe
 ) -> None:
-    """More of it: test_as_of.py."""
+    """More tests are in test_as_of.py."""
     page = await history(mongo, scribe).collection_as_of(
         PRODUCT,
         TimePoint(at(3)),
@@ -277,7 +277,7 @@ async def test_a_collection_as_of_a_moment_is_a_page_of_versions(
 
 
 async def test_cursors_of_different_lists_are_not_mixed_up(mongo: Mongo, scribe: Scribe) -> None:
-    """A document's own history, the trail and a past state are three lists."""
+    """A document's own history, the audit trail and an as-of read are three lists."""
     reading = history(mongo, scribe)
     arguments: dict[str, Any] = {"where": None, "fields": None}
     own = (await reading.pages_of(PRODUCT, ["a"], PageQuery(page=page_request(), **arguments)))[0]
@@ -294,9 +294,8 @@ async def test_cursors_of_different_lists_are_not_mixed_up(mongo: Mongo, scribe:
         )
 
 
-async def test_versions_say_when_they_were_replaced(mongo: Mongo, scribe: Scribe) -> None:
-    """Wherever they stand on whichever page, and whatever else is on it; where it is not asked for,
-    nothing is read."""
+async def test_versions_have_the_time_of_their_replacement(mongo: Mongo, scribe: Scribe) -> None:
+    """Position and page do not matter; nothing is read unless the field is selected."""
     reading = history(mongo, scribe)
     expected = {
         one["_id"]: next(
@@ -343,15 +342,17 @@ def _aware(date: datetime | None) -> datetime | None:
 
 
 async def test_every_batch_is_one_command(counted: Mongo, commands: Commands) -> None:
-    """For one document as for two, whatever is asked; and one more for all that are not found, once
-    it is known of a collection which intervals of its history are known."""
+    """The number of documents does not matter; missing ones take one more.
+
+    The coverage of the collection is known by then.
+    """
     scribe = await written(counted)
     reading = history(counted, scribe)
     await reading.as_of(PRODUCT, [("a", at(7))], NAME)
     with commands.counting() as started:
         await reading.by_number(PRODUCT, [("c", 1), ("c", 2), ("d", 1)], NAME)
         await reading.as_of(PRODUCT, [("c", at(7)), ("d", at(7))], NAME)
-    # Before a number is said not to be there, all that was written is waited for.
+    # A number is only reported as missing after all writes are recorded.
     waited = ["hello", "find"]
     assert started == ["find", *waited, "find", "aggregate", "find"]
     for keys in (["a"], ["a", "b"]):

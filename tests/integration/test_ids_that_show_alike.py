@@ -1,5 +1,8 @@
-"""Of two ids that show as one text, the declared one is meant as long as anything is known of it:
-what it lacks is not looked for in the other one, whatever the caller sees of either."""
+"""Two ids with the same text: the one of the declared type is meant as long as anything is known of
+it.
+
+Missing parts of it are never looked up in the other document, whatever the caller may see.
+"""
 
 from __future__ import annotations
 
@@ -61,8 +64,9 @@ PRESENT = {
 
 @dataclass(kw_only=True, eq=False)
 class Twins:
-    """A document whose `_id` is a number, at version 3, with a draft and a comment, and one whose
-    `_id` is the same as text, at version 1."""
+    """A document with a numeric `_id`, at version 3, with a draft and a comment, and one whose
+    `_id` is the same number as text, at version 1.
+    """
 
     shop: Shop
     collection: str
@@ -75,7 +79,7 @@ class Twins:
     async def ask(
         self, operation: str, caller: Principal = ANN, id_: str | None = None, **variables: str
     ) -> tuple[Any, list[str]]:
-        """The data of one root field, and the messages of errors."""
+        """Return the data of one root field, and the messages of errors."""
         if self.collection == "parts":
             operation = operation.replace("Kit", "Part").replace("kit", "part")
         context = context_of(self.shop.gateway, caller=caller)
@@ -85,15 +89,15 @@ class Twins:
         return data, [each.message for each in result.errors or ()]
 
     async def mutate(self, field: str, *more: Any) -> tuple[Any, list[str]]:
-        """The result of a mutation."""
+        """Return the result of a mutation."""
         return await self.ask(f"mutation($id: ID!) {{ {field} }}", *more)
 
     async def read(self, field: str, *more: Any) -> tuple[Any, list[str]]:
-        """The result of a query."""
+        """Return the result of a query."""
         return await self.ask(f"query($id: ID!) {{ {field} }}", *more)
 
     async def now(self) -> str:
-        """This moment, as an argument."""
+        """Return the current time as an argument."""
         at = await self.shop.gateway.mongo.operation_time()
         token = resume_tokens.encode(
             resume_tokens.token_from_time(at), self.shop.gateway.deployment
@@ -101,7 +105,7 @@ class Twins:
         return f'{{token: "{token}"}}'
 
     def stored(self) -> list[Any]:
-        """All that there is of the number."""
+        """Return everything that is stored of the numeric document."""
         database, name = self.shop.database, self.collection
         return [
             database[name].find_one({"_id": self.number}),
@@ -110,18 +114,18 @@ class Twins:
         ]
 
     def insert_text(self, owner: str = "ann") -> None:
-        """Insert the one whose id is text."""
+        """Insert the document with the text id."""
         row = {"_id": self.text, "name": "text", "owner": owner, "version": 1}
         self.shop.database[self.collection].insert_one(row)
 
     def delete_text(self) -> None:
-        """Delete it; its history stays."""
+        """Delete the document with the text id; its history stays."""
         self.shop.database[self.collection].delete_one({"_id": self.text})
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def shop(mongo_uri: str, client: MongoClient[Row]) -> AsyncIterator[Shop]:
-    """A gateway over kits, which everybody sees, and parts, of which each caller sees his own."""
+    """Run a gateway over kits, which all callers see, and parts, of which callers see their own."""
     name = f"alike_{uuid4().hex[:8]}"
     async with open_shop(client, mongo_uri, name, model=MODEL) as opened:
         yield opened
@@ -129,7 +133,7 @@ async def shop(mongo_uri: str, client: MongoClient[Row]) -> AsyncIterator[Shop]:
 
 
 async def number_alone(shop: Shop, collection: str) -> Twins:
-    """Insert the number, with what belongs to it."""
+    """Insert the numeric document with its draft and comment."""
     twins = Twins(shop=shop, collection=collection, number=next(_numbers))
     row = {"_id": twins.number, "name": "number", "owner": "ann", "version": 1}
     shop.database[collection].insert_one(row)
@@ -144,7 +148,7 @@ async def number_alone(shop: Shop, collection: str) -> Twins:
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def kits(shop: Shop) -> Twins:
-    """Two kits."""
+    """Insert two kits."""
     twins = await number_alone(shop, "kits")
     twins.insert_text()
     await shop.recorded()
@@ -153,7 +157,7 @@ async def kits(shop: Shop) -> Twins:
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def parts(shop: Shop) -> Twins:
-    """Two parts: ann's, whose id is the number, and bob's."""
+    """Insert two parts: the numeric one is ann's, the other bob's."""
     twins = await number_alone(shop, "parts")
     twins.insert_text("bob")
     await shop.recorded()
@@ -161,23 +165,23 @@ async def parts(shop: Shop) -> Twins:
 
 
 def of_number(twins: Twins, field: str) -> str:
-    """The same field, about what the number has."""
+    """Return the same field for the numeric document."""
     comments = twins.shop.database[f"{twins.collection}.comments"]
     (comment,) = comments.find({"doc": twins.number})
     return field.replace("REPLY", str(comment["_id"]))
 
 
 @pytest.mark.parametrize("case", MISSING)
-async def test_what_the_declared_one_lacks_is_not_found(kits: Twins, case: str) -> None:
-    """Nothing is written to the other one, which has it."""
+async def test_missing_parts_of_the_declared_document_are_not_found(kits: Twins, case: str) -> None:
+    """Nothing is written to the other document, which has them."""
     before = kits.stored()
     assert await kits.mutate(MISSING[case]) == ({"__typename": NEITHER}, [])
     assert kits.stored() == before
 
 
 @pytest.mark.parametrize("case", COMMENTS)
-async def test_no_comment_lands_on_the_other_one(kits: Twins, case: str) -> None:
-    """Neither where the text is refused, nor where what it is about is the other one's."""
+async def test_no_comment_is_stored_on_the_other_document(kits: Twins, case: str) -> None:
+    """The text is refused, or the subject belongs to the other document."""
     before = kits.stored()
     data, messages = await kits.mutate(of_number(kits, COMMENTS[case]))
     assert data is None
@@ -188,8 +192,8 @@ async def test_no_comment_lands_on_the_other_one(kits: Twins, case: str) -> None
 VERSION = "kitVersion(id: $id, version: 3) { documentId document { name } }"
 
 
-async def test_no_version_of_the_other_one_is_shown(kits: Twins) -> None:
-    """By number, by the id of a node, and as a state of the document."""
+async def test_no_version_of_the_other_document_is_returned(kits: Twins) -> None:
+    """Versions are looked up by number, by node id, and as a state of the document."""
     assert await kits.read(VERSION) == (None, [])
     node = "query($node: ID!) { node(nodeId: $node) { nodeId } }"
     for type_name, id_ in (
@@ -205,8 +209,8 @@ async def test_no_version_of_the_other_one_is_shown(kits: Twins) -> None:
     assert found == {"text": None, "number": {"version": 3}}
 
 
-async def test_a_document_has_no_state_of_before_it_was_there(shop: Shop) -> None:
-    """Where there was another one whose id shows alike, which a look at that moment does find."""
+async def test_a_document_has_no_state_before_its_insertion(shop: Shop) -> None:
+    """An as-of read then finds the other document, whose id has the same text."""
     twins = Twins(shop=shop, collection="kits", number=next(_numbers))
     twins.insert_text()
     then = await twins.now()
@@ -222,10 +226,10 @@ async def test_a_document_has_no_state_of_before_it_was_there(shop: Shop) -> Non
 
 
 @pytest.mark.parametrize("case", [*MISSING, *COMMENTS])
-async def test_where_nothing_is_known_of_the_declared_one_the_other_is_meant(
+async def test_the_other_document_is_meant_if_the_declared_one_never_existed(
     shop: Shop, case: str
 ) -> None:
-    """All that is refused beside the declared one is done where that never was."""
+    """All operations that are refused beside the declared document succeed."""
     twins = await number_alone(shop, "kits")
     field, before = of_number(twins, {**MISSING, **COMMENTS}[case]), twins.stored()
     data, messages = await twins.mutate(field)
@@ -242,9 +246,11 @@ async def test_where_nothing_is_known_of_the_declared_one_the_other_is_meant(
     assert await twins.ask(node, node=snapshot) == ({"nodeId": snapshot}, [])
 
 
-async def test_a_deleted_one_keeps_its_history_and_nothing_else(kits: Twins) -> None:
-    """Lookups, changes and drafts mean the other one, as they show it; what is restored, and
-    versions by number, are the history's of the one that is deleted."""
+async def test_a_deleted_declared_document_keeps_only_its_history(kits: Twins) -> None:
+    """Lookups, changes and drafts mean the other document.
+
+    Restored versions, and versions by number, are those of the deleted document.
+    """
     kits.delete_text()
     await kits.shop.recorded()
     assert await kits.read(VERSION) == (None, [])
@@ -265,8 +271,8 @@ async def test_a_deleted_one_keeps_its_history_and_nothing_else(kits: Twins) -> 
     assert await kits.read("kit(id: $id) { name }") == ({"name": "text"}, [])
 
 
-async def test_drafts_of_one_that_never_was_are_its_own(shop: Shop) -> None:
-    """A new document was proposed under the text: drafts are looked for there."""
+async def test_drafts_of_a_new_document_belong_to_it(shop: Shop) -> None:
+    """A new document was proposed under the text id: drafts are looked up there."""
     twins = await number_alone(shop, "kits")
     new = 'proposeNewKit(id: $id, document: {name: "new"}) { __typename }'
     assert await twins.mutate(new) == ({"__typename": "KitDrafted"}, [])
@@ -288,9 +294,11 @@ HIDDEN = {
 
 
 @pytest.mark.parametrize("case", HIDDEN)
-async def test_one_that_is_hidden_is_as_one_that_is_not_there(parts: Twins, case: str) -> None:
-    """It is meant, and not found: the caller's own one, which shows alike, is not touched, and the
-    answer is that for an id of nothing."""
+async def test_a_hidden_declared_document_is_like_a_missing_one(parts: Twins, case: str) -> None:
+    """It is meant and not found: the caller's own document with the same text is not changed.
+
+    The response is that for an unknown id.
+    """
     before = parts.stored()
     operation = of_number(parts, HIDDEN[case]).replace("NOW", await parts.now())
     nothing = str(next(_numbers))
@@ -301,9 +309,8 @@ async def test_one_that_is_hidden_is_as_one_that_is_not_there(parts: Twins, case
     assert parts.stored() == before
 
 
-async def test_one_that_was_hidden_is_not_shown_as_of_then(parts: Twins) -> None:
-    """As of a moment the same is meant as by a lookup at that moment: where the hidden one was
-    deleted, the caller's own."""
+async def test_as_of_reads_mean_the_document_of_a_lookup_at_that_time(parts: Twins) -> None:
+    """After the deletion of the hidden document it is the caller's own."""
     moment = "kitVersion(id: $id, asOf: WHEN) { document { name } }"
     then = await parts.now()
     parts.delete_text()
@@ -315,8 +322,8 @@ async def test_one_that_was_hidden_is_not_shown_as_of_then(parts: Twins) -> None
     assert await parts.read(VERSION) == (None, [])
 
 
-async def test_a_purge_means_one_that_is_there(kits: Twins, mongo_uri: str) -> None:
-    """Also where it has no version: the other one's history stays."""
+async def test_a_purge_means_the_existing_document(kits: Twins, mongo_uri: str) -> None:
+    """Even if it has no version, the other document's history stays."""
     database = kits.shop.database
     database["kits.versions"].delete_many({"doc": kits.text})
     versions = database["kits.versions"].count_documents({"doc": kits.number})

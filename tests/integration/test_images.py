@@ -1,4 +1,4 @@
-"""What a document was after each write: exactly what the server had, with images and without."""
+"""The document after each write: exactly the server's, with post-images and without."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ turns = count(1)
 
 
 def live(client: Client, name: str, key: Any, life: Life) -> list[RawBSONDocument]:
-    """Write a document's life; its state after each write that changed it."""
+    """Execute the writes of a document; returns its state after each write that changed it."""
     things = client.get_database(name, codec_options=DECODED).things
     states = client.get_database(name, codec_options=RAW).things
     beginning, updates = life
@@ -39,7 +39,7 @@ def live(client: Client, name: str, key: Any, life: Life) -> list[RawBSONDocumen
     for update in updates:
         try:
             result = things.update_one({"_id": key}, update)
-        except WriteError:  # the server decides what makes sense
+        except WriteError:  # the server decides which updates are valid
             continue
         if result.modified_count:
             found.append(states.find_one({"_id": key}))
@@ -62,16 +62,16 @@ async def check_lives(mongo: Mongo, client: Client, lives: Sequence[Life]) -> No
         said = f"{beginning} {updates}"
         assert len(records) == len(expected), said
         for record, state in zip(records, expected, strict=True):
-            # But for the order of fields, which the server's own images do not always keep.
+            # Except for the order of fields, which the server's own images do not always keep.
             assert is_same(record["full"], state), said
-            # Each once: `is_same` looks at the last one of a name.
+            # Each name once: `is_same` compares the last field of a name.
             once = bson.encode(bson.decode(record["full"].raw, DECODED), codec_options=DECODED)
             assert len(once) == len(record["full"].raw), said
             assert "gap" not in record, said
 
 
 drawn = settings(
-    # Without shrinking, in which the recorder would run for minutes: the message names the life.
+    # Without shrinking, which would take minutes: the message has the writes.
     phases=[Phase.explicit, Phase.generate],
     max_examples=15,
     deadline=None,
@@ -82,10 +82,10 @@ drawn = settings(
 @one_driver
 @drawn
 @given(lives=st.lists(LIVES, min_size=10, max_size=10))
-async def test_versions_made_from_images_are_the_server_s_documents(
+async def test_versions_from_post_images_equal_the_documents(
     mongo: Mongo, client: Client, lives: list[Life]
 ) -> None:
-    """Whatever the updates."""
+    """This holds for any updates."""
     await enable_collection_images(mongo, "things")
     await begun(mongo)
     await check_lives(mongo, client, lives)
@@ -94,10 +94,10 @@ async def test_versions_made_from_images_are_the_server_s_documents(
 @one_driver
 @drawn
 @given(lives=st.lists(LIVES, min_size=10, max_size=10))
-async def test_versions_made_from_deltas_are_the_server_s_documents(
+async def test_versions_from_deltas_equal_the_documents(
     mongo: Mongo, client: Client, lives: list[Life]
 ) -> None:
-    """Whatever the paths could be taken for; the oplog is there to ask, so no version is a gap."""
+    """Ambiguous paths are resolved by the oplog, so no version has a gap."""
     await begun(mongo)
     await check_lives(mongo, client, lives)
 
@@ -105,10 +105,10 @@ async def test_versions_made_from_deltas_are_the_server_s_documents(
 @one_driver
 @drawn
 @given(lives=st.lists(LIVES, min_size=10, max_size=10))
-async def test_versions_made_from_deltas_need_no_oplog_while_they_are_recent(
+async def test_recent_versions_from_deltas_need_no_oplog(
     mongo: Mongo, client: Client, lives: list[Life], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where the oplog may not be read: the document as it was at the event's own time."""
+    """Without access to the oplog, the document is read at the event's cluster time."""
     await begun(mongo)
     with monkeypatch.context() as patch:
         patch.setattr(Mongo, "oldest", refused)
@@ -116,7 +116,7 @@ async def test_versions_made_from_deltas_need_no_oplog_while_they_are_recent(
 
 
 async def begun(mongo: Mongo) -> None:
-    """A history that begins now, unless it has begun already."""
+    """Start history now, unless it has started already."""
     recording = Recording(mongo)
     if await recording.checkpoints.load(recording.name) is None:
         await recording.begin(baseline_done=True)
@@ -126,11 +126,13 @@ async def refused(self: Mongo, *args: Any, **options: Any) -> None:
     raise DatabaseError("not authorized on local to execute command find", number=13)
 
 
-async def test_what_cannot_be_rebuilt_is_read_again_and_marked(
+async def test_a_version_that_cannot_be_reconstructed_is_read_again_with_a_gap(
     mongo: Mongo, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Too long ago to be read at its time, and no oplog: the present, which holds later writes
-    too."""
+    """The event is too old for a read at its time, and there is no oplog.
+
+    The version is the current document, which contains later writes, too.
+    """
     await Recording(mongo).begin(baseline_done=True)
     things = client[mongo.name].things
     things.insert_one({"_id": 1, "a": {"b": 0}, "c": 0})
@@ -155,7 +157,7 @@ async def test_what_cannot_be_rebuilt_is_read_again_and_marked(
     last = [each for each in records if each["doc"] == 1][-1]
     assert last["full"] == {"_id": 1, "a": {"b": 2}, "c": 1}
     assert last["readAt"] >= present
-    # Gone again: of its updates nothing is known, its deletion is.
+    # Deleted again: its updates are unknown, its deletion is known.
     assert told(records, 2) == [("INSERT", 1, False), ("DELETE", 2, False)]
     statistics = recording.recorder.statistics()
     assert (statistics["skipped"], statistics["duplicates"]) == (2, 2)
@@ -166,14 +168,15 @@ async def test_what_cannot_be_rebuilt_is_read_again_and_marked(
 
 
 @one_driver
-async def test_a_field_that_moves_stands_once(mongo: Mongo, client: Client) -> None:
-    """The server's image of it has it where it was, too; and its projections of such a document
-    leave out what comes last."""
+async def test_a_moved_field_is_stored_once(mongo: Mongo, client: Client) -> None:
+    """The server's post-image has it at its old position, too, and projections of such a document
+    omit the last field.
+    """
     await enable_collection_images(mongo, "things")
     await begun(mongo)
     things = client.get_database(mongo.name, codec_options=RAW).things
     key = f"{next(turns)}"
-    # So long that the server says what an update has changed, and not all that there is.
+    # So long that the server logs an update as a delta and not as a replacement.
     start = {"_id": key, "filler": "." * 300}
     size = {"w": 1, "h": 2, "note": "Lamp"}
     things.insert_one({**start, "size": {"h": 30, "w": 1}, "x": 1, "y": 2})
@@ -196,8 +199,8 @@ async def test_a_field_that_moves_stands_once(mongo: Mongo, client: Client) -> N
 
 
 @one_driver
-async def test_writes_of_a_transaction_are_rebuilt_too(mongo: Mongo, client: Client) -> None:
-    """Exactly where it wrote the document once; where twice, the first of them is not known."""
+async def test_writes_of_a_transaction_are_reconstructed(mongo: Mongo, client: Client) -> None:
+    """A document that is written once is exact; of two writes the first is unknown."""
     await Recording(mongo).begin(baseline_done=True)
     things = client[mongo.name].things
     things.insert_many([{"_id": n, "a": {"b": 0}} for n in (1, 2, 3)])
@@ -226,10 +229,10 @@ async def test_writes_of_a_transaction_are_rebuilt_too(mongo: Mongo, client: Cli
 
 
 @one_driver
-async def test_change_is_followed_through_deltas_that_change_it_in_part(
+async def test_the_attribution_is_followed_through_partial_deltas(
     mongo: Mongo, client: Client
 ) -> None:
-    """The archive keeps it beside the document; a pipeline's delta tells only what is new in it."""
+    """The archive stores it beside the document; a pipeline's delta contains only its new parts."""
     await Recording(mongo).begin(baseline_done=True)
     things = client[mongo.name].things
     things.insert_one({"_id": 1, "n": 0, "_change": {"id": 1, "by": "alice", "why": "begin"}})
@@ -247,10 +250,8 @@ async def test_change_is_followed_through_deltas_that_change_it_in_part(
 
 
 @one_driver
-async def test_references_below_a_document_are_no_stumbling_block(
-    mongo: Mongo, client: Client
-) -> None:
-    """What the driver would make a DBRef of is changed inside like any other object."""
+async def test_nested_db_references_are_changed_like_objects(mongo: Mongo, client: Client) -> None:
+    """The driver would decode such an object as a DBRef."""
     await Recording(mongo).begin(baseline_done=True)
     database = client.get_database(mongo.name, codec_options=RAW)
     database.things.insert_one({"_id": 1, "r": {"x": 1, "$ref": "c", "$id": 5, "y": 2}})
@@ -265,11 +266,11 @@ async def test_references_below_a_document_are_no_stumbling_block(
 
 
 @one_driver
-async def test_a_key_that_a_document_holds_twice_is_archived_twice(
-    mongo: Mongo, client: Client
-) -> None:
-    """Drivers in other languages make such documents; a pipeline that moves the object with it
-    makes the server append fields, of which alone the old ones go."""
+async def test_a_repeated_field_name_is_archived_twice(mongo: Mongo, client: Client) -> None:
+    """Drivers of other languages write such documents.
+
+    After a pipeline that moves the object, the server appends fields and removes only the old ones.
+    """
     await enable_collection_images(mongo, "things")
     await Recording(mongo).begin(baseline_done=True)
     once = bson.encode({"_id": 1, "data": {"a": 1, "b": 2}, "n": 0, "text": "x" * 500})
@@ -292,11 +293,10 @@ async def test_a_key_that_a_document_holds_twice_is_archived_twice(
     assert stored[-1].count(b"\x10a\0") == 4
 
 
-async def test_images_are_enabled_where_that_is_permitted(
+async def test_post_images_are_enabled_where_that_is_permitted(
     mongo: Mongo, client: Client, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """On collections that exist: one that somebody has dropped meanwhile is not created. A view is
-    named in the log."""
+    """A collection that was dropped meanwhile is not created; a view is named in the log."""
     client[mongo.name].create_collection("old")
     client[mongo.name].create_collection("view", viewOn="old", pipeline=[])
     await enable_images(mongo, ["old", "gone", "view"])
@@ -308,8 +308,10 @@ async def test_images_are_enabled_where_that_is_permitted(
 
 
 @one_driver
-async def test_a_collection_made_again_goes_on_without_images(mongo: Mongo, client: Client) -> None:
-    """Dropping it dropped the setting: its updates are made from deltas."""
+async def test_a_recreated_collection_is_recorded_without_post_images(
+    mongo: Mongo, client: Client
+) -> None:
+    """The drop removed the option: updates are recorded from deltas."""
     await enable_collection_images(mongo, "things")
     await Recording(mongo).begin(baseline_done=True)
     things = client[mongo.name].things
@@ -325,7 +327,7 @@ async def test_a_collection_made_again_goes_on_without_images(mongo: Mongo, clie
 async def test_a_document_whose_events_exceed_16_mb_has_its_whole_history(
     mongo: Mongo, client: Client
 ) -> None:
-    """Its images are left out of such an event, and the version is made from the delta."""
+    """Such an event has no images, and the version is made from the delta."""
     await enable_collection_images(mongo, "things")
     recording = Recording(mongo)
     await recording.begin()

@@ -1,4 +1,4 @@
-"""Refusals by an index of the collection: the document's trouble, and a result of the mutation."""
+"""Writes that an index refuses: an error of the document, and a result of the mutation."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def gateway(
 def test_a_document_that_an_index_refuses_is_invalid(
     gateway: RunningGateway, client: Client, database: str, given: dict[str, Any], index: str | None
 ) -> None:
-    """To create it, to replace it and to change it so; the message names the kind of index."""
+    """Creations, replacements and updates are refused; the message has the kind of index."""
     answer = gateway.query(
         """mutation($document: PlaceInput!, $patch: PlacePatch!) {
           good: createPlace(document: {}) { ...R }
@@ -84,7 +84,7 @@ def test_a_document_that_an_index_refuses_is_invalid(
 
 
 def test_an_event_that_an_index_refuses_is_invalid(gateway: RunningGateway) -> None:
-    """Alone, and in a batch, which says so."""
+    """A single event and one in a batch are refused, with an error in the result."""
     alone = gateway.query(
         'mutation($d: ReadingInput!) { applyReading(id: "r", document: $d) { __typename } }',
         d={"n": 1, "at": OUTSIDE},

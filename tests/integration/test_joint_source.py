@@ -1,5 +1,6 @@
-"""streams.live.shared_source on a real stream: recorders that share the live one record what they
-would have recorded from their own."""
+"""`streams.live.shared_source` on a real stream: recorders that share the live stream record the
+same as from streams of their own.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ pytestmark = pytest.mark.parametrize("mongo", ["motor"], indirect=True)
 
 
 class Sharing:
-    """Recorders of one collection in one process, which follows the live stream."""
+    """Recorders of one collection in one process that follows the live stream."""
 
     def __init__(self, mongo: Mongo, count: int) -> None:
         self.mongo = mongo
@@ -51,7 +52,7 @@ class Sharing:
         self.hub.restart(resume_tokens.token_from_time(await self.mongo.operation_time()))
 
     async def shared(self) -> None:
-        """Wait until nobody reads a stream of his own."""
+        """Wait until no recorder reads a stream of its own."""
         await eventually(lambda: not any(each.connected for each in self.own))
 
 
@@ -64,7 +65,7 @@ async def sharing(mongo: Mongo, request: pytest.FixtureRequest) -> Sharing:
 
 @pytest.fixture
 async def tasks(sharing: Sharing) -> AsyncIterator[list[asyncio.Task[None]]]:
-    """The live stream, and the recorders at work."""
+    """Run the live stream and the recorders."""
     following = asyncio.create_task(publish_source(sharing.live, sharing.hub))
     recording = [asyncio.create_task(_run(each)) for each in sharing.recordings]
     yield recording
@@ -73,16 +74,16 @@ async def tasks(sharing: Sharing) -> AsyncIterator[list[asyncio.Task[None]]]:
 
 
 async def _run(recording: Recording) -> None:
-    """As a listener does: what is written while a database is being dropped is refused."""
+    """Run a recorder as a leased task: writes are refused while the database is being dropped."""
     while True:
         with suppress(Unavailable):
             await recording.recorder.run(1)
 
 
-async def test_what_the_live_stream_tells_is_recorded(
+async def test_events_of_the_live_stream_are_recorded(
     sharing: Sharing, tasks: list[asyncio.Task[None]], client: Client
 ) -> None:
-    """Also what befalls the collection as a whole."""
+    """Events of the whole collection are recorded, too."""
     things = client[sharing.mongo.name].things
     await caught_up(sharing, tasks)
     await sharing.shared()
@@ -90,7 +91,7 @@ async def test_what_the_live_stream_tells_is_recorded(
     for n in range(20):
         things.update_one({"_id": n}, {"$inc": {"n": 1}})
     await caught_up(sharing, tasks)
-    # None had to be opened for that.
+    # No stream was opened for it.
     assert not any(each.connected for each in sharing.own)
     things.delete_one({"_id": 0})
     things.rename("elsewhere")
@@ -104,11 +105,10 @@ async def test_what_the_live_stream_tells_is_recorded(
     assert told(records, 1) == [*gone, ("INSERT", 4, False)]
 
 
-async def test_the_archive_is_made_again_after_its_database_was_dropped(
+async def test_the_archive_is_recreated_after_a_dropped_database(
     sharing: Sharing, tasks: list[asyncio.Task[None]], client: Client
 ) -> None:
-    """With the first write; the collection's own ring does not show the drop, where there was no
-    such collection."""
+    """The first write recreates it; the ring does not contain the drop of a missing collection."""
     database = client[sharing.mongo.name]
     await caught_up(sharing, tasks)
     await sharing.shared()
@@ -136,7 +136,9 @@ async def test_events_are_numbered_before_their_versions_are_written(
     client: Client,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """As they will be, whether their writers count or not; no read of the archive is waited for."""
+    """The numbers are right whether writers count versions or not, without a read of the
+    archive.
+    """
     things = client[sharing.mongo.name].things
     numbers = sharing.recordings[0].progress.numbers("things")
     things.insert_many([{"_id": n, "version": n} for n in range(9)])

@@ -1,5 +1,6 @@
-"""Change events that are too large for a reply of the server: one version is read again, and
-everything else is recorded and published as ever."""
+"""Change events that are too large for a reply of the server: one version is read again, and all
+other events are recorded and published.
+"""
 
 from __future__ import annotations
 
@@ -23,15 +24,15 @@ from tests.support.streams import BRISK, Recording, finished, told
 Client = MongoClient[dict[str, Any]]
 one_driver = pytest.mark.parametrize("mongo", ["motor"], indirect=True)
 
-# The event of an update names each path in full, the oplog's entry nests.
+# The event of an update has each path in full, the oplog entry nests them.
 _LONG = "n" * 1000
 _ITEMS = 17_000
-# Of a document within the server: 16 MB and 16 KB.
+# The server's internal limit of a document: 16 MB and 16 KB.
 _LARGEST = 16_793_600
 
 
 def write_many_paths(things: Any) -> Any:
-    """An update whose event has 17 MB; returns the document's `_id`."""
+    """Send an update whose event has 17 MB; returns the document's `_id`."""
     things.insert_one({"_id": "lines", _LONG: [{"q": 1, "s": "x" * 60} for _ in range(_ITEMS)]})
     more = {"$mergeObjects": ["$$this", {"q": {"$add": ["$$this.q", 1]}}]}
     things.update_one(
@@ -41,15 +42,17 @@ def write_many_paths(things: Any) -> Any:
 
 
 def write_long_id(things: Any) -> Any:
-    """An insert of nearly 16 MB whose event repeats the id in its token and its key."""
+    """Insert nearly 16 MB; the event repeats the id in its token and its key."""
     key = "i" * 10_001
     things.insert_one({"_id": key, "name": "x" * 16_767_000})
     return key
 
 
 def write_closing_id(things: Any) -> Any:
-    """An insert whose event is 40 bytes smaller than what the server can send: instead of saying
-    so it closes the connection."""
+    """Insert a document whose event is 40 bytes below the server's limit.
+
+    The server closes the connection without an error.
+    """
     raw = things.database.with_options(RAW)
     at = things.database.client.admin.command("ping")["operationTime"]
     things.insert_one({"_id": "i" * 6000, "name": ""})
@@ -80,7 +83,7 @@ LARGE = pytest.mark.parametrize("write", WRITES)
 async def test_a_version_whose_event_is_too_large_is_read_again_and_marked_as_a_gap(
     mongo: Mongo, client: Client, write: Any, images: bool, wired: bool
 ) -> None:
-    """Those before and behind it are as exact as without it."""
+    """The versions before and after it are exact."""
     if not wired:
         mongo.wires = None
     if images:
@@ -103,10 +106,10 @@ async def test_a_version_whose_event_is_too_large_is_read_again_and_marked_as_a_
 
 
 @one_driver
-async def test_a_change_that_cannot_be_read_at_all_is_found_by_reading_the_present(
+async def test_an_unreadable_change_is_found_by_a_new_snapshot(
     mongo: Mongo, client: Client
 ) -> None:
-    """Not even its key and its token fit into a reply: the place is passed, nothing stops."""
+    """Not even its key and token fit into a reply: the stream skips it and continues."""
     recording = Recording(mongo)
     await recording.begin(baseline_done=True)
     things = client[mongo.name].things
@@ -122,10 +125,10 @@ async def test_a_change_that_cannot_be_read_at_all_is_found_by_reading_the_prese
 
 @LARGE
 @one_driver
-async def test_a_live_stream_goes_on_past_an_event_that_is_too_large(
+async def test_a_live_stream_continues_after_a_too_large_event(
     mongo: Mongo, client: Client, write: Any
 ) -> None:
-    """Its subscribers are given the change, and those after it, with their images."""
+    """Its subscribers receive that change and later ones, with their post-images."""
     await enable_collection_images(mongo, "things")
     recording = Recording(mongo)
     begun = await recording.begin()
@@ -149,10 +152,10 @@ async def test_a_live_stream_goes_on_past_an_event_that_is_too_large(
 
 
 @one_driver
-async def test_subscribers_are_sent_to_the_archive_where_a_change_could_not_be_read(
+async def test_subscribers_resume_from_the_archive_after_an_unreadable_change(
     mongo: Mongo, client: Client
 ) -> None:
-    """The live stream does not have it; their tokens resume behind it, once it has been read."""
+    """The live stream does not have it; their tokens resume after it once it is recorded."""
     recording = Recording(mongo)
     begun = await recording.begin()
     hub = Hub(["things"], position=begun.token)

@@ -1,4 +1,4 @@
-"""Numbers that JavaScript, or 64 bits, cannot hold: text wherever they are shown, never rounded."""
+"""Numbers beyond JavaScript's integers or 64 bits: always texts, never rounded."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ type Thing @collection(name: "things") {
 TOO_LARGE = (str(2**63), str(-(2**63) - 1), "99999999999999999999999", "-1" + "0" * 40)
 
 
-def test_a_value_is_shown_alike_wherever_it_is_shown(
+def test_a_value_has_one_form_everywhere(
     served: RunningGateway, client: Client, database: str
 ) -> None:
-    """In its field, in JSON, in differences and in blame, of the present and of the past."""
+    """Fields, JSON, diffs and blame have the same form, for current documents and history."""
     large, moment, uuid = Int64(2**53 + 1), datetime(2024, 5, 1, tzinfo=UTC), UUID(int=7)
     data = {
         "n": large,
@@ -83,7 +83,7 @@ def test_a_value_is_shown_alike_wherever_it_is_shown(
 def test_an_integer_beyond_64_bits_is_refused(
     served: RunningGateway, client: Client, database: str, field: str, number: str
 ) -> None:
-    """As a variable in a body, and in the document itself; nothing is written."""
+    """Variables and literals are refused, and nothing is written."""
     with_variable = (
         'mutation($d: ThingInput!) { createThing(id: "x", document: $d) { __typename } }'
     )
@@ -92,7 +92,7 @@ def test_an_integer_beyond_64_bits_is_refused(
         (with_variable, f'{{"d": {{"{field}": {number}}}}}'),
         (literal + "{ __typename } }", "{}"),
     ):
-        # Written by hand: what makes JSON of numbers might round them itself.
+        # JSON written by hand: a serializer might round the numbers itself.
         body = f'{{"query": {json.dumps(query)}, "variables": {variables}}}'
         answer = httpx.post(
             f"{served.address}/graphql",
@@ -104,8 +104,8 @@ def test_an_integer_beyond_64_bits_is_refused(
     assert client[database]["things"].find_one({"_id": "x"}) is None
 
 
-def test_an_integer_beyond_64_bits_is_refused_in_an_address(served: RunningGateway) -> None:
-    """Its variables are JSON, too."""
+def test_an_integer_beyond_64_bits_is_refused_in_a_url(served: RunningGateway) -> None:
+    """The variables of a GET request are JSON, too."""
     query = quote("query($n: Long) { things(where: {serial: {eq: $n}}) { totalCount } }")
     variables = quote('{"n": 99999999999999999999999}')
     answer = httpx.get(
@@ -116,7 +116,7 @@ def test_an_integer_beyond_64_bits_is_refused_in_an_address(served: RunningGatew
 
 
 async def test_an_integer_beyond_64_bits_is_refused_on_a_socket(served: RunningGateway) -> None:
-    """Its messages are read by the same rule."""
+    """WebSocket messages follow the same rule."""
     async with open_socket(served.address) as socket:
         await socket.start(
             "1",
@@ -128,7 +128,7 @@ async def test_an_integer_beyond_64_bits_is_refused_on_a_socket(served: RunningG
 
 
 def test_a_decimal_keeps_all_digits_of_a_number(served: RunningGateway) -> None:
-    """Of up to 34, also where the request has it as a number."""
+    """Up to 34 digits are kept, also if the request has a JSON number."""
     number = 1234567890123456789012345678901234
     data = served.query(
         "mutation($p: Decimal) { createThing(document: {price: $p}) {"

@@ -1,5 +1,6 @@
-"""Between the writes of one update: whoever reads sees exactly one current state, and what a crash
-there leaves is mended."""
+"""Crashes between the writes of one update: every reader sees exactly one current state, and the
+partial update is repaired.
+"""
 
 from __future__ import annotations
 
@@ -22,17 +23,17 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 Row = dict[str, Any]
 WRITES = ("insert", "change", "change_all", "update_each", "remove")
-# The most that one update takes, and one more, which none does.
+# The most writes of one update, and one more, after which no update crashes.
 POINTS = range(4)
 
 
 class Crashed(Exception):
-    """The process is gone."""
+    """The process has crashed."""
 
 
 @contextmanager
 def crashing(after: int) -> Iterator[list[str]]:
-    """A process that dies once it has made so many writes; yields those that it has made."""
+    """Let the process crash after this number of writes; yields the writes so far."""
     made: list[str] = []
 
     def fatal(name: str) -> Any:
@@ -56,7 +57,7 @@ def crashing(after: int) -> Iterator[list[str]]:
 
 
 async def dies(mutation: Awaitable[Any]) -> bool:
-    """Whether it comes to the crash; layouts with one write per update may not."""
+    """Return whether the mutation crashes; layouts with one write per update may not."""
     try:
         await mutation
     except Failed as exc:
@@ -67,7 +68,7 @@ async def dies(mutation: Awaitable[Any]) -> bool:
 
 
 async def states(kept: KeptShop, id_: str) -> list[str]:
-    """The names under which a document is found as current, whichever way it is asked for."""
+    """Return the names in the current document, by every way to read it."""
     shop = kept.shop
     text = """
     query($id: ID!, $where: ProductWhere, $named: ProductWhere) {
@@ -92,7 +93,7 @@ async def states(kept: KeptShop, id_: str) -> list[str]:
 
 
 def raw_state(kept: KeptShop, id_: str) -> None:
-    """What lies in the database itself is as the layout says."""
+    """Check the stored documents against the rules of the layout."""
     database = kept.shop.database
     products = list(database.products.find({"$or": [{"_id": id_}, {"docId": id_}]}))
     if kept.history == "CURRENT_FLAG" and products:
@@ -117,10 +118,10 @@ UPDATES: dict[str, tuple[str, Row, list[str]]] = {
     ("what", "author"),
     representatives(product(UPDATES, (None, "ann")), ("update", "ann"), ("delete", None)),
 )
-async def test_a_crash_at_any_point_leaves_one_state_and_is_mended(
+async def test_a_crash_at_any_point_leaves_one_state_and_is_repaired(
     kept: KeptShop, what: str, author: str | None
 ) -> None:
-    """The one before or the one after; and the next write goes on from it."""
+    """The state is the one before or the one after, and the next write continues from it."""
     name, given, after = UPDATES[what]
     reached = 0
     for point in POINTS:
@@ -135,7 +136,7 @@ async def test_a_crash_at_any_point_leaves_one_state_and_is_mended(
         now = await states(kept, id_)
         assert now in (before, after), (point, made)
         reached = max(reached, len(made))
-        # Before it is mended, the past is exact as well.
+        # Before the repair, history is exact as well.
         versions = await shop.history(id_)
         assert tell(versions, "version") == list(range(1, len(versions) + 1))
         numbers = [each.number for each in await kept.layout.history(id_) if each.content]
@@ -159,8 +160,8 @@ async def test_a_crash_at_any_point_leaves_one_state_and_is_mended(
     assert reached >= several.get(kept.history, 1) - (what == "create")
 
 
-async def test_without_mending_the_next_write_goes_on(kept: KeptShop) -> None:
-    """It finds what the crash has left, and its own is the next version."""
+async def test_the_next_write_succeeds_without_a_repair(kept: KeptShop) -> None:
+    """It finds the partial update, and its own version is the next one."""
     shop = kept.shop
     id_ = await shop.made()
     with crashing(1) as made:
@@ -176,8 +177,8 @@ async def test_without_mending_the_next_write_goes_on(kept: KeptShop) -> None:
     assert present["stock"] == 7
 
 
-async def test_another_programs_update_shows_one_state_at_each_step(kept: KeptShop) -> None:
-    """Whatever it takes, and in the order in which the layout has it."""
+async def test_an_update_of_another_program_has_one_state_at_each_step(kept: KeptShop) -> None:
+    """This holds for all writes of an update, in the order of the layout."""
     shop, program = kept.shop, kept.program()
     id_ = shop.fresh_id()
     for name in ("Lamp", "Torch", "Lamp"):
@@ -189,8 +190,8 @@ async def test_another_programs_update_shows_one_state_at_each_step(kept: KeptSh
     assert tell(versions, "operation") == ["INSERT", "UPDATE", "UPDATE"]
 
 
-async def test_an_update_under_way_is_not_taken_for_a_crash(kept: KeptShop) -> None:
-    """Mending goes on meanwhile, and no version is lost."""
+async def test_an_update_in_progress_is_not_repaired(kept: KeptShop) -> None:
+    """Repairs run meanwhile, and no version is lost."""
     shop, program, layout = kept.shop, kept.program(), kept.layout
     id_ = shop.fresh_id()
     program.write(id_, {"sku": id_, "name": "Lamp", "stock": 1})
@@ -216,7 +217,7 @@ async def test_an_update_under_way_is_not_taken_for_a_crash(kept: KeptShop) -> N
     await mending
     assert await states(kept, id_) == ["Torch"]
     raw_state(kept, id_)
-    # ARCHIVE has it once it is recorded.
+    # ARCHIVE has the version once it is recorded.
     await shop.history(id_)
     found = [each.content["name"] for each in await layout.history(id_) if each.content]
     assert found == ["Lamp", "Torch"]

@@ -1,8 +1,7 @@
-"""A long version history, kept by another program in each of the classic layouts, is read back
-through GraphQL, exactly: half of it was there before revstream came.
+"""A long version history, written by another program in each classic layout, is read back exactly
+through GraphQL; half of it was there before the gateway.
 
-In each layout that of a part of the documents, of other ones in each; REVSTREAM_TEST_WHOLE=1 keeps
-all of it in each.
+Each layout has the history of other documents; REVSTREAM_TEST_WHOLE=1 uses all of it in each.
 """
 
 from __future__ import annotations
@@ -43,13 +42,13 @@ AS_OF = "query($at: TimePoint!) { featuresAsOf(asOf: $at, first: 1) { totalCount
 
 @pytest.fixture(params=representatives(CLASSIC, "SEPARATE", "DELTAS"))
 def history(request: pytest.FixtureRequest) -> str:
-    """The layout."""
+    """Return the layout."""
     return str(request.param)
 
 
 @pytest.fixture
 def events(history: str) -> list[Event]:
-    """What is kept in it."""
+    """Return the writes for the layout."""
     if WHOLE:
         return HISTORY
     documents = sorted({each.doc for each in HISTORY})
@@ -66,18 +65,18 @@ async def test_every_version_of_a_history_is_read_back_exactly(
     database_name: str,
     tmp_path: Path,
 ) -> None:
-    """With its own number, and the present with them; and `verify` finds nothing wrong."""
+    """Versions have their own numbers, current documents agree, and `verify` has no findings."""
     model = tmp_path / "schema.graphql"
     model.write_text(
         MODEL.replace("@collection(", f'@collection(history: {history}, version: "v", ')
     )
-    # Not each of many thousand writes is waited for until it is on disk.
+    # The many thousand writes need not wait for the disk.
     hasty = client.get_database(database_name, write_concern=WriteConcern(w=1))
     others = program(history, hasty, "features")
     half = len(events) // 2
     write(others, events[:half])
     async with Mongo.connect(mongo_uri, database_name) as mongo:
-        # The oplog does not reach back to them.
+        # The oplog does not contain these writes.
         now = resume_tokens.token_from_time(await mongo.operation_time())
         begun = Checkpoint(now, now, Baseline())
         await Checkpoints(mongo).save("recorder:features", begun, fencing_token=0)
@@ -98,14 +97,13 @@ async def test_every_version_of_a_history_is_read_back_exactly(
 
 
 def has_read(gateway: RunningGateway) -> bool:
-    """Whether the first reading is done, until when documents that it has yet to come to have no
-    history."""
+    """Return whether the initial snapshot is done; documents after its position have no history."""
     [found] = gateway.query("{ streams { state } }")["streams"]
     return found["state"] == "recording"
 
 
 def has_archived(gateway: RunningGateway, token: str) -> bool:
-    """A busy machine may take longer than a client waits for one answer."""
+    """Return whether the archive has reached the token, which may take longer than one request."""
     errors = gateway.post(AS_OF, at={"token": token}).get("errors", [])
     codes = [each["extensions"]["code"] for each in errors]
     assert codes in ([], ["ARCHIVE_BEHIND"])

@@ -1,5 +1,6 @@
-"""Repair after a program's crash between two writes of an update: while others record, by a
-command, and shown by `doctor`."""
+"""Repair after a program's crash between two writes of an update: by recorders, by a command, and
+reported by `doctor`.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ LAMP, TORCH, CANDLE = ({"name": name, "stock": 1} for name in ("Lamp", "Torch", 
 
 
 def crashed(writes: Program) -> None:
-    """A program that died after the first write of an update; it does not know."""
+    """Write the first part of an update, as a program that crashed."""
     writes.write("a", LAMP)
     writes.write("b", LAMP)
     first, *_ = writes.steps("a", TORCH)
@@ -45,23 +46,23 @@ async def prepared(mongo: Mongo, history: str) -> Layout:
 
 
 async def said(mongo: Mongo, history: str) -> list[DiagnosisFinding]:
-    """Return the lines of `doctor` on layouts."""
+    """Return the findings of `doctor` on layouts."""
     found = await Diagnosis(mongo, layout_model(history), {}, {}).run()
     return [each for each in found if each.subject == "layouts"]
 
 
 @pytest.fixture(autouse=True)
 def brief(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A crash is told from an update under way after a second."""
+    """Reduce the time after which a partial update counts as a crash to a second."""
     monkeypatch.setitem(repair_layout.__kwdefaults__, "every_s", 1.0)
     for each in (Layout, SeparateLayout, CurrentFlagLayout):
         monkeypatch.setitem(each.recover.__kwdefaults__, "settle_s", 1.0)
 
 
-async def test_it_is_mended_while_a_gateway_records(
+async def test_a_running_gateway_repairs_a_partial_update(
     mongo: Mongo, client: Client, history: str
 ) -> None:
-    """Without a new start; the program's next update is made, and all of it is recorded."""
+    """It needs no restart; the program's next update succeeds, and all of it is recorded."""
     layout = await prepared(mongo, history)
     writes = program(history, client[mongo.name])
     archive = Archive(mongo, "products", layout)
@@ -76,11 +77,11 @@ async def test_it_is_mended_while_a_gateway_records(
             while await layout.count_unfinished():
                 pass
 
-        # A lease or two; the machine may be slow.
+        # Up to two leases; the machine may be slow.
         async with asyncio.timeout(120):
             await unless_ended(task, mended())
         if history == "SEPARATE":
-            # What it had begun is undone: it tries again, and nothing is in its way.
+            # Its partial update is undone: a retry succeeds.
             writes.numbers["a"], writes.bodies["a"] = 1, dict(LAMP)
         writes.write("a", CANDLE)
         await recording.at_rest(task)
@@ -90,10 +91,10 @@ async def test_it_is_mended_while_a_gateway_records(
     assert present["name"] == "Candle"
 
 
-async def test_doctor_says_it_and_a_command_mends_it(
+async def test_doctor_reports_a_partial_update_and_a_command_repairs_it(
     mongo: Mongo, mongo_uri: str, client: Client, history: str
 ) -> None:
-    """While no process records."""
+    """No process records meanwhile."""
     layout = await prepared(mongo, history)
     assert [each.level for each in await said(mongo, history)] == ["ok"]
     crashed(program(history, client[mongo.name]))

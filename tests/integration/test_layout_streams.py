@@ -1,5 +1,6 @@
-"""What a write in a layout means to the recorder and to those who subscribe: the write of a
-document; and what was there before revstream came."""
+"""Writes in a layout for recorders and subscribers: each is a write of a document; and documents
+from before the first start.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +49,7 @@ WITH_BEFORE = CHANGES.replace("PLAIN", "product { name } before { name stock }")
 
 
 async def take(events: AsyncGenerator[Row], count: int) -> list[Row]:
-    """So many that are no checkpoints."""
+    """Return the next `count` events other than checkpoints."""
     found: list[Row] = []
     while len(found) < count:
         event = await anext(events)
@@ -59,7 +60,7 @@ async def take(events: AsyncGenerator[Row], count: int) -> list[Row]:
 
 @pytest.mark.parametrize("text", [WITHOUT, WITH_BEFORE, WITH_VERSION])
 async def test_a_new_version_is_an_update_to_a_subscriber(kept: KeptShop, text: str) -> None:
-    """Live and replayed alike, with what it was before."""
+    """Live and replayed events are equal, with the previous state."""
     shop, program = kept.shop, kept.program()
     id_ = shop.fresh_id()
     async with shop.changes(text, id=id_) as events:
@@ -91,7 +92,7 @@ async def test_a_new_version_is_an_update_to_a_subscriber(kept: KeptShop, text: 
 
 
 async def test_documents_enter_and_leave_a_filter(kept: KeptShop) -> None:
-    """By what they are and were, though an event of the layout has no image of before."""
+    """Current and previous states decide, although an event of the layout has no pre-image."""
     shop, program = kept.shop, kept.program()
     id_ = shop.fresh_id()
     program.write(id_, {"sku": id_, "name": "Lamp", "stock": 1})
@@ -113,8 +114,8 @@ async def test_documents_enter_and_leave_a_filter(kept: KeptShop) -> None:
     assert tell(found, "operation") == ["UPDATE", "UPDATE", "UPDATE", "UPDATE", "DELETE"]
 
 
-async def test_a_snapshot_has_the_current_states_and_nothing_else(kept: KeptShop) -> None:
-    """Then what comes."""
+async def test_a_snapshot_has_the_current_documents_only(kept: KeptShop) -> None:
+    """Later changes follow."""
     shop, program = kept.shop, kept.program()
     mark = shop.fresh_id()
     for n in range(3):
@@ -134,10 +135,10 @@ async def test_a_snapshot_has_the_current_states_and_nothing_else(kept: KeptShop
 
 
 @pytest.mark.parametrize("history", LAYOUTS)
-async def test_what_was_there_is_recorded_with_its_own_numbers(
+async def test_existing_versions_are_recorded_with_their_own_numbers(
     history: str, mongo_uri: str, client: Client
 ) -> None:
-    """Every version that there is, in order: a BASELINE and updates; then it goes on."""
+    """All versions are recorded in order, as a BASELINE and updates; new ones follow."""
     name = f"layout_{uuid4().hex[:8]}"
     others = program(history, client[name])
     client[name].products.create_index([("unrelated", 1)])
@@ -178,7 +179,7 @@ async def test_what_was_there_is_recorded_with_its_own_numbers(
 
 
 async def verify(mongo: Mongo, history: str) -> None:
-    """Nothing is wrong with the archive."""
+    """Check that `verify` has no findings."""
     entity = layout_model(history).entity("Product")
     archive = Archive(mongo, "products", create_layout(mongo, entity))
     stored = furthest_checkpoint(await Checkpoints(mongo).load_collection("products"))
@@ -187,16 +188,18 @@ async def verify(mongo: Mongo, history: str) -> None:
     assert found.versions
 
 
-async def test_nothing_is_wrong_with_what_was_recorded(kept: KeptShop) -> None:
-    """Each version against its neighbours, the last ones against the present."""
+async def test_verify_has_no_findings_for_a_layout(kept: KeptShop) -> None:
+    """Each version agrees with its neighbours, and the last ones with the current documents."""
     kept.program().write(kept.shop.fresh_id(), STORY[0])
     await kept.shop.recorded()
     await verify(kept.shop.gateway.mongo, kept.history)
 
 
 @pytest.mark.parametrize("history", CLASSIC)
-async def test_nothing_is_stored_twice(history: str, mongo_uri: str, client: Client) -> None:
-    """The archive says of a version when and who, and the layout what."""
+async def test_the_archive_stores_no_content_of_a_layout(
+    history: str, mongo_uri: str, client: Client
+) -> None:
+    """The archive stores time and attribution of a version, and the layout its content."""
     name = f"layout_{uuid4().hex[:8]}"
     async with open_shop(client, mongo_uri, name, model=layout_model(history)) as shop:
         others = program(history, shop.database)
@@ -213,10 +216,10 @@ async def test_nothing_is_stored_twice(history: str, mongo_uri: str, client: Cli
 
 
 @pytest.mark.parametrize("history", CLASSIC)
-async def test_a_crash_is_mended_when_recording_begins(
+async def test_a_partial_update_is_repaired_when_recording_begins(
     history: str, mongo_uri: str, client: Client
 ) -> None:
-    """And one version is recorded for each that there is."""
+    """One record is written for each version."""
     name = f"layout_{uuid4().hex[:8]}"
     others = program(history, client[name])
     others.write("a", STORY[0])
@@ -256,7 +259,9 @@ NAMES = {
 async def test_fields_and_collections_have_the_names_of_the_model(
     history: str, mongo_uri: str, client: Client
 ) -> None:
-    """Read before and written after; and a field that says when is believed."""
+    """Existing and new versions use them; a field with the time of a version is used as its
+    time.
+    """
     name = f"layout_{uuid4().hex[:8]}"
     model = read_model(RENAMED.replace("HISTORY", history).replace("LAYOUT", NAMES[history]))
     assert isinstance(model.entity("Product").layout, LayoutFields)
@@ -308,8 +313,8 @@ async def test_fields_and_collections_have_the_names_of_the_model(
     client.drop_database(name)
 
 
-async def test_tokens_of_versions_stand_in_the_order_of_the_stream(kept: KeptShop) -> None:
-    """A write's token stands right behind it."""
+async def test_tokens_of_versions_are_in_stream_order(kept: KeptShop) -> None:
+    """A write's token is directly after it."""
     shop = kept.shop
     id_ = await shop.made()
     made = [await shop.mutate("updateProduct", id=id_, increment={"stock": 1}) for _ in range(3)]
@@ -321,8 +326,8 @@ async def test_tokens_of_versions_stand_in_the_order_of_the_stream(kept: KeptSho
 
 
 @pytest.mark.parametrize("history", ["DOCUMENT_PER_VERSION", "SEPARATE"])
-async def test_recording_can_be_divided(history: str, mongo_uri: str, client: Client) -> None:
-    """By the documents, whatever the ids of their versions are: each is recorded once."""
+async def test_a_layout_can_have_partitions(history: str, mongo_uri: str, client: Client) -> None:
+    """Partitions depend on the documents and not on the ids of versions; each is recorded once."""
     name = f"layout_{uuid4().hex[:8]}"
     text = layout_text(history).replace('version: "v"', 'version: "v", partitions: 3')
     others = program(history, client[name])
@@ -339,7 +344,9 @@ async def test_recording_can_be_divided(history: str, mongo_uri: str, client: Cl
 
 
 async def test_a_dropped_collection_gets_its_index_again(mongo_uri: str, client: Client) -> None:
-    """Without it, two could write the same version; and its documents are deleted."""
+    """Without the index two writers could write the same version; the documents count as
+    deleted.
+    """
     name = f"layout_{uuid4().hex[:8]}"
     model = layout_model("DOCUMENT_PER_VERSION")
     async with open_shop(client, mongo_uri, name, model=model) as shop:
@@ -357,7 +364,7 @@ async def test_a_dropped_collection_gets_its_index_again(mongo_uri: str, client:
 
 
 class BareSource(Source):
-    """Its events are too large to be read with their content."""
+    """A source whose events are too large to be read with their content."""
 
     async def batches(self, after: str) -> AsyncGenerator[EventBatch]:
         nothing: dict[str, Any] = {"after": None, "before": None, "update": None, "bare": True}
@@ -371,10 +378,10 @@ class BareSource(Source):
 
 
 @pytest.mark.parametrize("history", CLASSIC)
-async def test_versions_whose_events_are_too_large_are_found_by_reading_what_is_there(
+async def test_versions_with_too_large_events_are_found_by_a_new_snapshot(
     history: str, mongo_uri: str, client: Client
 ) -> None:
-    """None is left out, also of those that nothing but an event tells of otherwise."""
+    """No version is missing, even one that only its event shows."""
     name = f"bare_{uuid4().hex[:8]}"
     others = program(history, client[name])
     others.write("a", STORY[0])

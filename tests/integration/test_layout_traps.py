@@ -1,4 +1,4 @@
-"""What is peculiar to one layout or another."""
+"""Rules that are specific to one layout."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ async def opened(history: str, uri: str, client: Client) -> AsyncIterator[Shop]:
 
 
 @pytest.mark.parametrize("history", ["DOCUMENT_PER_VERSION", "CURRENT_FLAG", "SEPARATE", "DELTAS"])
-async def test_versions_that_are_there_twice_are_no_layout(
+async def test_repeated_version_numbers_stop_the_start(
     history: str, mongo_uri: str, client: Client
 ) -> None:
-    """The gateway does not start, and says why."""
+    """The gateway does not start, and the message has the reason."""
     name = f"layout_{uuid4().hex[:8]}"
     twice = "products.previous" if history == "SEPARATE" else "products"
     client[name][twice].insert_many([{"docId": "a", "v": 1}, {"docId": "a", "v": 1}])
@@ -49,14 +49,16 @@ async def test_versions_that_are_there_twice_are_no_layout(
         with pytest.raises(Unsuitable, match=f"{twice} needs a unique index on {{docId, v}}"):
             await layout.prepare()
         client[name][twice].drop()
-        # One that is there already does as well, whatever it is called.
+        # An existing index with any name is used.
         client[name][twice].create_index([("docId", -1), ("v", 1)], unique=True, name="mine")
         await layout.prepare()
     client.drop_database(name)
 
 
-async def test_a_document_with_its_history_must_fit(mongo_uri: str, client: Client) -> None:
-    """EMBEDDED: before the server refuses, what is too large is said, and nothing is written."""
+async def test_an_embedded_history_beyond_the_size_limit_is_refused(
+    mongo_uri: str, client: Client
+) -> None:
+    """EMBEDDED: the mutation is refused before the server would, and nothing is written."""
     async with opened("EMBEDDED", mongo_uri, client) as shop:
         id_ = await shop.made()
         texts = [letter * (5 * 1024 * 1024) for letter in "abcd"]
@@ -73,10 +75,10 @@ async def test_a_document_with_its_history_must_fit(mongo_uri: str, client: Clie
         assert small["version"] == 5
 
 
-async def test_previous_versions_that_are_no_list_take_no_other(
+async def test_previous_versions_that_are_not_a_list_refuse_a_write(
     mongo_uri: str, client: Client
 ) -> None:
-    """EMBEDDED: the write is refused with what lies there, which stays."""
+    """EMBEDDED: the error has the stored value, which stays."""
     async with opened("EMBEDDED", mongo_uri, client) as shop:
         id_ = await shop.made()
         shop.database.products.update_one({"_id": id_}, {"$set": {"prev": {"v": 0}}})
@@ -88,10 +90,10 @@ async def test_previous_versions_that_are_no_list_take_no_other(
         assert stored["prev"] == {"v": 0}
 
 
-async def test_deltas_hold_what_changed_and_whole_ones_stand_between(
+async def test_deltas_contain_changes_with_full_states_between(
     mongo_uri: str, client: Client
 ) -> None:
-    """Fields that are unset included; any version costs a bounded number of others."""
+    """Removed fields are included; a version is reconstructed from a limited number of others."""
     async with opened("DELTAS", mongo_uri, client) as shop:
         id_ = await shop.made()
         await shop.mutate("updateProduct", id=id_, patch={"tags": None, "name": "Torch"})
@@ -112,10 +114,10 @@ async def test_deltas_hold_what_changed_and_whole_ones_stand_between(
         assert tell([each["document"] for each in versions], "tags")[:2] == [["new"], None]
 
 
-async def test_a_version_behind_a_higher_one_was_never_current(
+async def test_a_version_after_a_higher_one_was_never_current(
     mongo_uri: str, client: Client
 ) -> None:
-    """DOCUMENT_PER_VERSION: it is no change of the document."""
+    """DOCUMENT_PER_VERSION: it is not a change of the document."""
     async with opened("DOCUMENT_PER_VERSION", mongo_uri, client) as shop:
         products = shop.database.products
         for number in (1, 3, 2, 4):
@@ -125,8 +127,8 @@ async def test_a_version_behind_a_higher_one_was_never_current(
         assert [each["document"]["name"] for each in versions] == ["1", "3", "4"]
 
 
-async def test_edits_in_place_are_no_versions(mongo_uri: str, client: Client) -> None:
-    """Of the layout's own fields, or of what was written: no event, no record."""
+async def test_changes_of_a_stored_version_are_not_versions(mongo_uri: str, client: Client) -> None:
+    """Changes of the layout's own fields and of content cause no event and no record."""
     for history in CLASSIC:
         async with opened(history, mongo_uri, client) as shop:
             others = program(history, shop.database)
@@ -138,10 +140,10 @@ async def test_edits_in_place_are_no_versions(mongo_uri: str, client: Client) ->
 
 
 @pytest.mark.parametrize("history", CLASSIC)
-async def test_a_history_that_programs_keep_is_not_purged(
+async def test_a_history_in_a_layout_is_not_purged(
     history: str, mongo_uri: str, database_name: str
 ) -> None:
-    """revstream cannot; it says who can."""
+    """The command is refused, and the message says which program must do it."""
     entity = layout_model(history).entity("Product")
     async with Mongo.connect(mongo_uri, database_name) as mongo:
         recording = Recording(
@@ -152,10 +154,12 @@ async def test_a_history_that_programs_keep_is_not_purged(
             await purging.purge("a", by="x", why="y")
 
 
-async def test_what_crashed_programs_left_among_the_previous_versions(
+async def test_partial_updates_among_previous_versions_are_not_versions(
     mongo_uri: str, client: Client
 ) -> None:
-    """SEPARATE: another content than what is current is no version; writes go on."""
+    """SEPARATE: an entry with another content than the current document is no version; writes
+    succeed.
+    """
     async with opened("SEPARATE", mongo_uri, client) as shop:
         id_ = await shop.made()
         previous = shop.database["products.previous"]
@@ -168,10 +172,10 @@ async def test_what_crashed_programs_left_among_the_previous_versions(
         assert (row["v"], row["name"]) == (1, lamp(id_)["name"])
 
 
-async def test_of_a_document_that_is_only_among_the_previous_ones(
+async def test_a_document_with_previous_versions_only_is_deleted(
     mongo_uri: str, client: Client
 ) -> None:
-    """SEPARATE: it was there, and is not any more; who creates it goes on counting."""
+    """SEPARATE: a new insertion continues its version numbers."""
     name = f"layout_{uuid4().hex[:8]}"
     rows = [{"docId": "a", "v": number, "name": "x", "stock": number} for number in (1, 2)]
     client[name]["products.previous"].insert_many(rows)
@@ -192,7 +196,7 @@ async def test_of_a_document_that_is_only_among_the_previous_ones(
 
 
 async def begun(mongo: Mongo, client: Client) -> tuple[SeparateLayout, Any]:
-    """A document at version 1; and its previous versions, of which there are none."""
+    """Write a document at version 1; returns the layout and its empty previous versions."""
     layout = create_layout(mongo, layout_model("SEPARATE").entity("Product"))
     assert isinstance(layout, SeparateLayout)
     await layout.prepare()
@@ -203,10 +207,10 @@ async def begun(mongo: Mongo, client: Client) -> tuple[SeparateLayout, Any]:
 RENAMING = [{"$set": {"name": "y"}}]
 
 
-async def test_a_process_that_was_stopped_between_its_writes_changes_nothing(
+async def test_a_process_suspended_between_its_writes_changes_nothing(
     mongo_uri: str, client: Client, database_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """SEPARATE: what it has put among the previous versions may have been taken for a crash's."""
+    """SEPARATE: a repair may have removed its entry among the previous versions."""
     monkeypatch.setattr("revstream.streams.layouts.self_versioned.separate.SETTLE_S", -60.0)
     async with Mongo.connect(mongo_uri, database_name) as mongo:
         layout, previous = await begun(mongo, client)
@@ -217,10 +221,10 @@ async def test_a_process_that_was_stopped_between_its_writes_changes_nothing(
         assert previous.count_documents({}) == 0
 
 
-async def test_a_version_that_was_found_there_is_made_sure_of(
+async def test_an_existing_previous_version_is_confirmed(
     mongo_uri: str, client: Client, database_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """SEPARATE: whoever mends may have removed it meanwhile."""
+    """SEPARATE: a repair may have removed it meanwhile."""
     async with Mongo.connect(mongo_uri, database_name) as mongo:
         layout, previous = await begun(mongo, client)
         previous.insert_one({"docId": "a", "v": 1, "name": "x", "stock": 1})
@@ -237,10 +241,10 @@ async def test_a_version_that_was_found_there_is_made_sure_of(
         assert [each.content and each.content["name"] for each in history] == ["x", "y"]
 
 
-async def test_two_flags_are_never_two_documents(
+async def test_two_current_flags_are_never_two_documents(
     mongo_uri: str, client: Client, database_name: str
 ) -> None:
-    """CURRENT_FLAG: of three that crashes have left, the highest is current."""
+    """CURRENT_FLAG: of three flags that crashes have left, the highest version is current."""
     async with Mongo.connect(mongo_uri, database_name) as mongo:
         layout = create_layout(mongo, layout_model("CURRENT_FLAG").entity("Product"))
         await layout.prepare()

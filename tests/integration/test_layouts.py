@@ -1,5 +1,4 @@
-"""What is promised of every layout alike, whoever writes it: the present, the past, and writes that
-are compared."""
+"""Guarantees of every layout: current documents, history, and writes with an expected version."""
 
 from __future__ import annotations
 
@@ -17,7 +16,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 Row = dict[str, Any]
 
-# Each is the document after a write; None deletes it.
+# The document after each write; None deletes it.
 STORY: list[Row | None] = [
     {"sku": "s", "name": "Lamp", "stock": 1, "attributes": {"a.b": 1, "$c": [1, {"d": None}]}},
     {"sku": "s", "name": "Lamp", "stock": 2, "attributes": {"a.b": 1.0}, "tags": ["x"]},
@@ -38,7 +37,7 @@ query($where: ProductWhere, $order: [ProductOrder!], $first: Int, $after: String
 
 
 def shown(body: Row | None) -> Row | None:
-    """As the API shows it."""
+    """Return a body as the API returns it."""
     if body is None:
         return None
     names = ["sku", "name", "price", "stock", "sold", "tags", "dimensions", "attributes"]
@@ -49,7 +48,7 @@ def shown(body: Row | None) -> Row | None:
 
 
 async def told(kept: KeptShop) -> str:
-    """The id of a document whose story another program has written."""
+    """Return the id of a document whose versions another program has written."""
     id_ = kept.shop.fresh_id()
     program = kept.program()
     for body in STORY:
@@ -58,7 +57,7 @@ async def told(kept: KeptShop) -> str:
 
 
 async def test_the_versions_of_another_program_are_read_exactly(kept: KeptShop) -> None:
-    """By number, with what they were; each but the first is an update."""
+    """They have their numbers and contents; each but the first is an update."""
     id_ = await told(kept)
     versions = await kept.shop.history(id_)
     assert tell(versions, "version", "operation") == list(enumerate(OPERATIONS, 1))
@@ -73,8 +72,8 @@ async def test_the_versions_of_another_program_are_read_exactly(kept: KeptShop) 
     assert (present["version"], present["name"], present["stock"]) == (7, "Candle", 5)
 
 
-async def test_every_moment_is_what_it_was(kept: KeptShop) -> None:
-    """Of one document, and of the collection, filtered by what was so then."""
+async def test_as_of_reads_are_exact(kept: KeptShop) -> None:
+    """One document, and the collection filtered by values at that time."""
     id_ = await told(kept)
     versions = await kept.shop.history(id_)
     text = """
@@ -98,8 +97,8 @@ async def test_every_moment_is_what_it_was(kept: KeptShop) -> None:
             assert found["one"] == {"version": version["version"], "document": document}
 
 
-async def test_the_layout_by_itself_says_the_same(kept: KeptShop) -> None:
-    """Its methods can be used without a gateway: one, many, a version, all of them."""
+async def test_the_layout_can_be_used_without_a_gateway(kept: KeptShop) -> None:
+    """Its methods read one document, many, a version, and all versions."""
     id_ = await told(kept)
     await kept.shop.recorded()
     layout = kept.layout
@@ -117,7 +116,7 @@ async def test_the_layout_by_itself_says_the_same(kept: KeptShop) -> None:
 
 
 def body(kept: StoredVersion) -> Row | None:
-    """What a program has written."""
+    """Return the body that a program has written."""
     if kept.content is None:
         return None
     made = {name: plain(value) for name, value in kept.content.items()}
@@ -131,7 +130,7 @@ def plain(value: Any) -> Any:
 
 
 async def test_a_state_that_is_no_longer_current_matches_nothing(kept: KeptShop) -> None:
-    """Though it did: what is filtered is the current one, in lists, counts, orders and pages."""
+    """Lists, counts, orders and pages filter current documents only."""
     shop, program = kept.shop, kept.program()
     supplier = shop.fresh_id()
     shop.database.suppliers.insert_one({"_id": supplier, "name": "S"})
@@ -154,7 +153,7 @@ async def test_a_state_that_is_no_longer_current_matches_nothing(kept: KeptShop)
     found = await page(by_stock, name={"eq": "new"})
     assert (found["totalCount"], tell(found["nodes"], "stock")) == (5, [9, 3, 2, 1, 0])
     assert tell(found["nodes"], "version") == [2] * 5
-    # A version that once stood high in the order does not hold its place.
+    # An earlier high value does not affect the position.
     assert tell((await page(by_stock, first=2))["nodes"], "stock") == [9, 3]
     either = [{"stock": {"gte": 90}}, {"name": {"eq": "old"}}]
     assert (await page([], **{"or": either}))["nodes"] == []
@@ -169,7 +168,7 @@ async def test_a_state_that_is_no_longer_current_matches_nothing(kept: KeptShop)
 
 
 async def test_pages_join_without_gap_or_repeat(kept: KeptShop) -> None:
-    """In an order by a field, and in that of the ids."""
+    """The order is by a field, or by ids."""
     shop, program = kept.shop, kept.program()
     mark = shop.fresh_id()
     for n in range(11):
@@ -193,8 +192,10 @@ async def test_pages_join_without_gap_or_repeat(kept: KeptShop) -> None:
             assert stocks == sorted(stocks, reverse=order[0]["stock"] == "DESC")
 
 
-async def test_mutations_make_versions(kept: KeptShop) -> None:
-    """Created, updated, added to, replaced, deleted, restored: attributed and exact."""
+async def test_mutations_create_versions(kept: KeptShop) -> None:
+    """Creation, update, increment, replacement, deletion and restoration are exact and
+    attributed.
+    """
     shop = kept.shop
     id_ = await shop.made()
     result = await shop.mutate(
@@ -238,8 +239,8 @@ async def test_mutations_make_versions(kept: KeptShop) -> None:
     assert without(documents[4], "id") == without(documents[1], "id")
 
 
-async def test_a_document_that_was_deleted_can_be_created_again(kept: KeptShop) -> None:
-    """It goes on counting; one that is there cannot."""
+async def test_a_deleted_document_can_be_created_again(kept: KeptShop) -> None:
+    """Its version numbers continue; an existing document cannot be created."""
     shop = kept.shop
     id_ = await shop.made()
     there = await shop.mutate("createProduct", id=id_, document=lamp(id_))
@@ -253,8 +254,8 @@ async def test_a_document_that_was_deleted_can_be_created_again(kept: KeptShop) 
     assert updated["version"] == 4
 
 
-async def test_what_others_have_written_is_a_conflict(kept: KeptShop) -> None:
-    """With what is there; and nothing is written."""
+async def test_a_write_after_another_write_is_a_conflict(kept: KeptShop) -> None:
+    """The result has the current document, and nothing is written."""
     shop, program = kept.shop, kept.program()
     id_ = shop.fresh_id()
     program.write(id_, {"sku": id_, "name": "Lamp", "stock": 1})
@@ -276,8 +277,8 @@ async def test_what_others_have_written_is_a_conflict(kept: KeptShop) -> None:
     assert len(await shop.history(id_)) == 3
 
 
-async def test_writers_at_once_make_each_write_once(kept: KeptShop) -> None:
-    """Adding without having read, and changing what was read."""
+async def test_concurrent_writers_write_each_version_once(kept: KeptShop) -> None:
+    """Increments without a read, and updates with an expected version."""
     shop = kept.shop
     id_ = await shop.made(stock=0)
 
@@ -305,8 +306,8 @@ async def test_writers_at_once_make_each_write_once(kept: KeptShop) -> None:
     assert [each["document"]["stock"] for each in versions] == list(range(27))
 
 
-async def test_a_draft_is_published_and_a_mutation_sent_twice_is_made_once(kept: KeptShop) -> None:
-    """Both write more than the document, in one transaction."""
+async def test_drafts_and_idempotency_keys_work_in_a_layout(kept: KeptShop) -> None:
+    """Both write several documents in one transaction."""
     shop = kept.shop
     id_ = await shop.made()
     draft = await shop.mutate("proposeProduct", id=id_, patch={"name": "Torch"})

@@ -17,7 +17,7 @@ from tests.support.eventually import eventually
 Client = MongoClient[dict[str, Any]]
 ROUNDS = 12
 
-# Takes the lease, notes it, gives it back; so many times.
+# Takes the lease, records that, and releases it, a number of times.
 CONTENDER = """
 import asyncio, sys
 from revstream.streams.coordination.lease import Leases
@@ -40,7 +40,7 @@ async def contend(uri, name, driver, holder, rounds):
 
 asyncio.run(contend(*sys.argv[1:5], int(sys.argv[5])))
 """
-# Takes the lease, says so, and never lets go.
+# Takes the lease, reports that, and never releases it.
 HOLDER = """
 import asyncio, sys
 from revstream.streams.coordination.lease import LeaseOptions, Leases
@@ -61,7 +61,7 @@ ROOT = Path(__file__).parents[2]
 async def test_processes_that_contend_for_a_lease_hold_it_one_at_a_time(
     mongo_uri: str, database_name: str, client: Client
 ) -> None:
-    """Every fencing token once, without a gap, whichever driver asks."""
+    """Every fencing token is used once and without a hole, with either driver."""
     processes = [
         subprocess.Popen(
             [
@@ -86,16 +86,16 @@ async def test_processes_that_contend_for_a_lease_hold_it_one_at_a_time(
             each.wait()
     assert codes == [0, 0]
     notes = list(client[database_name].notes.find().sort("_id", 1))
-    # The insert of a note by two holders of one token would have failed.
+    # Two holders with one token would have failed to insert their records.
     assert [each["_id"] for each in notes] == list(range(1, 2 * ROUNDS + 1))
     assert {each["inside"] for each in notes} == {False}
     assert {each["holder"] for each in notes} == {"one", "two"}
 
 
-async def test_the_lease_of_a_killed_process_is_free_once_it_has_run_out(
+async def test_the_lease_of_a_killed_process_is_free_after_its_expiry(
     mongo: Mongo, mongo_uri: str
 ) -> None:
-    """Nobody has to notice that it is gone; the next fencing token tells the two apart."""
+    """No process must notice the death; the next fencing token distinguishes the holders."""
     with subprocess.Popen(
         [sys.executable, "-c", HOLDER, mongo_uri, mongo.name],
         stdout=subprocess.PIPE,

@@ -1,5 +1,7 @@
-"""What is closed is gone by itself: of what the garbage collector has to look for, a gateway that
-clients come to and leave would hold more and more between its looks."""
+"""Closed connections and finished operations are freed by reference counting.
+
+Reference cycles would accumulate in a gateway between two runs of the garbage collector.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,7 @@ from tests.support.editing import open_shop
 from tests.support.eventually import eventually
 from tests.support.serving import served
 
-# What shares a subscription is let go of with the next message.
+# A broadcast group releases a subscription at the next event.
 BRIEF = Settings(quiet_s=0.5)
 KINDS = (
     *(RequestConnection, WebSocketConnection),
@@ -46,7 +48,7 @@ STARTS = {"graphql-transport-ws": ("subscribe", "complete"), "graphql-ws": ("sta
 
 @pytest.fixture(autouse=True)
 def frozen() -> Iterator[None]:
-    """What there is before is not looked through each time."""
+    """Exclude existing objects from garbage collections."""
     gc.collect()
     gc.freeze()
     yield
@@ -54,7 +56,7 @@ def frozen() -> Iterator[None]:
 
 
 async def come_and_leave(address: str, protocol: str, *, rudely: bool) -> None:
-    """Subscribe, and be gone, with or without a word."""
+    """Subscribe and disconnect, with or without a closing message."""
     starts, ends = STARTS[protocol]
     async with connect(
         f"ws://{address}/graphql", subprotocols=[Subprotocol(protocol)]
@@ -64,7 +66,7 @@ async def come_and_leave(address: str, protocol: str, *, rudely: bool) -> None:
         for number in ("1", "2"):
             payload = {"query": "subscription { productChanges { operation } }"}
             await connection.send(json.dumps({"id": number, "type": starts, "payload": payload}))
-        # What is asked behind it is answered behind it.
+        # A later request is answered after it.
         query = {"id": "3", "type": starts, "payload": {"query": "{ __typename }"}}
         await connection.send(json.dumps(query))
         while json.loads(await connection.recv()) != {"type": "complete", "id": "3"}:
@@ -84,7 +86,7 @@ async def ask(address: str) -> None:
 
 
 def objects_of(kinds: tuple[type, ...]) -> set[int]:
-    # Not `isinstance`, which asks weak proxies what they stand for.
+    # Not `isinstance`, which resolves weak proxies.
     return {id(each) for each in gc.get_objects() if issubclass(type(each), kinds)}
 
 
@@ -96,9 +98,9 @@ def nothing_is_left(before: set[int], kinds: tuple[type, ...] = KINDS) -> bool:
 
 
 async def left_by(execute: Callable[[], Awaitable[object]]) -> str:
-    """What an operation leaves behind, without the garbage collector; "": nothing."""
+    """Return a description of the objects that an operation leaves without a collection; or ""."""
     for _ in range(2):
-        # The last one may be kept, as for the next of the same.
+        # The last one may be cached for the next equal operation.
         await execute()
     before = objects_of(OPERATION_KINDS)
     gc.disable()
@@ -113,10 +115,10 @@ async def left_by(execute: Callable[[], Awaitable[object]]) -> str:
     return ""
 
 
-async def test_of_clients_that_have_left_nothing_is_left(
+async def test_disconnected_clients_leave_no_reference_cycles(
     client: MongoClient[dict[str, Any]], mongo_uri: str, database_name: str
 ) -> None:
-    """Without the garbage collector, whether they have said so, over each protocol."""
+    """This holds over each protocol, with and without a closing message."""
     async with (
         open_shop(client, mongo_uri, database_name, BRIEF) as shop,
         served(create_app(shop.gateway)) as address,
@@ -157,13 +159,12 @@ OPERATIONS = {
 }
 
 
-async def test_of_operations_that_are_answered_nothing_is_left(
+async def test_finished_operations_leave_no_reference_cycles(
     client: MongoClient[dict[str, Any]],
     mongo_uri: str,
     database_name: str,
 ) -> None:
-    """Without the garbage collector: neither what was read, nor errors, which have the frames that
-    they went through."""
+    """Neither loaded data nor errors, which refer to their frames, are left."""
     left = {}
     async with (
         open_shop(client, mongo_uri, database_name) as shop,
@@ -192,9 +193,8 @@ class Connection:
     presence: ClientPresence | None = None
 
 
-async def test_of_the_presence_of_a_client_nothing_is_left() -> None:
-    """A request that is cancelled leaves no cycle behind, though its task and the connection know
-    of each other while it runs."""
+async def test_a_cancelled_request_leaves_no_reference_cycle() -> None:
+    """Its task and the connection refer to each other while it runs."""
     connection = Connection()
     left: list[ref[ClientPresence]] = []
 

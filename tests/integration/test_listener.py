@@ -1,4 +1,4 @@
-"""Processes that take turns at one listener, on a real lease."""
+"""Processes that take turns at one leased task, with a real lease."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.support.streams import Recording, finished, told, turn
 
 Client = MongoClient[dict[str, Any]]
 NAME = "recorder:things"
-# Long enough that nothing runs out by itself, asked for so often that a turn is short.
+# Long enough that no lease expires by itself; polled so often that a takeover is quick.
 BRISK = LeaseOptions(duration_s=60, renew_every_s=0.02)
 
 
@@ -27,14 +27,14 @@ def listener_of(mongo: Mongo, holder: str, recording: Recording) -> LeasedTask:
 
 
 def archived(client: Client, mongo: Mongo) -> int:
-    """How many versions are there."""
+    """Return the number of archived versions."""
     return client[mongo.name]["things.versions"].count_documents({})
 
 
 async def test_a_follower_takes_over_when_the_lease_is_released(
     mongo: Mongo, client: Client
 ) -> None:
-    """At its next turn; versions go on, with a new fencing token."""
+    """Recording continues with a new fencing token."""
     one, two = Recording(mongo), Recording(mongo)
     await one.begin()
     first, second = listener_of(mongo, "one", one), listener_of(mongo, "two", two)
@@ -57,8 +57,8 @@ async def test_a_follower_takes_over_when_the_lease_is_released(
     assert told(await two.versions()) == [("INSERT", 1, False), ("UPDATE", 2, False)]
 
 
-async def test_a_follower_takes_over_when_the_lease_runs_out(mongo: Mongo, client: Client) -> None:
-    """The holder learns it at its next renewal, ends its work, and follows."""
+async def test_a_follower_takes_over_when_the_lease_expires(mongo: Mongo, client: Client) -> None:
+    """The former holder notices it at its next renewal, ends its work, and follows."""
     one, two = Recording(mongo), Recording(mongo)
     await one.begin()
     first, second = listener_of(mongo, "one", one), listener_of(mongo, "two", two)
@@ -74,7 +74,7 @@ async def test_a_follower_takes_over_when_the_lease_runs_out(mongo: Mongo, clien
         )
         return second.state == "recording"
 
-    # The holder may be quicker to renew it.
+    # The holder may renew it first.
     await eventually(run_out)
     await eventually(lambda: first.state == "following")
     for n in range(5):
@@ -85,10 +85,8 @@ async def test_a_follower_takes_over_when_the_lease_runs_out(mongo: Mongo, clien
     assert len(await two.versions()) == 5
 
 
-async def test_several_processes_record_each_version_once_whoever_holds_the_lease(
-    mongo: Mongo, client: Client
-) -> None:
-    """The lease is taken from its holder again and again while there are writes."""
+async def test_several_processes_record_each_version_once(mongo: Mongo, client: Client) -> None:
+    """The lease is taken from its holder repeatedly during writes."""
     recordings = [Recording(mongo) for _ in range(3)]
     await recordings[0].begin()
     listeners = [listener_of(mongo, str(n), each) for n, each in enumerate(recordings)]
@@ -110,10 +108,10 @@ async def test_several_processes_record_each_version_once_whoever_holds_the_leas
 
 
 @pytest.mark.parametrize("mongo", ["motor"], indirect=True)
-async def test_a_recorder_that_lost_the_connection_within_a_write_begins_again(
+async def test_a_recorder_restarts_after_a_connection_lost_during_a_write(
     mongo: Mongo, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An election is no reason for the process to end; nothing is lost or twice."""
+    """An election does not end the process; nothing is lost or repeated."""
     recording = Recording(mongo)
     await recording.begin()
     insert, failures = recording.archive.insert, 2
@@ -141,10 +139,10 @@ async def test_a_recorder_that_lost_the_connection_within_a_write_begins_again(
     assert [n for _, n, _ in told(await recording.versions())] == [1, 2, 3]
 
 
-async def test_a_listener_whose_checkpoint_is_refused_gives_way(
+async def test_a_task_whose_checkpoint_is_refused_releases_its_lease(
     mongo: Mongo, client: Client
 ) -> None:
-    """A newer fencing token is stored: its work ends with it, and it asks for the lease anew."""
+    """A newer fencing token is stored: the work ends, and the process acquires the lease again."""
     recording = Recording(mongo)
     await recording.begin()
     client[mongo.name]["revstream.checkpoints"].update_one({}, {"$set": {"fencingToken": 3}})
@@ -168,10 +166,10 @@ async def test_a_listener_whose_checkpoint_is_refused_gives_way(
 
 
 @pytest.mark.parametrize("first", [True, False])
-async def test_who_is_stopped_while_it_asks_for_the_lease_gives_it_back(
+async def test_a_process_stopped_during_a_lease_request_releases_the_lease(
     mongo: Mongo, client: Client, monkeypatch: pytest.MonkeyPatch, first: bool
 ) -> None:
-    """Whether it acquires or renews it: MongoDB has done it, though the answer is on its way."""
+    """MongoDB has executed the acquisition or renewal, although its answer has not arrived."""
     leases = Leases(mongo, "one", BRISK)
     acquire, answered, turns = leases.acquire, asyncio.Event(), 0
 
