@@ -1,5 +1,4 @@
-"""History that was lost: the present is read again under writes, and what nobody can know is
-said."""
+"""Lost history: a new snapshot is taken under writes, and states that cannot be known have gaps."""
 
 from __future__ import annotations
 
@@ -29,7 +28,7 @@ KEYS = range(10)
 
 
 async def losing(mongo: Mongo, client: Client, *, images: bool = True) -> Recording:
-    """Ten documents, recorded; then the even ones change unseen, and history is found lost."""
+    """Record ten documents; then the even ones change unseen, and the history is found lost."""
     options = {"changeStreamPreAndPostImages": {"enabled": True}} if images else {}
     await mongo.command({"create": "things", **options})
     things = client[mongo.name].things
@@ -41,11 +40,13 @@ async def losing(mongo: Mongo, client: Client, *, images: bool = True) -> Record
 
 
 @pytest.mark.parametrize("images", [True, False])
-async def test_what_is_written_during_the_reading_is_not_built_on_what_is_in_doubt(
+async def test_writes_during_the_new_snapshot_are_not_based_on_doubtful_states(
     mongo: Mongo, client: Client, monkeypatch: pytest.MonkeyPatch, images: bool
 ) -> None:
-    """No state that never was; a gap at the first version of a document that may have changed
-    unseen, and at no other; every later write is a version."""
+    """Every version has a real state, and every later write is a version.
+
+    Only the first version of a document that may have changed unseen has a gap.
+    """
     recording = await losing(mongo, client, images=images)
     things = client[mongo.name].things
     turns = 0
@@ -71,17 +72,19 @@ async def test_what_is_written_during_the_reading_is_not_built_on_what_is_in_dou
         assert {each["full"]["n"] for each in (first, *later)} == {0 if key % 2 else "unseen"}
         assert first.get("gap"), first
         assert not any(each.get("gap") for each in later)
-        # With images from the first write on, without from when it was read.
+        # With images from the first write on, without them from its snapshot on.
         seen = [each["full"]["turn"] for each in (first, *later)]
         assert seen == list(range(1 if images else seen[0], 11))
         assert later[-1]["full"] == present[key]
 
 
 @one_driver
-async def test_a_document_that_was_read_again_and_has_not_changed_is_out_of_doubt(
+async def test_an_unchanged_document_has_no_gap_after_its_new_snapshot(
     mongo: Mongo, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """While others are still to be read: its next version has no gap, nor its deletion."""
+    """Its next version and its deletion have none, although other documents are still to be
+    read.
+    """
     recording = await losing(mongo, client)
     things = client[mongo.name].things
 
@@ -106,10 +109,10 @@ async def test_a_document_that_was_read_again_and_has_not_changed_is_out_of_doub
 
 
 @one_driver
-async def test_history_lost_again_during_the_reading_begins_the_reading_anew(
+async def test_history_lost_during_the_new_snapshot_restarts_it(
     mongo: Mongo, client: Client
 ) -> None:
-    """What was read before may have changed since; each difference is a version once."""
+    """Documents read before may have changed since; each difference is one version."""
     recording = await losing(mongo, client)
     things = client[mongo.name].things
     read = 0
@@ -122,7 +125,7 @@ async def test_history_lost_again_during_the_reading_begins_the_reading_anew(
                 if stored is not None and stored.baseline.read > 4:
                     read = stored.baseline.read
                     things.update_one({"_id": 1}, {"$set": {"n": "unseen too"}})
-                    # The reading begins after that.
+                    # The snapshot begins after that.
                     client[mongo.name].unrelated.insert_one({})
                     async for each in self._lost(after):
                         yield each
@@ -144,11 +147,13 @@ async def test_history_lost_again_during_the_reading_begins_the_reading_anew(
 
 
 @one_driver
-async def test_who_resumes_from_before_is_told_of_all_that_the_reading_finds(
+async def test_a_subscriber_from_before_receives_all_differences(
     mongo: Mongo, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also who comes while it goes on, when the ring reaches back to where the recorder stands: the
-    gap comes into the archive alone."""
+    """This holds for subscribers during the snapshot, too, whose tokens are within the ring.
+
+    The gap comes into the archive alone.
+    """
     recording = await losing(mongo, client)
     start = (await recording.versions())[0]["_id"]
     go_on = asyncio.Event()
@@ -196,10 +201,10 @@ async def test_who_resumes_from_before_is_told_of_all_that_the_reading_finds(
 @pytest.mark.parametrize(
     ("collation", "expected"), [(None, ["a", "c"]), ("en", ["B", "c"])], ids=["simple", "en"]
 )
-async def test_what_is_behind_a_place_is_told_in_the_collection_s_own_order(
+async def test_ids_after_a_position_are_in_the_collections_own_order(
     mongo: Mongo, collation: str | None, expected: list[str]
 ) -> None:
-    """Ids that are not there any more too."""
+    """Ids that no longer exist are included."""
     options = {} if collation is None else {"collation": {"locale": collation}}
     await mongo.command({"create": "things", **options})
     after = "Z" if collation is None else "a"

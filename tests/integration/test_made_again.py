@@ -1,4 +1,4 @@
-"""Images and indexes of a collection that was dropped, or that another one has replaced."""
+"""Post-images and indexes of a collection that was dropped or replaced by another one."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ IMAGES = {"changeStreamPreAndPostImages": {"enabled": True}}
 
 
 def complete(database: Database[dict[str, Any]]) -> bool:
-    """Return whether all that the model asks for is there."""
+    """Return whether all that the model requires exists."""
     found = list(database.things.list_indexes())
     keys = {tuple(each["key"]): each.get("unique", False) for each in found}
     expected = {("_id",): False, ("sku",): True, ("n", "_id"): False}
@@ -34,7 +34,7 @@ def complete(database: Database[dict[str, Any]]) -> bool:
 
 
 def renamed(database: Database[dict[str, Any]], name: str) -> bool:
-    """Rename it; return False while an index is being built."""
+    """Rename it; returns False while an index is being built."""
     try:
         database.things.rename(name)
     except OperationFailure as exc:
@@ -44,10 +44,10 @@ def renamed(database: Database[dict[str, Any]], name: str) -> bool:
     return True
 
 
-async def test_after_a_drop_images_and_indexes_are_made_again(
+async def test_post_images_and_indexes_are_recreated_after_a_drop(
     mongo_uri: str, client: Client, database_name: str
 ) -> None:
-    """At once, before anybody writes; also where all of the database went."""
+    """They exist before the first write, also after a drop of the database."""
     database = client[database_name]
     async with open_shop(client, mongo_uri, database_name, Settings(), model=MODEL):
         for drop in (database.things.drop, lambda: client.drop_database(database_name)):
@@ -57,10 +57,10 @@ async def test_after_a_drop_images_and_indexes_are_made_again(
             assert database.things.count_documents({}) == 0
 
 
-async def test_a_collection_that_takes_the_place_gets_images_and_indexes(
+async def test_a_replacing_collection_gets_post_images_and_indexes(
     mongo_uri: str, client: Client, database_name: str
 ) -> None:
-    """Renamed over the old one; or in two steps, between which nothing stands in its way."""
+    """It is renamed over the old one, or in two steps without conflict in between."""
     database = client[database_name]
     async with open_shop(client, mongo_uri, database_name, Settings(), model=MODEL) as shop:
         database.other.insert_one({"_id": 1, "sku": "a"})

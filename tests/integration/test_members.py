@@ -1,4 +1,4 @@
-"""Processes that share the partitions, on real leases: equal shares, whoever comes and goes."""
+"""Processes that share the partitions, with real leases: equal shares after each start and end."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from tests.support.streams import finished
 Client = MongoClient[dict[str, Any]]
 pytestmark = pytest.mark.parametrize("mongo", ["motor"], indirect=True)
 
-# Nothing runs out by itself; what happens is seen soon.
+# No lease expires by itself, and changes are noticed soon.
 BRISK = LeaseOptions(duration_s=60, renew_every_s=0.1)
 LONG_AGO = datetime(2000, 1, 1, tzinfo=UTC)
 
 
 class Process:
-    """Its listeners' work does nothing, until it is cancelled."""
+    """A process whose leased tasks do nothing until they are cancelled."""
 
-    # Who works at what; in one process or two at once would be a fault.
+    # The worker of each partition; two at once would be an error.
     working: dict[str, str]
 
     def __init__(
@@ -86,7 +86,7 @@ class Fleet:
         await eventually(lambda: self.shares() == shares, within_s=30)
 
     def dies(self, holder: str) -> None:
-        """As if the process had not been heard of for long: its leases have run out."""
+        """Let the leases and the record of a process expire, as after its death."""
         self.database["revstream.leases"].update_many(
             {"holder": holder}, {"$set": {"expiresAt": LONG_AGO}}
         )
@@ -97,9 +97,11 @@ def fleet(mongo: Mongo, client: Client) -> Fleet:
     return Fleet(mongo, client)
 
 
-async def test_each_process_gets_its_share_whenever_it_comes(fleet: Fleet) -> None:
-    """Four, two and two, and so on; when one ends, the others have its share at once. Never two
-    work at one."""
+async def test_each_process_gets_an_equal_share(fleet: Fleet) -> None:
+    """Four, then two and two, and so on; when one ends, the others take its share at once.
+
+    Two processes never work on one partition.
+    """
     one, two, three = (fleet.process(each, things=4, others=1, more=1) for each in "abc")
     async with one.running():
         await fleet.shared(a=6)
@@ -114,9 +116,11 @@ async def test_each_process_gets_its_share_whenever_it_comes(fleet: Fleet) -> No
     assert list(fleet.database["revstream.members"].find()) == []
 
 
-async def test_the_partitions_of_a_process_that_dies_are_taken_over(fleet: Fleet) -> None:
-    """When its leases run out; each with a new fencing token, or more than one where it moved on
-    because both looked while the other was taking its share."""
+async def test_the_partitions_of_a_dead_process_are_taken_over(fleet: Fleet) -> None:
+    """It happens when its leases expire; each gets a new fencing token.
+
+    A partition that moves between the others meanwhile gets several.
+    """
     dead = Leases(fleet.mongo, "d", BRISK)
     for partition in collection_partitions("things", 4):
         assert await dead.acquire(partition.name) is not None
@@ -129,9 +133,11 @@ async def test_the_partitions_of_a_process_that_dies_are_taken_over(fleet: Fleet
     assert all(each["fencingToken"] >= 2 for each in leases)
 
 
-async def test_a_change_of_number_waits_until_nobody_holds_by_the_old_one(fleet: Fleet) -> None:
-    """The process started last decides; the older one gives up what it has, and takes it again
-    when the newer one is gone."""
+async def test_a_new_partition_count_waits_for_the_leases_of_the_old_one(fleet: Fleet) -> None:
+    """The process started last decides; the older one releases its leases.
+
+    It acquires them again when the newer process has ended.
+    """
     old, new = fleet.process("old", things=1, others=1), fleet.process("new", things=4, others=1)
     async with old.running():
         await fleet.shared(old=2)
@@ -141,8 +147,8 @@ async def test_a_change_of_number_waits_until_nobody_holds_by_the_old_one(fleet:
         await fleet.shared(old=2)
 
 
-async def test_a_release_that_knows_no_members_is_waited_for(fleet: Fleet) -> None:
-    """It holds the undivided collection's lease until it is stopped."""
+async def test_a_process_of_an_old_release_without_members_is_awaited(fleet: Fleet) -> None:
+    """It holds the lease of the undivided collection until it is stopped."""
     before = Leases(fleet.mongo, "before", BRISK)
     lease = await before.acquire(Partition("things").name)
     assert lease is not None
@@ -153,8 +159,8 @@ async def test_a_release_that_knows_no_members_is_waited_for(fleet: Fleet) -> No
         await fleet.shared(new=3)
 
 
-async def test_a_look_that_takes_too_long_is_made_again(fleet: Fleet) -> None:
-    """What was decided stands meanwhile."""
+async def test_a_read_of_the_members_that_times_out_is_repeated(fleet: Fleet) -> None:
+    """The last decision stays valid meanwhile."""
 
     class Slow(Mongo):
         looks = 0
@@ -173,8 +179,8 @@ async def test_a_look_that_takes_too_long_is_made_again(fleet: Fleet) -> None:
         assert not any(each.done() for each in tasks)
 
 
-async def test_those_that_died_long_ago_are_forgotten(fleet: Fleet) -> None:
-    """By the next one that starts."""
+async def test_records_of_dead_members_are_deleted(fleet: Fleet) -> None:
+    """The next process that starts deletes them."""
     members = fleet.database["revstream.members"]
     members.insert_one({"_id": "x", "since": LONG_AGO, "expiresAt": LONG_AGO, "offers": []})
     async with fleet.process("a", things=1).running():

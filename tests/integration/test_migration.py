@@ -1,5 +1,6 @@
-"""A collection in a classic layout is moved to one whose versions revstream keeps, while it is in
-use: nothing is missing, nothing is another one, tokens and numbers stay."""
+"""Migration of a collection from a classic layout to the archive, while it is in use: versions,
+contents, tokens and numbers stay the same.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ Row = dict[str, Any]
 
 
 def body(n: int) -> Row | None:
-    """What a document is after its nth write; now and then it is deleted."""
+    """Return the document after its nth write; some writes delete it."""
     if n % 11 == 10:
         return None
     odd: Row = {} if n % 3 else {"tags": ["x", str(n)], "attributes": {"a.b": n, "$c": [None, 1.0]}}
@@ -53,7 +54,7 @@ def fill(program: Program, kept: KeptShop, documents: int, writes: int) -> list[
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def unsealed(kept: KeptShop) -> AsyncIterator[KeptShop]:
-    """For one test, after which it can be written to again."""
+    """Yield the shop for one test; afterwards its collection is writable again."""
     yield kept
     database = kept.shop.database
     for name in ("products", "products.previous"):
@@ -66,11 +67,10 @@ async def histories(shop: Shop, ids: list[str]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("kept", CLASSIC, indirect=True)
-async def test_all_of_a_history_is_there_while_others_write(
+async def test_a_migration_under_writes_keeps_the_whole_history(
     unsealed: KeptShop, client: MongoClient[Row], mongo_uri: str
 ) -> None:
-    """Also where the move is interrupted; afterwards it is served from the new place, and goes on
-    with the next number."""
+    """It may be interrupted; then the new collection is served and continues the numbers."""
     kept, to = unsealed, f"moved_{unsealed.history.lower()}"
     program = kept.program()
     ids = await asyncio.to_thread(fill, program, kept, 5, 15)
@@ -95,12 +95,12 @@ async def test_all_of_a_history_is_there_while_others_write(
         moving._take = take  # type: ignore[method-assign]
         for _ in range(3):
             await moving.copy()
-    # One of them is there, whatever was written last.
+    # One of them exists, whatever the last write was.
     living = ids[0]
     program.write(living, {"name": "Last", "stock": 0})
     await kept.shop.history(living)
     assert await moving.copy() > 0
-    # What is there is not counted again.
+    # Existing versions are not counted again.
     assert await moving.copy() == 0
     names = await moving.seal()
     assert names[0] == "products"
@@ -126,15 +126,17 @@ async def test_all_of_a_history_is_there_while_others_write(
         )
         after = await served.history(living)
         assert [each["version"] for each in after] == list(range(1, last + 2))
-    # Others' tests count what is there.
+    # Other tests count the documents.
     for name in (to, f"{to}.versions"):
         kept.shop.database.drop_collection(name)
 
 
 @pytest.mark.parametrize("kept", CLASSIC, indirect=True)
-async def test_validator_and_indexes_are_carried_over(unsealed: KeptShop) -> None:
-    """For documents without the old layout's fields; what cannot be is told, and the old ones are
-    there for whoever goes back."""
+async def test_validator_and_indexes_are_migrated(unsealed: KeptShop) -> None:
+    """They apply to documents without the old layout's fields; impossible ones are reported.
+
+    The old ones stay for a way back.
+    """
     kept, database, to = unsealed, unsealed.shop.database, f"ruled_{unsealed.history.lower()}"
     program = kept.program()
     at = "current." if kept.history == "EMBEDDED" else ""
@@ -149,7 +151,7 @@ async def test_validator_and_indexes_are_carried_over(unsealed: KeptShop) -> Non
     moving = migration(kept, to)
     await moving.copy()
     names = await moving.seal()
-    # As where it was killed in between.
+    # As after a kill in between.
     assert await moving.seal() == names
     moved = await moving.finish()
     assert moved.findings == []
@@ -158,7 +160,7 @@ async def test_validator_and_indexes_are_carried_over(unsealed: KeptShop) -> Non
     assert found["options"]["validationLevel"] == "moderate"
     index = database[to].index_information()["by_name"]
     assert (index["key"], index["sparse"]) == ([("name", 1), ("stock", -1)], True)
-    # The model's own, where the layout has it, is the one that a gateway will ask for.
+    # An index of the model that the layout has is created by a gateway.
     others = set(database[to].index_information()) - {"_id_", "by_name"}
     assert others <= {"supplierId_1__id_1"}
     told = [each.partition(":")[0] for each in moved.rules.carried]
@@ -180,10 +182,10 @@ async def test_validator_and_indexes_are_carried_over(unsealed: KeptShop) -> Non
 
 
 @pytest.mark.parametrize("kept", ["CURRENT_FLAG"], indirect=True)
-async def test_a_rule_that_current_documents_would_break_is_told_and_not_set(
+async def test_a_validator_that_current_documents_violate_is_reported(
     unsealed: KeptShop,
 ) -> None:
-    """Here one that a program has set since, about a field of the old layout, too."""
+    """It is not set; a program has added it later, for a field of the old layout, too."""
     kept, database = unsealed, unsealed.shop.database
     ids = await asyncio.to_thread(fill, kept.program(), kept, 2, 2)
     await histories(kept.shop, ids)
@@ -204,8 +206,8 @@ async def test_a_rule_that_current_documents_would_break_is_told_and_not_set(
 
 
 @pytest.mark.parametrize("kept", ["DOCUMENT_PER_VERSION"], indirect=True)
-async def test_what_is_not_the_same_is_found(unsealed: KeptShop) -> None:
-    """A version that is missing, is another one, or is too many; and a document."""
+async def test_differences_after_a_migration_are_found(unsealed: KeptShop) -> None:
+    """A missing, a different and an extra version are found, and a different document."""
     kept, database = unsealed, unsealed.shop.database
     ids = await asyncio.to_thread(fill, kept.program(), kept, 3, 4)
     await histories(kept.shop, ids)
@@ -230,14 +232,14 @@ async def test_what_is_not_the_same_is_found(unsealed: KeptShop) -> None:
     assert f"{ids[0]!r}: the current document is another one" in findings
     assert f"{ids[1]!r}: the current document is not there" in findings
     assert any(each.startswith("planted has ") for each in findings)
-    # Nor is it finished.
+    # The migration is not finished either.
     assert (await moving.finish()).findings != []
     assert database["revstream.checkpoints"].find_one({"_id": "recorder:planted"}) is None
 
 
 @pytest.mark.parametrize("kept", ["DOCUMENT_PER_VERSION"], indirect=True)
-async def test_a_move_that_was_killed_at_once_goes_on(unsealed: KeptShop) -> None:
-    """There are documents of it, and no version yet."""
+async def test_a_migration_killed_at_its_start_continues(unsealed: KeptShop) -> None:
+    """Documents are in the new collection, and no version yet."""
     kept, database = unsealed, unsealed.shop.database
     ids = await asyncio.to_thread(fill, kept.program(), kept, 2, 3)
     await histories(kept.shop, ids)
@@ -257,10 +259,10 @@ async def test_a_move_that_was_killed_at_once_goes_on(unsealed: KeptShop) -> Non
 
 
 @pytest.mark.parametrize("kept", ["DOCUMENT_PER_VERSION"], indirect=True)
-async def test_differences_are_told_up_to_a_bound(
+async def test_the_number_of_reported_differences_is_limited(
     unsealed: KeptShop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of versions, and of the present."""
+    """The limit applies to versions and to current documents."""
     kept, database = unsealed, unsealed.shop.database
     ids = await asyncio.to_thread(fill, kept.program(), kept, 6, 1)
     await histories(kept.shop, ids)
@@ -272,10 +274,10 @@ async def test_differences_are_told_up_to_a_bound(
 
 
 @pytest.mark.parametrize("kept", ["DOCUMENT_PER_VERSION"], indirect=True)
-async def test_versions_that_become_parts_are_the_same(
+async def test_versions_stored_in_parts_are_equal(
     unsealed: KeptShop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In the new archive there is less room for a content than in a document of its own."""
+    """An archive record has less room for a content than a document of its own."""
     kept, database = unsealed, unsealed.shop.database
     ids = await asyncio.to_thread(fill, kept.program(), kept, 2, 3)
     await histories(kept.shop, ids)
@@ -287,11 +289,10 @@ async def test_versions_that_become_parts_are_the_same(
 
 
 @pytest.mark.parametrize("kept", ["DOCUMENT_PER_VERSION"], indirect=True)
-async def test_it_does_not_begin_in_another_ones_place_nor_without_contents(
+async def test_a_migration_refuses_foreign_documents_and_missing_contents(
     unsealed: KeptShop,
 ) -> None:
-    """Documents of somebody else stay what they are; a version that programs have removed is said
-    to be lost."""
+    """Foreign documents in the new collection stay; removed versions are reported as lost."""
     kept, database = unsealed, unsealed.shop.database
     database["taken"].insert_one({"_id": 1})
     with pytest.raises(Unsuitable, match="there are documents in taken"):
@@ -306,11 +307,13 @@ async def test_it_does_not_begin_in_another_ones_place_nor_without_contents(
 
 @pytest.mark.parametrize("kept", ["SEPARATE"], indirect=True)
 @pytest.mark.parametrize(("method", "verb"), [("command", "may refuse"), ("find", "refuse")])
-async def test_an_operator_is_told_that_writes_are_refused_and_how_to_go_on(
+async def test_an_interrupted_migration_explains_how_to_continue(
     unsealed: KeptShop, mongo_uri: str, monkeypatch: pytest.MonkeyPatch, method: str, verb: str
 ) -> None:
-    """Where MongoDB goes away once it has sealed a collection, before it has answered that, or
-    before the way back is read: run again, the command goes on, and prints that."""
+    """MongoDB fails after it sealed the collection; the message says that writes are refused.
+
+    Run again, the command continues, and prints the way back.
+    """
     kept, database, to = unsealed, unsealed.shop.database, f"away_{method}"
     program = kept.program()
     id_ = kept.shop.fresh_id()

@@ -1,5 +1,6 @@
-"""Documents that do not fit the model, as other programs write them: the rest is served, and the
-error names collection, document and field."""
+"""Documents that violate the model, written by other programs: all others are returned, and the
+error names collection, document and field.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +49,7 @@ def id_of(case: str) -> str:
 def gateway(
     mongo_uri: str, client: Client, database: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[RunningGateway]:
-    """One for all tests here, over good documents and every misfit; it has no fault of its own."""
+    """Run one gateway for all tests of the module, over valid documents and every invalid one."""
     model = tmp_path_factory.mktemp("model") / "schema.graphql"
     model.write_text(MODEL)
     begin_new(mongo_uri, database, model)
@@ -71,7 +72,7 @@ def gateway(
         products.insert_one({"_id": id_, **GOOD})
     with running_gateway(mongo_uri, database, model, "--archive-wait-s", "60") as running:
         token = running.query("{ resumeToken }")["resumeToken"]
-        # Waits until all of it is history, too.
+        # Waits until all of it is recorded, too.
         running.query(
             "query($now: TimePoint!) { productsAsOf(asOf: $now) { totalCount } }",
             now={"token": token},
@@ -83,18 +84,18 @@ def gateway(
 
 @pytest.fixture
 def now(gateway: RunningGateway) -> dict[str, str]:
-    """A moment at which all of them were there."""
+    """Return a time point at which all of them existed."""
     return {"token": gateway.query("{ resumeToken }")["resumeToken"]}
 
 
 def all_ids(database: str, client: Client) -> set[str]:
-    """Ids of other types than text are text in the API."""
+    """Return all ids; ids of other types are texts in the API."""
     found = client[database]["products"].find({"_id": {"$type": "string"}})
     return {each["_id"] for each in found} | OTHER_IDS.keys()
 
 
 def named(errors: list[dict[str, Any]], id_: object) -> list[dict[str, Any]]:
-    """The errors about one document, each of which says so."""
+    """Return the errors about one document, each of which names it."""
     found = [each for each in errors if each["extensions"]["documentId"] == id_]
     for each in found:
         assert each["extensions"]["code"] == "DOCUMENT_MISFIT"
@@ -108,7 +109,7 @@ def named(errors: list[dict[str, Any]], id_: object) -> list[dict[str, Any]]:
 def test_a_document_without_a_required_value_is_left_out_of_its_page(
     gateway: RunningGateway, client: Client, database: str, case: str
 ) -> None:
-    """The others are served; the error has the field's path, and names document and field."""
+    """The others are returned; the error has the field's path, and names document and field."""
     _, field, said = REQUIRED[case]
     top = field.partition(".")[0]
     answer = gateway.post(f"{{ products(first: 100) {{ nodes {{ id {top} }} totalCount }} }}")
@@ -124,27 +125,25 @@ def test_a_document_without_a_required_value_is_left_out_of_its_page(
     assert page["totalCount"] == client[database]["products"].count_documents({})
 
 
-def test_what_is_not_asked_for_does_no_harm(
+def test_an_invalid_field_that_is_not_selected_does_not_matter(
     gateway: RunningGateway, client: Client, database: str
 ) -> None:
-    """Each document is there where its misfit is not selected, whatever its id is stored as."""
+    """Each document is returned, whatever its id is stored as."""
     data = gateway.query("{ products(first: 100) { nodes { id } } }")
     assert {each["id"] for each in data["products"]["nodes"]} == all_ids(database, client)
 
 
 @pytest.mark.parametrize("id_", ["5", str(SUPPLIER), "good"], ids=["number", "ObjectId", "text"])
-def test_what_is_shown_as_an_id_finds_its_document(gateway: RunningGateway, id_: str) -> None:
-    """A filter takes an id as the API shows it, also one that is not stored as text."""
+def test_an_id_of_any_type_finds_its_document(gateway: RunningGateway, id_: str) -> None:
+    """A filter accepts the id's text of the API, also for an id that is not stored as text."""
     for where in (f'{{id: {{eq: "{id_}"}}}}', f'{{id: {{in: ["{id_}", "x"]}}}}'):
         data = gateway.query(f"{{ products(where: {where}) {{ nodes {{ id }} }} }}")
         assert data["products"]["nodes"] == [{"id": id_}]
 
 
 @pytest.mark.parametrize("case", OPTIONAL)
-def test_a_value_that_may_be_null_is_null_where_it_does_not_fit(
-    gateway: RunningGateway, case: str
-) -> None:
-    """The document stays on its page, and the error stands at the field."""
+def test_an_invalid_value_of_a_nullable_field_is_null(gateway: RunningGateway, case: str) -> None:
+    """The document stays on its page, and the error has the field's path."""
     _, field, said = OPTIONAL[case]
     answer = gateway.post(f"{{ products(first: 100) {{ nodes {{ id {FIELDS} }} }} }}")
     nodes = answer["data"]["products"]["nodes"]
@@ -157,10 +156,8 @@ def test_a_value_that_may_be_null_is_null_where_it_does_not_fit(
 
 
 @pytest.mark.parametrize("case", REQUIRED)
-def test_one_document_that_does_not_fit_is_null_with_the_error_at_its_field(
-    gateway: RunningGateway, case: str
-) -> None:
-    """Nothing else can be put where a value must be; what else is asked for is answered."""
+def test_an_invalid_single_document_is_null(gateway: RunningGateway, case: str) -> None:
+    """The error has the path of the required field; other root fields are not affected."""
     _, field, _ = REQUIRED[case]
     answer = gateway.post(
         f'{{ product(id: "{id_of(case)}") {{ {FIELDS} }} other: product(id: "good") {{ name }} }}'
@@ -171,11 +168,13 @@ def test_one_document_that_does_not_fit_is_null_with_the_error_at_its_field(
 
 
 @pytest.mark.parametrize("case", [*REQUIRED, *OPTIONAL])
-def test_history_keeps_what_does_not_fit_and_says_so(
+def test_snapshots_of_an_invalid_document_have_null_and_an_error(
     gateway: RunningGateway, now: dict[str, str], case: str
 ) -> None:
-    """In a snapshot every field may be null: it is, as of a moment and in the document's history
-    alike; the error stands at the first of them, and counts the other."""
+    """Every field of a snapshot is nullable, in as-of reads and in the history of a document.
+
+    The error has the path of the first snapshot, and counts the others.
+    """
     _, field, said = (REQUIRED | OPTIONAL)[case]
     query = f"""query($id: ID!, $now: TimePoint!) {{
       productVersion(id: $id, asOf: $now) {{ version operation document {{ {FIELDS} }} }}
@@ -188,7 +187,7 @@ def test_history_keeps_what_does_not_fit_and_says_so(
     assert _shown(version["document"], field) is None
     (historical,) = answer["data"]["product"]["history"]["nodes"]
     assert historical["document"] == version["document"]
-    # The difference is JSON: whatever there was is shown as it was.
+    # The diff is JSON: it shows the stored value.
     assert (top in {each["path"].partition(".")[0] for each in historical["diff"]}) is (
         case != "nothing"
     )
@@ -207,7 +206,7 @@ def test_history_keeps_what_does_not_fit_and_says_so(
 async def test_after_a_change_of_type_old_versions_are_one_error(
     gateway: RunningGateway, client: Client, database: str
 ) -> None:
-    """However many there are, and of however many documents: it counts them."""
+    """The error counts them, whatever their number and that of their documents."""
     products = client[database]["products"]
     for id_ in ("was-text-1", "was-text-2"):
         products.insert_one({"_id": id_, **GOOD, "stock": "0"})
@@ -242,7 +241,7 @@ def _shown(document: dict[str, Any], field: str) -> Any:
 def test_pages_of_history_have_ids_of_every_type(
     gateway: RunningGateway, client: Client, database: str, now: dict[str, str]
 ) -> None:
-    """The trail and the collection as of a moment show each, and what was shown finds it."""
+    """The audit trail and as-of reads return each id, and it finds its document."""
     data = gateway.query(
         """query($now: TimePoint!) {
           productsAsOf(first: 100, asOf: $now) { nodes { documentId } totalCount }
@@ -258,9 +257,11 @@ def test_pages_of_history_have_ids_of_every_type(
     assert {each["id"] for each in data["productVersions"]["nodes"]} == {"5@1", "good@1"}
 
 
-def test_references_that_lead_nowhere_are_null(gateway: RunningGateway) -> None:
-    """Of another kind: an error at the reference; to nothing: null, as the model allows; to a
-    document that does not fit: null, and the error names that one."""
+def test_unresolvable_references_are_null(gateway: RunningGateway) -> None:
+    """A reference of another type has an error, and one to a missing document is null.
+
+    One to an invalid document is null, with an error for that document.
+    """
     answer = gateway.post(
         """{
           kind: product(id: "text-for-an-id") { name supplier { name } }
@@ -275,10 +276,10 @@ def test_references_that_lead_nowhere_are_null(gateway: RunningGateway) -> None:
     assert misfit["message"] == f"suppliers/{NAMELESS}: name holds null or nothing, String expected"
 
 
-def test_a_list_of_those_who_refer_is_served_without_the_one_that_does_not_fit(
+def test_back_references_leave_out_an_invalid_document(
     gateway: RunningGateway, client: Client, database: str
 ) -> None:
-    """The error stands at the field in the list of that one document."""
+    """The error has the path of the field of that document."""
     client[database]["products"].insert_one(
         {"_id": "odd", **GOOD, "stock": "one", "supplierId": SUPPLIER}
     )
@@ -296,10 +297,10 @@ def test_a_list_of_those_who_refer_is_served_without_the_one_that_does_not_fit(
 
 
 @pytest.mark.parametrize("field", ["name", "price", "stock", "weight", "serial", "addedAt"])
-def test_an_order_by_values_of_any_type_shows_each_document_once(
+def test_an_order_by_values_of_any_type_has_each_document_once(
     gateway: RunningGateway, client: Client, database: str, now: dict[str, str], field: str
 ) -> None:
-    """Page by page, now and as of a moment, whatever types stand side by side."""
+    """This holds page by page, for current documents and as-of reads, with mixed types."""
     query = """query($order: [ProductOrder!], $after: String, $then: String, $now: TimePoint!) {
       products(first: 3, orderBy: $order, after: $after) {
         nodes { id } pageInfo { hasNextPage endCursor }
@@ -339,7 +340,7 @@ def test_a_filter_compares_values_of_its_own_type(
     where: str,
     without: set[str],
 ) -> None:
-    """What is of another type does not match, and is no error; now and as of a moment."""
+    """Values of another type do not match, and are not errors, in both kinds of reads."""
     answer = gateway.post(
         f"""query($now: TimePoint!) {{
           products(first: 100, where: {where}) {{ nodes {{ id }} }}
@@ -352,10 +353,10 @@ def test_a_filter_compares_values_of_its_own_type(
     assert {each["documentId"] for each in answer["data"]["productsAsOf"]["nodes"]} == expected
 
 
-def test_what_is_no_count_and_no_author_is_none(
+def test_an_invalid_version_number_and_author_are_ignored(
     gateway: RunningGateway, now: dict[str, str]
 ) -> None:
-    """A version field that is text, or far too large, does not disturb the archive's numbers."""
+    """A version field that is text, or far too large, does not affect the archive's numbers."""
     query = """query($id: ID!, $now: TimePoint!) {
       productVersion(id: $id, asOf: $now) { version author comment }
       product(id: $id) { version }
@@ -366,11 +367,13 @@ def test_what_is_no_count_and_no_author_is_none(
         assert data["product"] == {"version": 1}
 
 
-def test_an_order_is_kept_for_those_that_it_has_a_place_for(
+def test_a_document_that_cannot_be_sorted_is_left_out_with_an_error(
     gateway: RunningGateway, client: Client, database: str
 ) -> None:
-    """MongoDB sorts nothing where one document has lists in two fields of the order: that one is
-    left out with an error, now, as of a moment and below a reference; the next page goes on."""
+    """MongoDB sorts nothing if one document has lists in two fields of the order.
+
+    Current reads, as-of reads and back references leave it out; the next page continues.
+    """
     products = client[database]["products"]
     lists = {"name": ["n", "a"], "stock": [1, 2], "supplierId": SUPPLIER}
     products.insert_one({"_id": "lists", **GOOD, **lists})
@@ -386,7 +389,7 @@ def test_an_order_is_kept_for_those_that_it_has_a_place_for(
     try:
         now = {"token": gateway.query("{ resumeToken }")["resumeToken"]}
         for _ in range(2):
-            # The second time as it was compiled.
+            # The second time as a compiled query.
             answer = gateway.post(query, now=now)
             data = answer["data"]
             expected = all_ids(database, client) - {"lists"}
@@ -406,11 +409,13 @@ def test_an_order_is_kept_for_those_that_it_has_a_place_for(
         products.delete_many({"_id": {"$in": ["lists", "one-list"]}})
 
 
-async def test_a_subscription_goes_on_past_what_does_not_fit(
+async def test_a_subscription_continues_after_an_invalid_document(
     gateway: RunningGateway, client: Client, database: str
 ) -> None:
-    """The event comes with its token, the document null and the error at the field; the next event
-    is as good as ever, and the others on the connection notice nothing."""
+    """The event has its token, a null document and the error with the path.
+
+    The next event is complete, and other subscriptions on the connection are not affected.
+    """
     products = client[database]["products"]
     async with open_socket(gateway.address) as socket:
         await socket.start(
@@ -440,10 +445,10 @@ async def test_a_subscription_goes_on_past_what_does_not_fit(
     assert all(each["resumeToken"] for each in changes)
 
 
-async def test_a_snapshot_is_sent_whole(
+async def test_a_subscription_snapshot_contains_every_document(
     gateway: RunningGateway, client: Client, database: str
 ) -> None:
-    """Every document comes; of those that do not fit the identity, with the error."""
+    """Invalid documents have their identity, with the error."""
     count = client[database]["products"].count_documents({})
     async with open_socket(gateway.address) as socket:
         query = (
@@ -457,10 +462,10 @@ async def test_a_snapshot_is_sent_whole(
     assert sorted(nameless) == ["a-number-for-text", "nothing"]
 
 
-async def test_replay_out_of_the_archive_goes_on_past_what_does_not_fit(
+async def test_replay_continues_after_an_invalid_document(
     gateway: RunningGateway, client: Client, database: str
 ) -> None:
-    """Each version is replayed, the misfits among them with their error."""
+    """Each version is replayed from the archive, invalid ones with their error."""
     first = gateway.query('{ productVersion(id: "good", version: 1) { resumeToken } }')[
         "productVersion"
     ]["resumeToken"]
@@ -478,11 +483,10 @@ async def test_replay_out_of_the_archive_goes_on_past_what_does_not_fit(
             received.add(change["documentId"])
 
 
-def test_a_document_that_is_too_long_to_be_sorted_does_not_harm_the_page(
+def test_a_document_too_large_to_be_sorted_is_left_out_with_an_error(
     gateway: RunningGateway, client: Client, database: str
 ) -> None:
-    """With the values that it is sorted by it is longer than MongoDB lets a document be: that one
-    is left out with an error."""
+    """With its sort keys it exceeds MongoDB's limit of a document."""
     products = client[database]["products"]
     products.insert_one({"_id": "long", **GOOD, "name": "n" * 9_000_000, "supplierId": SUPPLIER})
     query = f"""query($now: TimePoint!) {{
@@ -493,7 +497,7 @@ def test_a_document_that_is_too_long_to_be_sorted_does_not_harm_the_page(
     try:
         now = {"token": gateway.query("{ resumeToken }")["resumeToken"]}
         for _ in range(2):
-            # The second time as it was compiled.
+            # The second time as a compiled query.
             answer = gateway.post(query, now=now)
             data = answer["data"]
             others = all_ids(database, client) - {"long"}

@@ -1,4 +1,4 @@
-"""What a TimePoint means, and how long a read waits for the archive to have come to it."""
+"""Resolution of time points, and the wait of a read for the archive."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ FAR = resume_tokens.time_prefix(Timestamp(2**32 - 1, 0))
 
 
 class Shop:
-    """The archives of the shop, of which each has come as far as a test says."""
+    """The archives of the shop; a test sets the progress of each."""
 
     def __init__(self, mongo: Mongo, *, limit_s: float = 0.2) -> None:
         self.products, self.suppliers = Scribe(mongo, PRODUCT), Scribe(mongo, SUPPLIER)
@@ -64,13 +64,13 @@ def shop(mongo: Mongo) -> Shop:
 
 
 def wall(second: int, millisecond: int = 0) -> datetime:
-    """A time of the clock so many seconds after the beginning."""
+    """Return a wall-clock time some seconds after the start."""
     moment = datetime.fromtimestamp(at(second).time, UTC)
     return moment + timedelta(milliseconds=millisecond)
 
 
 async def test_a_token_is_its_cluster_time(shop: Shop) -> None:
-    """Exactly: that of an event, of a read, and of anything else."""
+    """Tokens of events, of reads and of anything else are exact."""
     shop.reached()
     for token in (
         resume_tokens.token_from_time(at(5, 3)),
@@ -83,21 +83,21 @@ async def test_a_token_is_its_cluster_time(shop: Shop) -> None:
 @pytest.mark.parametrize(
     "text", ["", "tomorrow", resume_tokens.encode(resume_tokens.token_from_time(at(5)), "there")]
 )
-async def test_a_token_that_is_none_of_ours_is_refused(shop: Shop, text: str) -> None:
-    """Never taken for now."""
+async def test_a_foreign_token_is_refused(shop: Shop, text: str) -> None:
+    """It is never taken for the current time."""
     with pytest.raises(ResumeTokenInvalid):
         await shop.moments.resolve(PRODUCT, token=text)
 
 
 @pytest.mark.parametrize("given", [{}, {"time": wall(1), "token": "x"}])
-async def test_one_of_time_and_token_is_given(shop: Shop, given: dict[str, Any]) -> None:
-    """Not both, nor none."""
+async def test_a_time_point_has_either_time_or_token(shop: Shop, given: dict[str, Any]) -> None:
+    """Both and none are refused."""
     with pytest.raises(BadUserInput, match="either time or token"):
         await shop.moments.resolve(PRODUCT, **given)
 
 
-async def test_a_time_is_the_last_cluster_time_written_by_then(shop: Shop) -> None:
-    """To the millisecond, whose writes all count; before the first there is nothing."""
+async def test_a_time_is_resolved_to_the_last_cluster_time_until_then(shop: Shop) -> None:
+    """All writes of its millisecond count; before the first write there is nothing."""
     for time, clock in (
         (at(1, 1), wall(1, 100)),
         (at(1, 2), wall(1, 200)),
@@ -116,8 +116,8 @@ async def test_a_time_is_the_last_cluster_time_written_by_then(shop: Shop) -> No
     assert await shop.of(wall(3000)) == at(3, 1)
 
 
-async def test_a_time_is_one_moment_for_all_collections(shop: Shop) -> None:
-    """What lies below a root is read at the root's moment: any collection may come last."""
+async def test_a_time_is_one_cluster_time_for_all_collections(shop: Shop) -> None:
+    """References are read at the root's cluster time: any collection may have the last write."""
     shop.products.write("a", {"stock": 1}, at(1, 1), wall=wall(1, 100))
     shop.suppliers.write("s", {"name": "x"}, at(1, 2), wall=wall(1, 150))
     shop.products.write("a", {"stock": 2}, at(1, 3), wall=wall(1, 200))
@@ -135,10 +135,8 @@ async def test_a_time_is_one_moment_for_all_collections(shop: Shop) -> None:
         DatetimeMS(-(2**63)),
     ],
 )
-async def test_before_all_history_there_was_nothing(
-    shop: Shop, time: datetime | DatetimeMS
-) -> None:
-    """No error: nothing is known to have existed then."""
+async def test_a_time_before_all_history_is_empty(shop: Shop, time: datetime | DatetimeMS) -> None:
+    """It is not an error: no document is known to have existed then."""
     shop.products.write("a", {"stock": 1}, at(1))
     await shop.save()
     shop.reached()
@@ -146,7 +144,7 @@ async def test_before_all_history_there_was_nothing(
 
 
 async def test_a_read_waits_for_the_archive(shop: Shop) -> None:
-    """Until the recorder has come to the moment."""
+    """It waits until the recorder has reached the time point."""
     shop.reached(resume_tokens.token_from_time(at(4)))
     token = resume_tokens.encode(resume_tokens.token_from_time(at(5)), "here")
     waiting = asyncio.create_task(shop.moments.resolve(PRODUCT, token=token))
@@ -156,8 +154,8 @@ async def test_a_read_waits_for_the_archive(shop: Shop) -> None:
     assert await waiting == TimePoint(at(5))
 
 
-async def test_a_read_does_not_wait_for_ever(shop: Shop) -> None:
-    """It says how far the archive has come, and how far behind that is."""
+async def test_a_read_waits_for_a_limited_time(shop: Shop) -> None:
+    """The error has the archive's progress and its lag."""
     shop.reached(resume_tokens.token_from_time(at(4)))
     with pytest.raises(ArchiveBehind, match="archive of products has reached") as caught:
         await shop.moments.resolve(
@@ -169,15 +167,15 @@ async def test_a_read_does_not_wait_for_ever(shop: Shop) -> None:
 
 
 async def test_a_time_waits_for_every_archive(shop: Shop) -> None:
-    """The moment is one for all of them, so each has to know of its last write by then."""
+    """One cluster time holds for all of them, so each must know its last write until then."""
     shop.progress.advance(Partition(PRODUCT.collection), FAR)
     shop.progress.advance(Partition(SUPPLIER.collection), resume_tokens.token_from_time(at(4)))
     with pytest.raises(ArchiveBehind, match="archive of suppliers has reached"):
         await shop.of(wall(90))
 
 
-async def test_a_quiet_archive_need_not_pass_the_time(mongo: Mongo, shop: Shop) -> None:
-    """Where nothing is written, having come to now is enough, for a time just past."""
+async def test_an_idle_archive_need_not_pass_the_time(mongo: Mongo, shop: Shop) -> None:
+    """Without writes it is enough that the recorder has reached the present."""
     shop.products.write("a", {"stock": 1}, at(1))
     await shop.save()
     clock, now = await mongo.clock()
@@ -186,7 +184,7 @@ async def test_a_quiet_archive_need_not_pass_the_time(mongo: Mongo, shop: Shop) 
 
 
 async def test_a_recorder_elsewhere_is_known_by_its_checkpoint(mongo: Mongo, shop: Shop) -> None:
-    """A process that only serves looks there."""
+    """A process without recorders reads the checkpoint."""
     await shop.save()
     for entity in SHOP.entities:
         place = resume_tokens.token_from_time(at(9))
@@ -204,7 +202,7 @@ async def test_a_recorder_elsewhere_is_known_by_its_checkpoint(mongo: Mongo, sho
 async def test_a_time_far_in_the_future_is_refused_at_once(
     mongo: Mongo, shop: Shop, ahead_s: int
 ) -> None:
-    """With the database's clock in the message: the one who asks may have another."""
+    """The message has the database's clock, as the caller's may differ."""
     clock, now = await mongo.clock()
     shop.reached(resume_tokens.token_from_time(now))
     time = DatetimeMS(int(clock.timestamp() + ahead_s) * 1000)
@@ -214,8 +212,8 @@ async def test_a_time_far_in_the_future_is_refused_at_once(
 
 
 @pytest.mark.parametrize("ahead_s", [1, 600, 10**8])
-async def test_a_token_of_the_future_is_refused_at_once(mongo: Mongo, ahead_s: int) -> None:
-    """What it stands behind will never come; the bound of what is waited for is not reached."""
+async def test_a_token_in_the_future_is_refused_at_once(mongo: Mongo, ahead_s: int) -> None:
+    """The archive would never reach it, so the read does not wait for its time limit."""
     shop = Shop(mongo, limit_s=600)
     now = await mongo.operation_time()
     shop.reached(resume_tokens.token_from_time(now))
@@ -226,8 +224,8 @@ async def test_a_token_of_the_future_is_refused_at_once(mongo: Mongo, ahead_s: i
                 await shop.moments.resolve(PRODUCT, token=resume_tokens.encode(future, "here"))
 
 
-async def test_what_waits_for_the_archive_does_not_execute(mongo: Mongo) -> None:
-    """Its slot is free for others meanwhile: by token and by time."""
+async def test_a_wait_for_the_archive_takes_no_execution_slot(mongo: Mongo) -> None:
+    """Its slot is free for other operations, for a token and for a time."""
     shop, limiter = Shop(mongo, limit_s=600), ConcurrencyLimiter(executing=1)
     clock, now = await mongo.clock()
     moments: list[dict[str, Any]] = [
@@ -248,8 +246,8 @@ async def test_what_waits_for_the_archive_does_not_execute(mongo: Mongo) -> None
     assert (limiter.executing, limiter.suspended) == (0, 0)
 
 
-async def test_a_time_about_to_come_is_waited_for(mongo: Mongo) -> None:
-    """Only once the clock is past it is it known what was written by it."""
+async def test_a_time_in_the_near_future_is_awaited(mongo: Mongo) -> None:
+    """Its writes are known only when the clock has passed it."""
     shop = Shop(mongo, limit_s=5.0)
     clock, _ = await mongo.clock()
     shop.reached(resume_tokens.token_from_time(Timestamp(int(clock.timestamp()) + 2, 0)))
@@ -258,15 +256,15 @@ async def test_a_time_about_to_come_is_waited_for(mongo: Mongo) -> None:
     assert (await mongo.clock())[0] > soon
 
 
-async def test_now_is_behind_all_that_was_written(mongo: Mongo, shop: Shop) -> None:
-    """It need not be archived yet."""
+async def test_now_is_after_all_writes(mongo: Mongo, shop: Shop) -> None:
+    """They need not be archived yet."""
     before = await mongo.operation_time()
     await mongo.insert_in_order("products", [{"_id": 1}])
     assert (await shop.moments.now()).at > before
 
 
-async def test_a_time_long_past_costs_one_command(counted: Mongo, commands: Commands) -> None:
-    """For all collections together, where the recorders run in this process."""
+async def test_a_time_long_ago_takes_one_command(counted: Mongo, commands: Commands) -> None:
+    """One command is enough for all collections, if the recorders run in this process."""
     shop = Shop(counted)
     shop.products.write("a", {"stock": 1}, at(1))
     await shop.save()

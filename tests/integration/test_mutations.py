@@ -1,5 +1,4 @@
-"""Create, update, replace and delete: what they make of a document, and what stands in their
-way."""
+"""Create, update, replace and delete mutations: their effect on a document, and their refusals."""
 
 from __future__ import annotations
 
@@ -13,8 +12,8 @@ from tests.support.editing import Shop, lamp, tell
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
-async def test_a_document_is_created_as_it_was_given(shop: Shop) -> None:
-    """In the types of the model, with the count of its writes and who made this one."""
+async def test_a_document_is_created_with_its_content(shop: Shop) -> None:
+    """It has the model's types, version 1 and the attribution."""
     id_ = shop.fresh_id()
     result = await shop.mutate("createProduct", id=id_, document=lamp(id_), comment="first")
     assert result["__typename"] == "ProductWritten"
@@ -25,14 +24,14 @@ async def test_a_document_is_created_as_it_was_given(shop: Shop) -> None:
     assert (stored["_change"]["by"], stored["_change"]["why"]) == ("ann", "first")
 
 
-async def test_an_id_is_made_up_where_none_is_given(shop: Shop) -> None:
-    """And told."""
+async def test_a_missing_id_is_generated(shop: Shop) -> None:
+    """The result contains it."""
     result = await shop.mutate("createProduct", document=lamp(shop.fresh_id()))
     assert await shop.present(result["product"]["id"]) == result["product"]
 
 
 async def test_an_id_that_is_taken_is_a_result(shop: Shop) -> None:
-    """With the path of the id."""
+    """The result has the path of the id."""
     id_ = await shop.made()
     result = await shop.mutate("createProduct", id=id_, document=lamp("another sku"))
     assert (result["__typename"], result["path"]) == ("AlreadyExists", "id")
@@ -40,7 +39,7 @@ async def test_an_id_that_is_taken_is_a_result(shop: Shop) -> None:
 
 @pytest.mark.parametrize("mutation", ["create", "update", "replace"])
 async def test_a_unique_value_that_is_taken_is_a_result(shop: Shop, mutation: str) -> None:
-    """With the path of the field, whichever mutation it is; nothing is written."""
+    """Each mutation returns the path of the field, and nothing is written."""
     taken, id_ = await shop.made(), await shop.made()
     result = await shop.mutate(
         f"{mutation}Product",
@@ -54,8 +53,8 @@ async def test_a_unique_value_that_is_taken_is_a_result(shop: Shop, mutation: st
     assert len(await shop.history(id_)) == 1
 
 
-async def test_a_patch_changes_what_it_names_and_nothing_else(shop: Shop) -> None:
-    """Lists are replaced, null unsets."""
+async def test_a_patch_changes_only_its_own_fields(shop: Shop) -> None:
+    """Lists are replaced, and null removes a field."""
     id_ = await shop.made(sold=7)
     before = await shop.present(id_)
     patch = {"name": "Torch", "tags": ["a", "b"], "sold": None}
@@ -65,7 +64,7 @@ async def test_a_patch_changes_what_it_names_and_nothing_else(shop: Shop) -> Non
     assert "sold" not in (shop.database["products"].find_one({"_id": id_}) or {})
 
 
-# RFC 7396, appendix A, as far as both are objects; and names that MongoDB reads otherwise.
+# RFC 7396, appendix A, where both are objects; and names with a meaning in MongoDB.
 MERGES: list[tuple[Any, Any, Any]] = [
     ({"a": "b"}, {"a": "c"}, {"a": "c"}),
     ({"a": "b"}, {"b": "c"}, {"a": "b", "b": "c"}),
@@ -87,26 +86,24 @@ MERGES: list[tuple[Any, Any, Any]] = [
 
 
 @pytest.mark.parametrize(("there", "patch", "merged"), MERGES)
-async def test_json_is_merged_as_rfc_7396_says(
-    shop: Shop, there: Any, patch: Any, merged: Any
-) -> None:
-    """Whatever its names are: none is read as an operator or a path."""
+async def test_json_is_merged_by_rfc_7396(shop: Shop, there: Any, patch: Any, merged: Any) -> None:
+    """No name is taken for an operator or a path."""
     id_ = await shop.made(attributes=there)
     result = await shop.mutate("updateProduct", id=id_, patch={"attributes": patch})
     assert result["product"]["attributes"] == merged
     assert (shop.database["products"].find_one({"_id": id_}) or {})["attributes"] == merged
 
 
-async def test_an_embedded_document_is_patched_in_part(shop: Shop) -> None:
-    """What the patch does not name stays, what it sets to null goes."""
+async def test_an_embedded_document_is_patched_field_by_field(shop: Shop) -> None:
+    """Other fields stay, and null removes a field."""
     id_ = await shop.made(dimensions={"width": 1, "height": 2, "note": "about"})
     patch = {"dimensions": {"width": 3, "note": None}}
     result = await shop.mutate("updateProduct", id=id_, patch=patch)
     assert result["product"]["dimensions"] == {"width": 3, "height": 2, "note": None}
 
 
-async def test_a_part_of_an_embedded_document_that_is_not_there_is_refused(shop: Shop) -> None:
-    """Where the rest of it is required; with the path of what is missing."""
+async def test_a_partial_patch_of_a_missing_embedded_document_is_refused(shop: Shop) -> None:
+    """Its other fields are required; the result has the path of the missing one."""
     id_ = await shop.made()
     result = await shop.mutate("updateProduct", id=id_, patch={"dimensions": {"width": 3}})
     assert (result["__typename"], result["path"]) == ("InvalidDocument", "dimensions.height")
@@ -120,17 +117,17 @@ async def test_a_part_of_an_embedded_document_that_is_not_there_is_refused(shop:
         ({"patch": {"stock": 1}, "increment": {"stock": 1}}, "stock"),
     ],
 )
-async def test_what_does_not_fit_the_model_is_a_result(
+async def test_content_that_violates_the_model_is_a_result(
     shop: Shop, given: dict[str, Any], path: str
 ) -> None:
-    """With the path of the field, in the API's names."""
+    """It has the path of the field, in the API's names."""
     id_ = await shop.made()
     result = await shop.mutate("updateProduct", id=id_, **given)
     assert (result["__typename"], result["path"]) == ("InvalidDocument", path)
 
 
-async def test_a_validator_that_refuses_what_is_added_is_named(shop: Shop) -> None:
-    """With the fields that it has to allow beside the program's own."""
+async def test_a_validator_that_refuses_added_fields_is_named(shop: Shop) -> None:
+    """The message has the fields that it must allow in addition."""
     id_ = await shop.made()
     rule = {"$jsonSchema": {"not": {"required": ["_change"]}}}
     shop.database.command("collMod", "products", validator=rule)
@@ -144,7 +141,7 @@ async def test_a_validator_that_refuses_what_is_added_is_named(shop: Shop) -> No
 
 
 async def test_a_patch_and_an_increment_are_one_write(shop: Shop) -> None:
-    """Of all types of numbers; one that is not there begins at zero."""
+    """Increments work for all number types; a missing number begins at zero."""
     id_ = await shop.made()
     increment = {"stock": -2, "price": "0.25", "sold": "9007199254740993"}
     result = await shop.mutate(
@@ -169,10 +166,10 @@ async def test_a_patch_and_an_increment_are_one_write(shop: Shop) -> None:
         ({"price": Decimal128("9.9E6144")}, {"price": "9.9E6144"}),
     ],
 )
-async def test_an_increment_that_cannot_be_is_refused(
+async def test_an_impossible_increment_is_refused(
     shop: Shop, stored: dict[str, Any], increment: dict[str, Any]
 ) -> None:
-    """Beyond 32 and 64 bits, and on what another program has stored as text; nothing changes."""
+    """Sums beyond 32 and 64 bits, and stored texts, are refused; nothing changes."""
     id_ = await shop.made()
     shop.database["products"].update_one({"_id": id_}, {"$set": stored})
     before = shop.database["products"].find_one({"_id": id_})
@@ -187,7 +184,7 @@ async def test_an_increment_that_cannot_be_is_refused(
 
 
 async def test_no_increment_writes_an_infinity(shop: Shop) -> None:
-    """The sum of two numbers that are there may be none."""
+    """The sum of two finite numbers may be infinite."""
     id_ = shop.fresh_id()
     shop.database["gauges"].insert_one({"_id": id_, "sequence": Int64(1), "value": 1.5e308})
     text = """
@@ -202,15 +199,15 @@ async def test_no_increment_writes_an_infinity(shop: Shop) -> None:
     assert (shop.database["gauges"].find_one({"_id": id_}) or {})["value"] == 0.0
 
 
-async def test_an_increment_up_to_the_limit_is_made(shop: Shop) -> None:
-    """The highest number is one."""
+async def test_an_increment_to_the_highest_number_succeeds(shop: Shop) -> None:
+    """The highest number is valid."""
     id_ = await shop.made(stock=2**31 - 2)
     result = await shop.mutate("updateProduct", id=id_, increment={"stock": 1})
     assert result["product"]["stock"] == 2**31 - 1
 
 
-async def test_replace_keeps_what_the_model_does_not_name(shop: Shop) -> None:
-    """And removes what it names and the new content does not have."""
+async def test_replace_keeps_fields_outside_the_model(shop: Shop) -> None:
+    """Fields of the model that the new content lacks are removed."""
     id_ = await shop.made(sold=7)
     shop.database["products"].update_one({"_id": id_}, {"$set": {"legacy": {"a.b": 1}}})
     result = await shop.mutate("replaceProduct", id=id_, document=lamp(id_))
@@ -221,8 +218,8 @@ async def test_replace_keeps_what_the_model_does_not_name(shop: Shop) -> None:
 
 
 @pytest.mark.parametrize("mutation", ["update", "replace", "delete", "restore"])
-async def test_what_is_not_there_cannot_be_written(shop: Shop, mutation: str) -> None:
-    """With a version expected or without."""
+async def test_a_missing_document_cannot_be_written(shop: Shop, mutation: str) -> None:
+    """This holds with and without an expected version."""
     id_ = shop.fresh_id()
     given = {
         "update": {"patch": {"name": "x"}},
@@ -235,8 +232,8 @@ async def test_what_is_not_there_cannot_be_written(shop: Shop, mutation: str) ->
         assert result["__typename"] == "DocumentNotFound"
 
 
-async def test_history_says_who_did_what_and_why(shop: Shop) -> None:
-    """Of every kind of mutation, a deletion included."""
+async def test_history_has_author_operation_and_comment(shop: Shop) -> None:
+    """Every kind of mutation has them, a deletion included."""
     id_ = await shop.made()
     await shop.mutate("updateProduct", author="bob", id=id_, patch={"name": "x"}, comment="u")
     await shop.mutate("replaceProduct", author=None, id=id_, document=lamp(id_), comment="r")
@@ -251,8 +248,8 @@ async def test_history_says_who_did_what_and_why(shop: Shop) -> None:
     ]
 
 
-async def test_a_deletion_without_author_is_recorded_as_one(shop: Shop) -> None:
-    """It takes one operation less, and says nobody."""
+async def test_a_deletion_without_author_has_no_author_in_history(shop: Shop) -> None:
+    """It takes one operation less."""
     id_ = await shop.made()
     await shop.mutate("deleteProduct", author=None, id=id_)
     last = (await shop.history(id_))[-1]

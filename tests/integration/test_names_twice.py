@@ -1,6 +1,6 @@
-"""Documents with a field twice, as drivers in C, PHP and Perl make them.
+"""Documents with a repeated field name, as drivers in C, PHP and Perl write them.
 
-MongoDB 6.0 ends itself where a pipeline changes such a field, so none is sent.
+MongoDB 6.0 crashes when a pipeline changes such a field, so none is sent.
 """
 
 from __future__ import annotations
@@ -41,16 +41,16 @@ def gateway(
 
 
 def thing(key: str, *fields: tuple[bytes, int]) -> RawBSONDocument:
-    """A thing of the maker m with these numbers, in this order."""
+    """Return a thing of the maker m with these numbers, in this order."""
     elements = [b"\x10" + name + b"\0" + int32(number) for name, number in fields]
     head = [b"\x02_id\0" + text(key.encode()), b"\x02makerId\0" + text(b"m")]
     return RawBSONDocument(document_of([*head, *elements]))
 
 
-def test_a_document_with_a_field_twice_is_refused_its_copy_and_its_mutations(
+def test_a_repeated_field_name_refuses_copies_and_mutations(
     gateway: RunningGateway, client: Client, database: str
 ) -> None:
-    """MongoDB goes on, and so do the copies of others."""
+    """MongoDB keeps running, and copies in other documents are updated."""
     client[database].makers.insert_one({"_id": "m", "name": 7})
     odd = thing("odd", (b"name", 1), (b"n", 1), (b"name", 2), (b"n", 2))
     client[database].command("insert", "things", documents=[odd, thing("whole", (b"n", 1))])

@@ -1,5 +1,6 @@
-"""A server that keeps no past (`minSnapshotHistoryWindowInSeconds: 0`): what it cannot read as of a
-moment ago does not end a recorder."""
+"""A server without snapshot history (`minSnapshotHistoryWindowInSeconds: 0`): a failed read at an
+earlier cluster time does not end a recorder.
+"""
 
 from __future__ import annotations
 
@@ -44,18 +45,20 @@ FEW = RecorderOptions(chunk_documents=3)
 
 @pytest.fixture(autouse=True)
 def no_window(client: Client) -> Iterator[None]:
-    """The test's server keeps none meanwhile."""
+    """Turn off the test server's snapshot history for a while."""
     before = client.admin.command({"setParameter": 1, WINDOW: 0})["was"]
     yield
     client.admin.command({"setParameter": 1, WINDOW: before})
 
 
 @pytest.mark.parametrize("images", [True, False], ids=["images", "no images"])
-async def test_the_first_reading_is_exact_without_snapshots(
+async def test_the_initial_snapshot_is_exact_without_snapshot_history(
     mongo: Mongo, client: Client, images: bool
 ) -> None:
-    """Chunk by chunk, while documents are written: one chain each, without a gap, that ends with
-    what is there."""
+    """Under concurrent writes each document has one chain without a gap.
+
+    Its last state is the current document.
+    """
     options = {"changeStreamPreAndPostImages": {"enabled": True}} if images else {}
     await mongo.command({"create": "things", **options})
     things = client[mongo.name].things
@@ -87,10 +90,10 @@ async def test_the_first_reading_is_exact_without_snapshots(
     assert not any(gap for _, _, gap in told(records))
 
 
-async def test_documents_behind_ids_that_no_driver_keeps_have_versions(
+async def test_documents_after_ids_that_no_driver_preserves_have_versions(
     mongo: Mongo, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also where a chunk has no others; one that was there and is gone is found to be deleted."""
+    """A chunk may contain no other ids; documents deleted meanwhile are found."""
 
     async def never(command: Any, at: Timestamp, **options: Any) -> Any:
         raise DatabaseError("Read timestamp is older than the oldest available", number=239)
@@ -111,10 +114,10 @@ async def test_documents_behind_ids_that_no_driver_keeps_have_versions(
     assert [told(records, each)[-1][0] for each in ids] == ["BASELINE"] * 4
 
 
-async def test_a_last_moment_that_is_forgotten_too_is_chosen_again(
+async def test_an_expired_cluster_time_is_chosen_again(
     mongo: Mongo, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The server chooses it, and writes go on before it reads: the recorder is not interrupted."""
+    """The server chooses it, and writes follow before the read: the recorder continues."""
     client[mongo.name].things.insert_one({"_id": 1})
     chosen = 0
     read_now = mongo.read_now
@@ -135,10 +138,10 @@ async def test_a_last_moment_that_is_forgotten_too_is_chosen_again(
     assert ([each["_id"] for each in chunk.documents], chosen) == ([1], 2)
 
 
-async def test_what_was_deleted_unseen_is_found_without_snapshots(
+async def test_unseen_deletions_are_found_without_snapshot_history(
     mongo: Mongo, client: Client
 ) -> None:
-    """After history was lost, too."""
+    """They are found after lost history, too."""
     things = client[mongo.name].things
     things.insert_many([{"_id": n, "n": 0} for n in range(10)])
     await Recording(mongo).begin()
@@ -154,10 +157,10 @@ async def test_what_was_deleted_unseen_is_found_without_snapshots(
 
 
 @pytest.mark.parametrize("history", CLASSIC)
-async def test_layouts_are_read_without_snapshots(
+async def test_layouts_are_read_without_snapshot_history(
     mongo: Mongo, client: Client, history: str
 ) -> None:
-    """All versions that are kept there."""
+    """All versions of the layout are recorded."""
     layout = create_layout(mongo, layout_model(history).entity("Product"))
     await layout.prepare()
     writes = program(history, client[mongo.name])
@@ -185,11 +188,10 @@ BELOW_30 = {"n": {"lt": 30}}
     ],
     ids=["all", "by a field", "by number", "one"],
 )
-async def test_a_snapshot_is_of_one_moment_though_the_server_forgets_it(
+async def test_a_snapshot_has_one_cluster_time_without_snapshot_history(
     mongo: Mongo, client: Client, where: Any, key: str | None, expected: Sequence[int]
 ) -> None:
-    """All documents as they were then, and their numbers, however many writes come between two
-    pages."""
+    """Documents and numbers are those of that time, whatever is written between two pages."""
     things = client[mongo.name].things
     recording = Recording(mongo)
     await recording.begin(baseline_done=True)
@@ -218,7 +220,7 @@ async def test_a_snapshot_is_of_one_moment_though_the_server_forgets_it(
 
 
 def forget(client: Client, database: str) -> None:
-    """Write until the server does not know the moment before any more."""
+    """Write until the server can no longer read at the earlier cluster time."""
     things = client[database].things
     for n in range(50):
         things.update_many({}, {"$set": {"n": -n}, "$inc": {"version": 1}})
@@ -227,10 +229,10 @@ def forget(client: Client, database: str) -> None:
 
 
 @pytest.mark.parametrize("history", CLASSIC)
-async def test_snapshots_of_layouts_are_of_one_moment(
+async def test_snapshots_of_layouts_have_one_cluster_time(
     mongo: Mongo, client: Client, history: str
 ) -> None:
-    """Also where the collection has all versions in it."""
+    """The collection may contain all versions."""
     entity = layout_model(history).entity("Product")
     layout = create_layout(mongo, entity)
     await layout.prepare()
@@ -259,10 +261,10 @@ async def test_snapshots_of_layouts_are_of_one_moment(
     ]
 
 
-async def test_a_page_that_says_its_moment_is_read_as_of_a_later_one(
+async def test_a_page_with_a_token_is_read_at_a_later_cluster_time(
     mongo: Mongo, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where the server has forgotten the moment that was to be read."""
+    """The server can no longer read at the first one."""
     client[mongo.name].things.insert_one({"_id": "1", "n": 1})
     current = Current(mongo, {"things": Archive(mongo, "things")}, nothing_written())
     now = mongo.operation_time
@@ -283,8 +285,10 @@ async def test_a_page_that_says_its_moment_is_read_as_of_a_later_one(
     assert page.items[0] == {"_id": "1", "n": -49}
 
 
-async def test_a_moment_that_is_gone_is_why(mongo: Mongo, client: Client) -> None:
-    """What the server says to a read of a moment ago, which a chunk does without."""
+async def test_a_read_at_an_expired_cluster_time_has_its_own_error(
+    mongo: Mongo, client: Client
+) -> None:
+    """It is the server's error for a read at an earlier time, which a chunk does not need."""
     things = client[mongo.name].things
     things.insert_one({"_id": 1})
     earlier = await mongo.operation_time()
@@ -298,8 +302,8 @@ async def test_a_moment_that_is_gone_is_why(mongo: Mongo, client: Client) -> Non
     assert chunk.keys == [1]
 
 
-async def test_doctor_says_that_no_past_is_kept(mongo: Mongo) -> None:
-    """With the command that mends it."""
+async def test_doctor_reports_a_missing_snapshot_history(mongo: Mongo) -> None:
+    """The finding has the command that turns it on."""
     [finding] = (await examined(mongo, await healthy(mongo)))["server"]
     assert "minSnapshotHistoryWindowInSeconds is 0" in finding.says
     assert finding.mend is not None

@@ -1,7 +1,7 @@
-"""Subscribers that come and go, and a gateway that is killed, miss nothing and see nothing twice.
+"""Subscribers that reconnect, and gateways that are killed: no event is missed or repeated.
 
-REVSTREAM_TEST_WHOLE=1 disconnects 50 times and kills 20 times, and replays all of the history in
-place of its first third.
+REVSTREAM_TEST_WHOLE=1 disconnects 50 times and kills 20 times, and replays the whole history
+instead of its first third.
 """
 
 from __future__ import annotations
@@ -39,25 +39,25 @@ SOME = HISTORY if WHOLE else scaled(all=HISTORY[: len(HISTORY) // 3], fast=HISTO
 
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
-    """The model of the history's documents."""
+    """Return the model of the history's documents."""
     path = tmp_path / "schema.graphql"
     path.write_text(MODEL)
     return path
 
 
 class Follower:
-    """A client that holds nothing but its last token, and loses its connection now and then."""
+    """A client that keeps only its last token and loses its connection at times."""
 
     def __init__(self, after: str, dice: random.Random) -> None:
         self.token = after
         self.received: list[dict[str, Any]] = []
         self.connections = 0
         self._dice = dice
-        # Where it loses the connection: after so many events in all.
+        # The numbers of events after which it loses the connection.
         self._cuts = sorted(dice.sample(range(1, len(HISTORY)), DISCONNECTS))
 
     async def follow(self, gateway: list[RunningGateway]) -> None:
-        """Until all of the history has come; `gateway[0]` is the one that runs now."""
+        """Receive the whole history; `gateway[0]` is the running one."""
         while len(self.received) < len(HISTORY):
             self.connections += 1
             try:
@@ -65,7 +65,7 @@ class Follower:
             except (OSError, Disconnected, *_CLOSED):
                 continue
             except GraphQLFailed as exc:
-                # Told to come again: the recorder that was killed has not been replaced yet.
+                # A retryable error: the killed recorder has not been replaced yet.
                 if exc.args[0]["extensions"]["code"] not in ("ARCHIVE_BEHIND", "UNAVAILABLE"):
                     raise
 
@@ -86,7 +86,7 @@ class Follower:
 
 
 class Disconnected(Exception):
-    """The client lost its connection."""
+    """The client has lost its connection."""
 
 
 def _closed_errors() -> tuple[type[Exception], ...]:
@@ -99,11 +99,13 @@ _CLOSED = _closed_errors()
 
 
 @pytest.mark.timeout(400)
-async def test_a_subscriber_that_reconnects_while_the_gateway_is_killed_sees_each_event_once(
+async def test_a_reconnecting_subscriber_of_killed_gateways_gets_each_event_once(
     mongo_uri: str, client: Client, database_name: str, model: Path
 ) -> None:
-    """Disconnects, and kills with -9, during the load: all events, in order, once; and the archive
-    too."""
+    """Disconnections and SIGKILLs under load: all events arrive in order and once.
+
+    The archive is complete, too.
+    """
     dice = random.Random(5)
     running = [start_gateway(mongo_uri, database_name, model, "--lease-s", "1")]
     try:
@@ -137,10 +139,12 @@ async def test_a_subscriber_that_reconnects_while_the_gateway_is_killed_sees_eac
 
 
 @pytest.mark.timeout(200)
-async def test_a_token_from_the_first_write_resumes_out_of_the_archive_and_joins_the_live_events(
+async def test_a_token_of_the_first_write_is_replayed_and_handed_over_to_live(
     mongo_uri: str, database_name: str, model: Path
 ) -> None:
-    """With a ring of 100 events the rest is replayed; then live events follow without a seam."""
+    """The ring has 100 events; earlier ones are replayed from the archive, then live events
+    follow.
+    """
     with running_gateway(mongo_uri, database_name, model, "--ring-events", "100") as gateway:
         start = gateway.query("{ resumeToken }")["resumeToken"]
         count = len(SOME) - 50
@@ -166,7 +170,7 @@ async def test_a_token_from_the_first_write_resumes_out_of_the_archive_and_joins
         assert live is not None
         await live
     assert [doc for doc, _ in received] == [each.doc for each in SOME]
-    # A write of the rest may come before the subscription has joined: then it is replayed, too.
+    # A later write may precede the hand-over: then it is replayed, too.
     assert count <= replayed < len(SOME)
 
 

@@ -1,5 +1,6 @@
-"""Filters and orders by the version number ask for the number that is shown, also where programs do
-not count."""
+"""Filters and orders by the version number use the number in the response, also where programs do
+not count versions.
+"""
 
 from __future__ import annotations
 
@@ -31,14 +32,14 @@ query($where: ItemWhere, $orderBy: [ItemOrder!], $first: Int, $after: String) {
   }
 }
 """
-# Of each document the number that is shown, in its order: what a program wrote so often without
-# counting, what counts, what counts further than the archive, and what a counter was copied to.
+# The number of each document in the API, sorted: documents of a program that does not count, of
+# one that counts, of one that is ahead of the archive, and one with a copied number.
 SHOWN = {"a": 1, "e": 1, "b": 3, "c": 4, "d": 7}
 
 
 @pytest.fixture
 async def shop(mongo_uri: str, client: Client) -> AsyncIterator[Shop]:
-    """Over documents of which some carry no number, or one that is too low."""
+    """Run a gateway over documents some of which have no number, or one that is too low."""
     name = f"numbers_{uuid4().hex[:8]}"
     async with open_shop(client, mongo_uri, name, model=MODEL) as opened:
         items = opened.database.items
@@ -70,10 +71,10 @@ async def shop(mongo_uri: str, client: Client) -> AsyncIterator[Shop]:
         ({"version": {"eq": 54}}, ""),
     ],
 )
-async def test_a_filter_by_the_number_finds_what_is_shown(
+async def test_a_filter_by_the_number_agrees_with_the_response(
     shop: Shop, where: dict[str, Any], expected: str
 ) -> None:
-    """With the total, and at one moment with the token."""
+    """The total agrees, too, and so does a page with a token."""
     found = (await shop.ask(LIST, where=where))["items"]
     assert found["nodes"] == [{"id": key, "version": SHOWN[key]} for key in expected]
     assert found["totalCount"] == len(expected)
@@ -82,8 +83,8 @@ async def test_a_filter_by_the_number_finds_what_is_shown(
 
 
 @pytest.mark.parametrize("direction", ["ASC", "DESC"])
-async def test_an_order_by_the_number_is_that_of_what_is_shown(shop: Shop, direction: str) -> None:
-    """Page after page."""
+async def test_an_order_by_the_number_agrees_with_the_response(shop: Shop, direction: str) -> None:
+    """This holds page by page."""
     found, after = [], None
     for _ in SHOWN:
         page = await shop.ask(LIST, orderBy=[{"version": direction}], first=1, after=after)
@@ -93,8 +94,8 @@ async def test_an_order_by_the_number_is_that_of_what_is_shown(shop: Shop, direc
     assert found == (expected if direction == "ASC" else expected[::-1])
 
 
-async def test_those_who_refer_to_a_document_are_filtered_and_sorted_so(shop: Shop) -> None:
-    """Below another document."""
+async def test_back_references_are_filtered_and_sorted_by_the_number(shop: Shop) -> None:
+    """The list is below another document."""
     text = """
     { maker(id: "m") { items(where: {version: {gt: 1}}, orderBy: [{version: DESC}]) {
       totalCount nodes { id version }
@@ -107,8 +108,8 @@ async def test_those_who_refer_to_a_document_are_filtered_and_sorted_so(shop: Sh
     }
 
 
-async def test_a_subscription_filters_by_the_number_that_is_shown(shop: Shop) -> None:
-    """Live and replayed, and in its snapshot; without the number being selected."""
+async def test_a_subscription_filters_by_the_number(shop: Shop) -> None:
+    """Live events, replay and snapshot agree, even if the number is not selected."""
     text = """
     subscription($after: ResumeToken, $snapshot: Boolean) {
       itemChanges(after: $after, snapshot: $snapshot, where: {version: {gte: 4}}) {
@@ -135,7 +136,7 @@ async def test_a_subscription_filters_by_the_number_that_is_shown(shop: Shop) ->
                 changes.append((event["documentId"], event["transition"]))
                 if len(changes) == 2:
                     shop.database.items.update_one({"_id": "b"}, {"$set": {"name": "live"}})
-    # Its versions 4, 5 and 6; the fourth number brings it in.
+    # Its versions 4, 5 and 6; it enters the result with number 4.
     assert changes == [("b", "ENTER"), ("b", "STAY"), ("b", "STAY")]
 
 
@@ -148,10 +149,10 @@ async def test_a_subscription_filters_by_the_number_that_is_shown(shop: Shop) ->
     ],
     ids=["filter", "order", "references"],
 )
-async def test_numbers_that_nobody_has_recorded_are_waited_for_and_then_refused(
+async def test_filters_by_unrecorded_numbers_are_refused_after_a_wait(
     mongo_uri: str, client: Client, text: str
 ) -> None:
-    """A document without a number matches no filter: the page was empty."""
+    """A document without a number would match no filter, and the page would be empty."""
     name = f"numbers_{uuid4().hex[:8]}"
     client[name]["makers"].insert_one({"_id": "m"})
     client[name]["items"].insert_one({"_id": "a", "makerId": "m"})

@@ -1,5 +1,6 @@
-"""Documents with ids that no driver keeps, and versions that name no document: they are told to an
-operator, and harm no others."""
+"""Documents with ids that no driver preserves, and versions without a document: they are reported
+to an operator and do not affect others.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +37,7 @@ Client = MongoClient[dict[str, Any]]
 one_driver = pytest.mark.parametrize("mongo", ["motor"], indirect=True)
 
 REPLACEMENT = "\ufffd"
-"""What decoding makes of text that is not UTF-8; an id like any other."""
+"""The decoded form of text that is not UTF-8; a valid id itself."""
 UNHELD = {
     "text": b"\x02_id\0" + text(b"\xfe"),
     "other text": b"\x02_id\0" + text(b"\xff"),
@@ -84,11 +85,13 @@ def insert(client: Client, database: str, collection: str, *elements: bytes) -> 
 
 @one_driver
 @pytest.mark.parametrize("first", [True, False], ids=["before the first reading", "beside it"])
-async def test_documents_whose_ids_no_driver_keeps_are_set_aside(
+async def test_documents_with_ids_that_no_driver_preserves_are_set_aside(
     mongo: Mongo, client: Client, monkeypatch: pytest.MonkeyPatch, first: bool
 ) -> None:
-    """They share no history with one another, nor with the document whose id theirs would become;
-    `verify` names them."""
+    """They share no history with one another, nor with the document of the decoded id.
+
+    `verify` reports them.
+    """
     recording = Recording(mongo)
     if not first:
         await recording.begin()
@@ -110,11 +113,11 @@ async def test_documents_whose_ids_no_driver_keeps_are_set_aside(
 
 
 @one_driver
-async def test_ids_that_begin_like_an_operator_are_found_again(
-    mongo: Mongo, client: Client
-) -> None:
-    """Of all that begin so, MongoDB takes those that are shaped like a DBRef: their next versions
-    are numbered behind those before, also where several are looked up at once."""
+async def test_ids_with_dollar_names_are_found(mongo: Mongo, client: Client) -> None:
+    """MongoDB accepts ids that have the form of a DBRef.
+
+    Their versions are numbered in sequence, also when several are looked up at once.
+    """
     things = client[mongo.name]["things"]
     recording = Recording(mongo)
     await recording.begin()
@@ -138,10 +141,10 @@ async def test_ids_that_begin_like_an_operator_are_found_again(
 
 @one_driver
 @pytest.mark.parametrize("size", [1, 2, 3, 100])
-async def test_a_reading_goes_on_behind_ids_that_no_driver_keeps(
+async def test_a_scan_continues_after_ids_that_no_driver_preserves(
     mongo: Mongo, client: Client, size: int
 ) -> None:
-    """Each document comes once, however the chunks fall."""
+    """Each document is read once, for any limits of the chunks."""
     for key in (*UNHELD.values(), *HELD.values()):
         insert(client, mongo.name, "things", key)
     at = await mongo.operation_time()
@@ -155,10 +158,10 @@ async def test_a_reading_goes_on_behind_ids_that_no_driver_keeps(
 
 
 @one_driver
-async def test_a_first_reading_holds_no_more_of_documents_whose_ids_no_driver_keeps(
+async def test_chunks_with_ids_that_no_driver_preserves_are_not_larger(
     mongo: Mongo, client: Client
 ) -> None:
-    """Chunks are no larger than others; what is stored of the reading is an id that is exact."""
+    """The stored position of the initial snapshot is an id that is preserved."""
     known = (b"a", b"\xf0\x9f\x98\x80")
     for key in (*known, *(b"m\xff" + bytes([65 + n]) for n in range(20))):
         insert(client, mongo.name, "things", b"\x02_id\0" + text(key))
@@ -175,10 +178,10 @@ async def test_a_first_reading_holds_no_more_of_documents_whose_ids_no_driver_ke
 
 @one_driver
 @pytest.mark.parametrize("history", ["DOCUMENT_PER_VERSION", "CURRENT_FLAG", "DELTAS", "SEPARATE"])
-async def test_versions_that_name_no_document_are_none(
+async def test_versions_without_a_document_are_ignored(
     mongo: Mongo, client: Client, history: str
 ) -> None:
-    """A reading of the layout goes on behind them; an odd number is none either."""
+    """The snapshot of the layout continues after them; an invalid number is ignored, too."""
     layout = create_layout(mongo, layout_model(history, "things").entity("Product"))
     rows = "things.previous" if history == "SEPARATE" else "things"
     for odd in ROWS.values():
@@ -206,10 +209,10 @@ async def test_versions_that_name_no_document_are_none(
 @one_driver
 @pytest.mark.parametrize("odd", ["text", "list"])
 @pytest.mark.parametrize("history", ["DOCUMENT_PER_VERSION", "CURRENT_FLAG", "DELTAS", "SEPARATE"])
-async def test_a_reading_of_a_layout_goes_on_behind_more_odd_rows_than_it_holds(
+async def test_the_snapshot_of_a_layout_continues_after_many_invalid_rows(
     mongo: Mongo, client: Client, monkeypatch: pytest.MonkeyPatch, history: str, odd: str
 ) -> None:
-    """One after the other, with more bytes than are read at once."""
+    """They are consecutive and have more bytes than one read."""
     monkeypatch.setattr("revstream.streams.layouts.self_versioned.version_rows._CHUNK_BYTES", 3000)
     layout = create_layout(mongo, layout_model(history, "things").entity("Product"))
     await layout.prepare()
@@ -232,10 +235,10 @@ async def test_a_reading_of_a_layout_goes_on_behind_more_odd_rows_than_it_holds(
 
 
 @one_driver
-async def test_documents_without_a_number_are_passed_over_however_many_there_are(
+async def test_any_number_of_documents_without_a_version_is_skipped(
     mongo: Mongo, client: Client
 ) -> None:
-    """More pages of them than Python's calls may lie in one another."""
+    """They fill more pages than Python's recursion limit."""
     layout = create_layout(mongo, layout_model("SEPARATE", "things").entity("Product"))
     things = client[mongo.name].things
     things.insert_many([{"_id": f"{n:04}", "name": "uncounted"} for n in range(4000)])
@@ -246,10 +249,8 @@ async def test_documents_without_a_number_are_passed_over_however_many_there_are
 
 
 @one_driver
-async def test_a_document_has_the_versions_of_its_own_id_alone(
-    mongo: Mongo, client: Client
-) -> None:
-    """Beside one whose id decoding makes the same."""
+async def test_a_document_has_only_the_versions_of_its_own_id(mongo: Mongo, client: Client) -> None:
+    """Another document's id is equal after decoding."""
     layout = create_layout(mongo, layout_model("SEPARATE", "things").entity("Product"))
     insert(client, mongo.name, "things", b"\x02_id\0" + text(b"\x80"), NUMBERED)
     insert(client, mongo.name, "things", HELD["replacement"], NUMBERED)
@@ -284,10 +285,10 @@ def gateway(mongo_uri: str, database: str, model: Path) -> Iterator[RunningGatew
         yield running
 
 
-def test_a_document_without_versions_is_left_out_where_its_number_is_asked_for(
+def test_a_document_without_versions_is_left_out_if_version_is_selected(
     gateway: RunningGateway, client: Client, database: str
 ) -> None:
-    """The others are served; without the number, it is there."""
+    """The others are returned; without `version` it is returned, too."""
     insert(client, database, "things", UNHELD["text"])
     insert(client, database, "things", b"\x02_id\0" + text(b"healthy"))
     for odd in ROWS.values():
@@ -299,7 +300,7 @@ def test_a_document_without_versions_is_left_out_where_its_number_is_asked_for(
     answer = gateway.post("{ things { nodes { id version } } rows { nodes { id version } } }")
     healthy = [{"id": "healthy", "version": 1}]
     assert answer["data"]["things"]["nodes"] == healthy
-    # It says its number itself.
+    # It has a version field.
     assert answer["data"]["rows"]["nodes"] == [*healthy, {"id": REPLACEMENT, "version": 1}]
     assert {each["extensions"]["code"] for each in answer["errors"]} == {"ARCHIVE_BEHIND"}
     assert all(each["extensions"]["leftOut"] for each in answer["errors"])
@@ -308,16 +309,16 @@ def test_a_document_without_versions_is_left_out_where_its_number_is_asked_for(
     assert ids == ["healthy", REPLACEMENT]
 
 
-def test_a_document_written_while_a_gateway_runs_is_told_to_an_operator(
+def test_a_document_set_aside_by_a_running_gateway_is_reported(
     gateway: RunningGateway, client: Client, database: str, model: Path, mongo_uri: str
 ) -> None:
-    """Also where its recorder takes its events from the live stream."""
+    """Its recorder may take events from the live stream."""
     shop = client[database]
     shop.things.insert_one({"_id": "healthy"})
     shop.rows.insert_one({"docId": "healthy", "v": 1})
     for name in ("things", "rows"):
         wait_until(lambda archive=shop[f"{name}.versions"]: archive.count_documents({}))
-    # The live one, and that of the collection that keeps versions itself.
+    # The live stream, and that of the self-versioned collection.
     wait_until(lambda: open_streams(client, database) == 2)
     insert(client, database, "things", UNHELD["other text"])
     said = "1 change event set aside"
@@ -344,11 +345,10 @@ def open_streams(client: Client, database: str) -> int:
 
 
 @one_driver
-async def test_one_entry_stands_for_all_events_of_a_document(
+async def test_all_set_aside_events_of_a_document_are_one_entry(
     mongo: Mongo, client: Client, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A program that writes to it all the time fills no log, and asks nothing of MongoDB; where an
-    operator has removed the entry, it comes back later."""
+    """Frequent writes cause neither log lines nor commands; a removed entry comes back later."""
     recording = Recording(mongo)
     await recording.begin()
     things, aside = client[mongo.name].things, client[mongo.name][COLLECTION]
