@@ -1,5 +1,6 @@
-"""One document with an odd value in any field harms no other: lists, pages, filters, references,
-history, mutations, drafts and subscriptions of the healthy ones are answered as ever."""
+"""A document with an unusual value in any field does not affect others: lists, pages, filters,
+references, history, mutations, drafts and subscriptions of the valid ones are the same.
+"""
 
 from __future__ import annotations
 
@@ -145,7 +146,7 @@ FIELDS = """id name rank serial weight price good at mood tags moods size { labe
 
 
 def healthy(number: int) -> Row:
-    """A document that fits, of an order of its own in each field."""
+    """Return a valid document, which has another sort position in each field."""
     return {
         "_id": HEALTHY[number],
         "name": f"n{number}",
@@ -169,7 +170,7 @@ def healthy(number: int) -> Row:
 
 
 def odd(place: str, case: str, value: Any) -> Row:
-    """A document that fits but for one place."""
+    """Return a document that is valid except for one field."""
     document: Row = healthy(0) | {"_id": f"odd {case}", "code": uuid4().hex}
     if place.startswith("_change."):
         document["_change"] = {"id": uuid4().hex, "by": "program", "why": "because"}
@@ -194,7 +195,7 @@ def database(client: Client) -> Iterator[str]:
 def gateway(
     mongo_uri: str, client: Client, database: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[RunningGateway]:
-    """Over healthy documents; it has no fault of its own, whatever the tests plant."""
+    """Run a gateway over valid documents; it has no internal errors, whatever the tests insert."""
     model = tmp_path_factory.mktemp("model") / "schema.graphql"
     model.write_text(MODEL)
     with running_gateway(mongo_uri, database, model, "--archive-wait-s", "60") as running:
@@ -211,7 +212,7 @@ ORDERS = (
     "ownerName", "id", "version",
 )  # fmt: skip
 TIED = {"good", "mood", "ownerId", "ownerName", "guestId", "version"}
-"""Fields in which some of the healthy ones are equal."""
+"""Fields in which some of the valid documents are equal."""
 READS = f"""query($now: TimePoint!, $order: [ItemOrder!]) {{
   items(first: 200, orderBy: $order) {{ nodes {{ {FIELDS} }} totalCount }}
   one: item(id: "h1") {{ {FIELDS} history(first: 2) {{ nodes {{ number: id diff {{ path }} }} }}
@@ -240,7 +241,7 @@ CHOSEN = {
     "code": '{ code: { in: ["c1", "c2"] } }',
     "id": '{ id: { in: ["h1", "h2"] } }',
 }
-"""Filters that h1 and h2 meet, and of the others none."""
+"""Filters that match h1 and h2 only."""
 PAGE = """query($order: [ItemOrder!], $after: String, $now: TimePoint!, $then: String) {
   items(first: 25, orderBy: $order, after: $after) {
     nodes { id } pageInfo { hasNextPage endCursor } }
@@ -252,7 +253,7 @@ EVENT = """kind operation transition documentId version item { id name rank owne
 
 
 def harmless(answer: Row) -> Row:
-    """The data; every error is of a value that does not fit, in a document that is not healthy."""
+    """Return the data; every error must be about an invalid value of an invalid document."""
     for error in answer.get("errors", []):
         assert error["extensions"]["code"] == "DOCUMENT_MISFIT", error
         assert error["extensions"].get("documentId") not in HEALTHY, error
@@ -274,11 +275,13 @@ def in_order(found: list[str], place: str) -> list[str]:
 
 
 def check_reads(gateway: RunningGateway, place: str, expected: Row, count: int) -> None:
-    """Lists, lookups, references, back references, history, the trail, a moment, filters."""
+    """Check lists, lookups, references, back references, history, audit trail, as-of reads,
+    filters.
+    """
     order = [{place: "ASC"}] if place in ORDERS else None
     now = {"token": gateway.query("{ resumeToken }")["resumeToken"]}
     for _ in range(2):
-        # The second time as it was compiled.
+        # The second time as a compiled query.
         data = harmless(gateway.post(READS, now=now, order=order))
         nodes = {each["id"]: each for each in data["items"]["nodes"]}
         assert {each: nodes.get(each) for each in HEALTHY} == expected
@@ -299,7 +302,7 @@ def check_reads(gateway: RunningGateway, place: str, expected: Row, count: int) 
 
 
 def check_pages(gateway: RunningGateway, place: str, count: int) -> None:
-    """Walk both lists page by page, up and down."""
+    """Read both lists page by page, in both directions."""
     now = {"token": gateway.query("{ resumeToken }")["resumeToken"]}
     for direction in ("ASC", "DESC"):
         order = [{place: direction}] if place in ORDERS else None
@@ -324,11 +327,11 @@ def check_pages(gateway: RunningGateway, place: str, count: int) -> None:
 
 
 def check_writes(gateway: RunningGateway, place: str) -> None:
-    """An odd document can be written, discussed and deleted; what stands in its way is said."""
+    """Check that an unusual document can be written, discussed and deleted, or has a result."""
     odd_ids = [each for each in ids(gateway.query(LIST)["items"]) if each not in HEALTHY]
     for number, id_ in enumerate(odd_ids[:: 1 if place == "_id" else 6]):
         if place == "_id" and gateway.query(ONE, id=id_)["item"] is None:
-            # Of a type whose text is no id: see docs/model.md.
+            # An id of a type whose text is not an id: see docs/model.md.
             continue
         data = harmless(gateway.post(WRITES, id=id_))
         for name, outcome in data.items():
@@ -354,10 +357,12 @@ DELETE = "mutation($id: ID!) { deleteItem(id: $id) { __typename } }"
 @pytest.mark.parametrize(
     "place", representatives(PLACES, "_id", "weight", "at", "parts.0.rank", "ownerId", "_change.by")
 )
-async def test_odd_values_harm_no_healthy_document(
+async def test_unusual_values_do_not_affect_valid_documents(
     gateway: RunningGateway, client: Client, database: str, place: str
 ) -> None:
-    """Every value is planted at that place, read, written and taken away, before subscribers."""
+    """Every value is inserted in that field, read, written and deleted, with subscribers
+    connected.
+    """
     items = client[database]["items"]
     top = {"_id": "id"}.get(place, place.partition(".")[0])
     nodes = gateway.query(f"{{ items(first: 100) {{ nodes {{ {FIELDS} }} }} }}")["items"]["nodes"]
@@ -383,12 +388,12 @@ async def test_odd_values_harm_no_healthy_document(
 
 
 def plant(items: Any, place: str) -> int:
-    """Insert a document for each value, and change it; the number of documents."""
+    """Insert and change a document for each value; returns the number of documents."""
     for case, value in VALUES.items():
         if place == "_id" and value == Timestamp(0, 0):
-            # Of which MongoDB itself makes another one, in records that name it.
+            # MongoDB itself changes these ids in records that contain them.
             continue
-        # MongoDB takes some of them for no id, and others not beside those that it calls equal.
+        # MongoDB refuses some of them as ids, and others as equal to existing ones.
         with suppress(WriteError):
             items.insert_one(odd(place, case, value))
     items.update_many({"_id": {"$nin": list(HEALTHY)}}, {"$set": {"beside": 1}})
@@ -411,7 +416,7 @@ async def check_snapshot(gateway: RunningGateway, chosen: str) -> None:
 
 
 async def follow(socket: Socket, marker: str) -> None:
-    """Return once both subscriptions have come to the change of h1 that sets the marker."""
+    """Return once both subscriptions have received the change of h1 that sets the marker."""
     waiting = {"all", "some"}
     while waiting:
         change = await next_change(socket)

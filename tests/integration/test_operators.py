@@ -1,5 +1,6 @@
-"""Nothing that a client says reaches MongoDB as an operator: drawn operations against a running
-gateway, with every command that the server was given looked through."""
+"""No input of a client reaches MongoDB as an operator: drawn operations run against a gateway, and
+every command to the server is checked.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ from tests.support.gateway import ROOT, RunningGateway, running_gateway
 Client = MongoClient[dict[str, Any]]
 
 COMPARES = {"$eq", "$ne", "$gt", "$gte", "$lt", "$lte", "$in", "$nin"}
-"""Operators of a filter, whose operands are values whatever they hold."""
+"""Operators of a filter whose operands are always values."""
 CODES = {
     "BAD_USER_INPUT", "LIMIT_EXCEEDED", "ARCHIVE_BEHIND", "HISTORY_LOST", "RESUME_TOKEN_INVALID",
     "DOCUMENT_MISFIT", "TIMEOUT",
@@ -33,7 +34,7 @@ CODES = {
 
 @pytest.fixture(scope="module")
 def database(mongo_uri: str, client: Client) -> Iterator[str]:
-    """One for all tests here, which keeps every command that it is given."""
+    """Return a database for all tests of the module, whose commands are logged."""
     name = f"operators_{uuid4().hex[:8]}"
     begin_new(mongo_uri, name, ROOT / "schema.graphql")
     client[name].create_collection("system.profile", capped=True, size=400 * 1024 * 1024)
@@ -62,7 +63,9 @@ def _product(id_: str, supplier: ObjectId) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def gateway(mongo_uri: str, client: Client, database: str) -> Iterator[RunningGateway]:
-    """One for all tests here; in the end it still runs, and has had no fault of its own."""
+    """Run one gateway for all tests of the module; at the end it still runs, without internal
+    errors.
+    """
     options = ("--archive-wait-s", "0.3", "--read-limit-s", "10")
     with running_gateway(mongo_uri, database, ROOT / "schema.graphql", *options) as running:
         client[database].command("profile", 2)
@@ -96,10 +99,10 @@ def ask(gateway: RunningGateway, query: str, variables: dict[str, Any]) -> dict[
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
-def test_whatever_is_asked_is_answered(
+def test_every_operation_gets_a_response(
     gateway: RunningGateway, schema: GraphQLSchema, data: st.DataObject
 ) -> None:
-    """Every field with arguments of all sorts: no fault of ours, and no end of waiting."""
+    """Any field with any arguments causes neither an internal error nor a hanging request."""
     kind = data.draw(st.sampled_from(["query", "query", "mutation"]))
     query, variables = data.draw(drawn_operation(schema, kind))
     answer = ask(gateway, query, variables)
@@ -119,10 +122,10 @@ VALUES: list[Any] = [
 
 
 @pytest.mark.parametrize("value", VALUES, ids=map(str, VALUES))
-def test_values_that_look_like_operators_are_stored_as_they_are(
+def test_values_that_look_like_operators_are_stored_unchanged(
     gateway: RunningGateway, value: Any
 ) -> None:
-    """By every way to write them, and in the words of whoever writes."""
+    """All mutations are covered, and so are author and comment."""
     fields = (
         "{ __typename ... on WriteError { message } "
         "... on ProductWritten { product { attributes name tags } } }"
@@ -163,10 +166,10 @@ def test_values_that_look_like_operators_are_stored_as_they_are(
 
 
 @pytest.mark.parametrize("text", [".*", "^", "(a+)+$", "[", "\\", "$", "a|b", "x\0y", "\\E.*"])
-def test_text_to_search_for_is_no_pattern(
+def test_a_search_text_is_not_a_pattern(
     gateway: RunningGateway, client: Client, database: str, text: str
 ) -> None:
-    """It finds itself, and nothing that it would match."""
+    """It matches itself, and nothing that it would match as a regular expression."""
     mine = uuid4().hex
     for number, name in enumerate((f"{text}{mine}", f"aaaa{mine}", f"b{mine}{text}")):
         client[database].products.insert_one(
@@ -179,10 +182,10 @@ def test_text_to_search_for_is_no_pattern(
         assert nodes == [{"id": f"{mine}{each}"} for each in expected]
 
 
-def test_no_command_had_an_operator_of_a_clients(
+def test_no_command_contained_an_operator_of_a_client(
     gateway: RunningGateway, client: Client, database: str
 ) -> None:
-    """Of all that the server was given meanwhile, those of the recorders included."""
+    """Commands of recorders are included."""
     seen = 0
     for entry in client[database]["system.profile"].find():
         command = entry.get("command", {})
@@ -193,8 +196,8 @@ def test_no_command_had_an_operator_of_a_clients(
     assert seen > 20
 
 
-def test_the_search_for_operators_finds_them() -> None:
-    """As keys of a filter, and as paths and operators of an expression."""
+def test_the_check_for_operators_finds_them() -> None:
+    """They are keys of a filter, and paths and operators of an expression."""
     bad: list[dict[str, Any]] = [
         {"find": "x", "filter": {"name": {CANARY: 1}}},
         {"find": "x", "filter": {"$or": [{"$expr": {"$eq": ["$a", CANARY]}}]}},
@@ -216,7 +219,7 @@ def test_the_search_for_operators_finds_them() -> None:
 
 
 def _operators(command: dict[str, Any]) -> Iterator[str]:
-    """Where a canary stands in a place in which MongoDB would obey it."""
+    """Yield the places where MongoDB would interpret a canary text."""
     for update in (command, *command.get("updates", ())):
         change = update.get("u", update.get("update"))
         if isinstance(change, list):

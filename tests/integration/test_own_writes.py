@@ -1,5 +1,6 @@
-"""Reading and following one's own writes: a mutation's resume token stands right behind it, and
-what it tells is what the archive and the stream tell."""
+"""Reads and subscriptions after one's own writes: a mutation's resume token is directly after the
+write, and its result agrees with archive and stream.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ CHANGES = """
 
 
 async def changed(events: Any, count: int) -> list[Row]:
-    """The next changes, without what only keeps the stream fresh."""
+    """Return the next changes, without checkpoint events."""
     found: list[Row] = []
     while len(found) < count:
         event = await anext(events)
@@ -31,8 +32,8 @@ async def changed(events: Any, count: int) -> list[Row]:
     return found
 
 
-async def test_the_stream_and_the_archive_tell_the_same_of_every_mutation(shop: Shop) -> None:
-    """Operation, author and comment, of one who listens all along and of one who comes later."""
+async def test_stream_and_archive_agree_on_every_mutation(shop: Shop) -> None:
+    """Operation, author and comment are equal in live events and in replay."""
     id_ = shop.fresh_id()
     before = (await shop.ask("{ resumeToken }"))["resumeToken"]
     async with shop.changes(CHANGES, id=id_, after=before) as live:
@@ -66,8 +67,8 @@ async def test_the_stream_and_the_archive_tell_the_same_of_every_mutation(shop: 
     assert tell(again, "version", "operation", "author", "comment") == told
 
 
-async def test_as_of_a_writes_token_is_what_it_left(shop: Shop) -> None:
-    """Neither the write before it nor the one after it, however fast they follow."""
+async def test_an_as_of_read_at_a_writes_token_has_its_result(shop: Shop) -> None:
+    """It contains neither an earlier nor a later state, however fast the writes are."""
     id_ = await shop.made()
     results = [await shop.mutate("updateProduct", id=id_, increment={"stock": 1}) for _ in range(5)]
     results.append(await shop.mutate("deleteProduct", id=id_))
@@ -89,7 +90,7 @@ async def test_as_of_a_writes_token_is_what_it_left(shop: Shop) -> None:
 async def test_subscribing_after_a_write_repeats_nothing_and_misses_nothing(
     shop: Shop, way: str
 ) -> None:
-    """Whatever way it was written, while others write to the same collection all the time."""
+    """This holds for every kind of write, during other writes to the collection."""
     ids = [await shop.made() for _ in range(3)]
     for id_ in ids:
         await shop.mutate("proposeProduct", id=id_, patch={"name": "mine"})
@@ -132,8 +133,8 @@ async def test_subscribing_after_a_write_repeats_nothing_and_misses_nothing(
     assert sorted(seen) == sorted([*missed, (last, 1)])
 
 
-async def test_a_mutations_own_answer_has_it_in_history(shop: Shop) -> None:
-    """The recorder is waited for; so are those before it."""
+async def test_a_mutation_result_contains_its_version_in_history(shop: Shop) -> None:
+    """The result waits for the recorder, and contains earlier versions, too."""
     id_ = await shop.made()
     text = """
       mutation($id: ID!) {
@@ -156,8 +157,8 @@ async def test_a_mutations_own_answer_has_it_in_history(shop: Shop) -> None:
     assert product["diff"] == [{"path": "name"}]
 
 
-async def test_a_later_mutation_of_a_request_does_not_show_what_was_before_it(shop: Shop) -> None:
-    """Each answer is read after its own write."""
+async def test_each_mutation_of_a_request_returns_the_state_after_it(shop: Shop) -> None:
+    """Each result is read after its own write."""
     id_ = await shop.made()
     one = """updateProduct(id: $id, increment: {stock: 1}) { ... on ProductWritten {
       product { stock history(first: 1) { nodes { version document { stock } } } } } }"""

@@ -1,4 +1,6 @@
-"""Pages by keyset: a walk visits each document once, in MongoDB's order, whatever is stored."""
+"""Keyset pagination: a walk over all pages visits each document once, in MongoDB's order, for any
+stored values.
+"""
 
 from __future__ import annotations
 
@@ -101,19 +103,19 @@ DRAWN = settings(
 
 @pytest.fixture
 def things(client: MongoClient[Document], database_name: str) -> Things:
-    """A collection that acknowledges at once: what it holds need not last."""
+    """Return a collection with fast writes (w=1, j=False): its documents need not be durable."""
     return client.get_database(
         database_name, codec_options=DECODED, write_concern=WriteConcern(w=1, j=False)
     ).get_collection("things")
 
 
 def may_be_an_id(value: Any) -> bool:
-    """Whether MongoDB takes it as `_id`."""
+    """Return whether MongoDB accepts the value as `_id`."""
     return not isinstance(value, Regex) and value != {"$gt": 1}
 
 
 def distinct(values: list[Any]) -> list[Any]:
-    """What a unique index takes of them: 1 and 1.0 are the same."""
+    """Return the values that a unique index accepts together: 1 and 1.0 are equal."""
     kept: list[Any] = []
     for value in values:
         if all(sort_key(value) != sort_key(each) for each in kept):
@@ -122,7 +124,7 @@ def distinct(values: list[Any]) -> list[Any]:
 
 
 def stored(things: Things, drawn: list[Document], ids: Callable[[int], Any]) -> list[Document]:
-    """The documents as the collection has them, and nothing else is there."""
+    """Replace the collection's documents by these, and return them."""
     documents = [{"_id": ids(number), **each} for number, each in enumerate(drawn)]
     things.delete_many({})
     things.insert_many(documents)
@@ -130,7 +132,7 @@ def stored(things: Things, drawn: list[Document], ids: Callable[[int], Any]) -> 
 
 
 def in_order(documents: list[Document], keys: tuple[tuple[str, int], ...]) -> list[Document]:
-    """The documents as a plain Python model sorts them."""
+    """Return the documents sorted by a plain Python model."""
     for path, direction in reversed(keys):
 
         def value(document: Document, path: str = path) -> Any:
@@ -151,7 +153,7 @@ def read(things: Things, keyset: Keyset, request: PageRequest) -> Page[Document]
 
 
 def forwards(things: Things, keyset: Keyset, size: int) -> Iterator[Page[Document]]:
-    """All pages from the first on; each says rightly whether there is another."""
+    """Yield all pages from the first on, with `hasNextPage` checked."""
     page = read(things, keyset, PageRequest(first=size))
     assert not page.has_previous
     yield page
@@ -163,7 +165,7 @@ def forwards(things: Things, keyset: Keyset, size: int) -> Iterator[Page[Documen
 
 
 def backwards(things: Things, keyset: Keyset, size: int) -> Iterator[Page[Document]]:
-    """All pages from the last on, the last page first."""
+    """Yield all pages from the last on, the last page first."""
     page = read(things, keyset, PageRequest(last=size))
     assert not page.has_next
     yield page
@@ -186,7 +188,7 @@ def ids_of(page: Page[Document]) -> list[Any]:
 def test_walks_visit_each_document_once_in_order(
     things: Things, drawn: list[Document], keys: tuple[tuple[str, int], ...], size: int
 ) -> None:
-    """Forwards and backwards, through values of all types, nulls and what is missing."""
+    """Both directions work with values of all types, nulls and missing fields."""
     documents = stored(things, drawn, lambda number: number)
     expected = [each["_id"] for each in in_order(documents, keys)]
     keyset = Keyset("things", keys)
@@ -202,7 +204,7 @@ def test_walks_visit_each_document_once_in_order(
     size=st.integers(1, 4),
 )
 def test_ids_may_be_of_any_type(things: Things, ids: list[Any], direction: int, size: int) -> None:
-    """Pages in id order go on where one type of ids ends and the next begins."""
+    """Pages in id order continue where one type of ids ends and the next begins."""
     documents = stored(things, [{} for _ in ids] or [{}], lambda number: (ids or [1])[number])
     keyset = Keyset("things", (("_id", direction),))
     expected = [sort_key(each["_id"]) for each in in_order(documents, keyset.keys)]
@@ -215,13 +217,13 @@ def test_ids_may_be_of_any_type(things: Things, ids: list[Any], direction: int, 
 
 @DRAWN
 @given(drawn=DOCUMENTS, keys=ORDERS, bounds=st.tuples(st.integers(0, 24), st.integers(0, 24)))
-def test_both_cursors_bound_a_page(
+def test_two_cursors_limit_a_page(
     things: Things,
     drawn: list[Document],
     keys: tuple[tuple[str, int], ...],
     bounds: tuple[int, int],
 ) -> None:
-    """What lies strictly between two cursors is what a list's slice between them is."""
+    """The page is the slice of the list strictly between two cursors."""
     expected = in_order(stored(things, drawn, lambda number: number), keys)
     low, high = (min(each, len(expected) - 1) for each in bounds)
     keyset = Keyset("things", keys)
@@ -240,10 +242,10 @@ def test_both_cursors_bound_a_page(
     keys=ORDERS,
     size=st.integers(1, 3),
 )
-def test_lists_in_the_way_hide_no_document(
+def test_documents_with_lists_in_sort_fields_hide_no_other(
     things: Things, drawn: list[Document], odd: list[Any], keys: Any, size: int
 ) -> None:
-    """Documents with a list in the way may be passed over; no others, and nothing comes twice."""
+    """Such documents may be skipped; no others are, and none is repeated."""
     whole = stored(things, drawn, lambda number: number)
     things.insert_many([{"_id": 100 + n, "one": each} for n, each in enumerate(odd)])
     keyset = Keyset("things", keys)
@@ -254,23 +256,23 @@ def test_lists_in_the_way_hide_no_document(
 
 
 def test_writes_do_not_shift_pages(things: Things) -> None:
-    """What is inserted or deleted in front of a cursor moves nothing that is behind it."""
+    """Insertions and deletions before a cursor do not move the documents after it."""
     stored(things, [{"one": number // 3} for number in range(20)], lambda number: number)
     keyset = Keyset("things", (("one", 1), ("_id", 1)))
     seen: list[Any] = []
     for number, page in enumerate(forwards(things, keyset, 4)):
         seen += ids_of(page)
         things.delete_one({"_id": page.items[0]["_id"]})
-        # Even the document that the cursor was made of.
+        # Even the document of the cursor.
         things.delete_one({"_id": page.items[-1]["_id"]})
         things.insert_one({"_id": 100 + number, "one": -1})
     assert seen == list(range(20))
 
 
-def test_a_page_of_an_index_costs_what_the_page_costs(
+def test_the_cost_of_a_page_by_index_depends_on_its_size_only(
     client: MongoClient[Document], things: Things
 ) -> None:
-    """A page far inside reads as many keys as it has documents, and some few, both ways."""
+    """A page in the middle reads one key per document, and a few more, in both directions."""
     things.insert_many([{"_id": n, "one": n // 7 if n % 5 else None} for n in range(2000)])
     things.create_index([("one", 1), ("_id", 1)])
     for keys in ((("one", 1), ("_id", 1)), (("one", -1), ("_id", -1))):
@@ -305,10 +307,8 @@ def nested(levels: int) -> Any:
 
 
 @pytest.mark.parametrize("uniform", [True, False])
-def test_a_cursor_that_a_client_makes_up_is_answered_or_refused(
-    things: Things, uniform: bool
-) -> None:
-    """Whatever it holds: MongoDB is never asked for what it does not take."""
+def test_a_forged_cursor_gets_a_page_or_an_error(things: Things, uniform: bool) -> None:
+    """Whatever it contains, no query is sent that MongoDB refuses."""
     keyset = Keyset("things", (("_id", 1),), uniform=uniform)
     things.insert_one({"_id": "a"})
     deep = [nested(100), nested(300), Code("x", nested(300)), [nested(300)]]

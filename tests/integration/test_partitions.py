@@ -1,5 +1,6 @@
-"""A collection whose recording is divided: its archive is what one recorder would have made, and
-nobody takes one partition's place for that of all."""
+"""Partitions: the archive equals that of a single recorder, and one partition's progress never
+counts for all.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +43,7 @@ Client = MongoClient[dict[str, Any]]
 Things = Collection[dict[str, Any]]
 pytestmark = pytest.mark.parametrize("mongo", ["motor"], indirect=True)
 
-# Of three partitions, ids of each.
+# Ids of each of three partitions.
 IDS = (7, 9, 10, 2, 3, 4, 0, 1, 8)
 
 
@@ -61,14 +62,16 @@ async def assert_sound(mongo: Mongo, documents: int) -> None:
 
 
 def counted(things: Things, times: int, keys: tuple[int, ...] = IDS) -> None:
-    """Each document is written to so many times, and counts it."""
+    """Write to each document a number of times; the document counts the writes."""
     for _ in range(times):
         for key in keys:
             things.update_one({"_id": key}, {"$inc": {"n": 1}}, upsert=True)
 
 
 def assert_counted(records: list[dict[str, Any]], times: int) -> None:
-    """Each write is there once, in order, and no document was read instead."""
+    """Check that each write is recorded once and in order, and no document was snapshotted
+    instead.
+    """
     for key in IDS:
         mine = [each for each in records if each["doc"] == key]
         assert [each["full"]["n"] for each in mine] == list(range(1, times + 1)), key
@@ -78,7 +81,7 @@ def assert_counted(records: list[dict[str, Any]], times: int) -> None:
 
 
 async def test_each_partition_records_its_own_documents(mongo: Mongo, client: Client) -> None:
-    """And reads no others: what they have skipped is nothing, what they wrote is everything."""
+    """Skipped events leave no record, and all of its own are recorded."""
     divided = Divided(mongo, 3)
     await divided.begin()
     counted(client[mongo.name].things, 4)
@@ -89,7 +92,7 @@ async def test_each_partition_records_its_own_documents(mongo: Mongo, client: Cl
 
 
 async def test_a_drop_and_a_rename_delete_each_document_once(mongo: Mongo, client: Client) -> None:
-    """Under tokens that the partitions do not share; what comes back is read by its partition."""
+    """The partitions use distinct tokens; reinserted documents are recorded by their partition."""
     database = client[mongo.name]
     divided = Divided(mongo, 3, options=RecorderOptions(chunk_documents=2))
     await divided.begin()
@@ -116,10 +119,8 @@ async def test_a_drop_and_a_rename_delete_each_document_once(mongo: Mongo, clien
     await assert_sound(mongo, 9)
 
 
-async def test_a_large_drop_that_is_killed_in_the_middle_goes_on_behind_its_numbers(
-    mongo: Mongo, client: Client
-) -> None:
-    """Also where it was begun undivided: no number is given twice, none of the documents left."""
+async def test_a_large_drop_continues_after_a_kill(mongo: Mongo, client: Client) -> None:
+    """No number is used twice and no document is left out, even if it began undivided."""
     things = client[mongo.name].things
     recording = Recording(mongo)
     start = await recording.begin(baseline_done=True)
@@ -129,7 +130,7 @@ async def test_a_large_drop_that_is_killed_in_the_middle_goes_on_behind_its_numb
     [place] = {each["_id"].partition("-")[0] for each in whole if each["op"] == "DELETE"}
 
     async def cut(first: int) -> None:
-        """Back to where only the first of the drop's records, in their order, are there."""
+        """Remove all but the first records of the drop."""
         found = await mongo.find("things.versions", {"_id": {"$gt": place}}, sort=[("_id", 1)])
         gone = [each["doc"] for each in found[first:]]
         archive = client[mongo.name]["things.versions"]
@@ -145,9 +146,11 @@ async def test_a_large_drop_that_is_killed_in_the_middle_goes_on_behind_its_numb
         assert {each["doc"] for each in records if each["op"] == "DELETE"} == set(range(2500))
 
 
-async def test_the_first_reading_is_divided_too(mongo: Mongo, client: Client) -> None:
-    """Each document gets one BASELINE, whoever reads at the same moment; those that changed or
-    vanished meanwhile are in order."""
+async def test_the_initial_snapshot_has_partitions(mongo: Mongo, client: Client) -> None:
+    """Each document gets one BASELINE from concurrent snapshots.
+
+    Documents that change or vanish meanwhile have their versions in order.
+    """
     things = client[mongo.name].things
     things.insert_many([{"_id": n, "n": 1} for n in range(100)])
     divided = Divided(mongo, 3, options=RecorderOptions(chunk_documents=7))
@@ -159,15 +162,15 @@ async def test_the_first_reading_is_divided_too(mongo: Mongo, client: Client) ->
     records = await divided.parts[0].versions()
     assert {told(records, n)[0] for n in range(5, 95)} == {("BASELINE", 1, False)}
     assert sum(each["op"] == "BASELINE" and each["doc"] < 95 for each in records) == 95
-    # Some may have been read behind the place that all have reached.
+    # Some may have been read after the position that all have reached.
     assert (await verified(mongo)).findings == []
 
 
-async def test_the_number_of_partitions_may_change_on_a_living_archive(
-    mongo: Mongo, client: Client
-) -> None:
-    """From 1 to 4, to 2, and back: writes between and within are there once, in order; the
-    checkpoints of before are gone, and no document was read again."""
+async def test_the_number_of_partitions_may_change(mongo: Mongo, client: Client) -> None:
+    """From 1 to 4, to 2, and back, all writes are recorded once and in order.
+
+    Old checkpoints are deleted, and no document is snapshotted again.
+    """
     things = client[mongo.name].things
     await Recording(mongo).begin(baseline_done=True)
     start = (await Checkpoints(mongo).load_collection("things"))[Partition("things")].start
@@ -184,11 +187,13 @@ async def test_the_number_of_partitions_may_change_on_a_living_archive(
         await assert_sound(mongo, 9)
 
 
-async def test_a_new_partition_begins_where_the_last_of_the_old_ones_stands(
+async def test_a_new_partition_begins_at_the_earliest_old_checkpoint(
     mongo: Mongo, client: Client
 ) -> None:
-    """Two of four have come further: what they archived is passed over, the rest recorded. Done
-    only where all were done with the first reading."""
+    """Two of four old ones are ahead: their records are skipped, and the rest is recorded.
+
+    The initial snapshot is done only if all had done it.
+    """
     things = client[mongo.name].things
     before = Divided(mongo, 4)
     await before.begin(baseline_done=True)
@@ -211,10 +216,10 @@ async def test_a_new_partition_begins_where_the_last_of_the_old_ones_stands(
     assert (part.token, part.start, part.baseline.done) == ("1", done.start, False)
 
 
-async def test_recorders_of_two_numbers_at_once_lose_and_double_nothing(
+async def test_recorders_of_two_partition_counts_lose_and_repeat_nothing(
     mongo: Mongo, client: Client
 ) -> None:
-    """As where one was stopped for longer than its lease: unique keys refuse the second."""
+    """One was suspended for longer than its lease: unique keys refuse its second records."""
     things = client[mongo.name].things
     await Recording(mongo).begin(baseline_done=True)
     whole, divided = Recording(mongo), Divided(mongo, 3)
@@ -224,7 +229,7 @@ async def test_recorders_of_two_numbers_at_once_lose_and_double_nothing(
         nonlocal turns
         task = asyncio.current_task()
         assert task is not None
-        # One that is refused in the moment in which it is cancelled says that it was refused.
+        # A recorder that is refused while it is cancelled raises the refusal.
         while not task.cancelling():
             turns += 1
             with pytest.raises(Exception, match=r"another process|refused"):
@@ -321,7 +326,7 @@ class Counted(Checkpoints):
 
 @asynccontextmanager
 async def following(mongo: Mongo, hub: Hub) -> AsyncIterator[None]:
-    """The hub is given what happens from now on."""
+    """Feed the hub from now on."""
     hub.restart(resume_tokens.token_from_time(await mongo.operation_time()))
     source = Source(mongo, ["things"], before_images=True, options=BRISK)
     task = asyncio.create_task(publish_source(source, hub))
@@ -331,12 +336,14 @@ async def following(mongo: Mongo, hub: Hub) -> AsyncIterator[None]:
         await finished(task)
 
 
-async def test_a_partition_that_lags_holds_up_what_reads_history(
+async def test_reads_of_history_wait_for_the_slowest_partition(
     mongo: Mongo, client: Client
 ) -> None:
-    """The collection has come as far as the last of them: a replay passes over nothing that is
-    recorded later, and a read as of now waits for it."""
-    # Before anything is read as of the beginning.
+    """The collection's progress is that of the slowest one.
+
+    A replay skips nothing that is recorded later, and a read as of now waits.
+    """
+    # Before the initial snapshot.
     things = client[mongo.name].create_collection("things")
     divided = Divided(mongo, 3)
     start = await divided.begin(baseline_done=True)
@@ -367,7 +374,7 @@ async def test_a_partition_that_lags_holds_up_what_reads_history(
         assert await progress.position("things") <= start.token
         with pytest.raises(ArchiveBehind):
             await divided.progress.wait("things", now, limit_s=0.05)
-        # Nor is what it has yet to record taken for missing.
+        # Unrecorded versions are not taken for missing.
         assert (await verified(mongo)).findings == []
         assert divided.progress.lag_s(divided.partitions[0]) > 0
         assert divided.progress.lag_s(divided.partitions[1]) == 0
@@ -383,11 +390,8 @@ async def test_a_partition_that_lags_holds_up_what_reads_history(
     assert_counted(records, 5)
 
 
-async def test_partitions_that_have_nothing_to_do_hold_up_nobody(
-    mongo: Mongo, client: Client
-) -> None:
-    """They save their place seldom; but another process sees for itself that nothing in it is
-    theirs."""
+async def test_idle_partitions_delay_no_read(mongo: Mongo, client: Client) -> None:
+    """They rarely save checkpoints, but another process sees that no event is theirs."""
     divided = Divided(mongo, 3, options=RecorderOptions(idle_save_s=3600))
     hub = Hub(["things"], position=resume_tokens.token_from_time(await mongo.operation_time()))
     elsewhere = ArchiveProgress(Checkpoints(mongo), hub, limit_s=5)
@@ -403,10 +407,10 @@ async def test_partitions_that_have_nothing_to_do_hold_up_nobody(
             assert min(each.token for each in stored.values()) < await elsewhere.position("things")
 
 
-async def test_a_subscriber_in_the_middle_of_a_drop_gets_the_rest_of_all_partitions(
+async def test_a_subscriber_during_a_drop_gets_the_rest_of_all_partitions(
     mongo: Mongo, client: Client
 ) -> None:
-    """In the order of the archive, from wherever it stood."""
+    """Events are in the order of the archive, from any token on."""
     things = client[mongo.name].things
     divided = Divided(mongo, 3)
     await divided.begin(baseline_done=True)

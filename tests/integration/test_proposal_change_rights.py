@@ -1,4 +1,4 @@
-"""Who is sent drafts and comments: those who see them on pages, over a real MongoDB."""
+"""Access to draft and comment events on a real MongoDB: the same as on pages."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ COMMENTS = f"{FIELDS} commentId comment {{ text }}"
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def site(mongo_uri: str, client: MongoClient[Row]) -> AsyncIterator[Shop]:
-    """One page `p`, with a draft and a comment."""
+    """Run a gateway over one page `p`, with a draft and a comment."""
     name = f"site_{uuid4().hex[:8]}"
     settings = Settings(quiet_s=0.2)
     async with open_shop(client, mongo_uri, name, settings, model=MODEL) as shop:
@@ -73,7 +73,7 @@ async def ask(shop: Shop, who: Principal, mutation: str) -> Row:
 
 
 async def told(shop: Shop, who: Principal, name: str, selection: str, after: str) -> Any:
-    """Return what was missed, or the code of the error."""
+    """Return the replayed events, or the code of the error."""
     await followed(shop)
     context = context_of(shop.gateway, caller=who)
     text = f'subscription {{ found: {name}(after: "{after}") {{ {selection} }} }}'
@@ -90,8 +90,8 @@ async def told(shop: Shop, who: Principal, name: str, selection: str, after: str
             found.append(change)
 
 
-async def test_who_may_not_read_a_type_is_sent_nothing_of_it(site: Shop) -> None:
-    """Though he may propose and publish; and in the queue of all types it is not there."""
+async def test_a_caller_without_the_read_role_gets_no_events_of_a_type(site: Shop) -> None:
+    """The roles to propose and publish do not suffice, and the queue of all types omits it."""
     after = await token_now(site)
     await ask(site, ADMIN, 'proposePage(id: "p", patch: {title: "y"}) { __typename }')
     await ask(site, ADMIN, 'commentOnPage(id: "p", draft: 1, text: "t") { text }')
@@ -105,8 +105,8 @@ async def test_who_may_not_read_a_type_is_sent_nothing_of_it(site: Shop) -> None
         assert await told(site, STRANGER, of_all, selection, after) == []
 
 
-async def test_fields_that_a_caller_may_not_read_are_in_no_difference(site: Shop) -> None:
-    """As in the diff of a draft on a page."""
+async def test_hidden_fields_are_in_no_diff_of_an_event(site: Shop) -> None:
+    """The diff equals that of a draft on a page."""
     after = await token_now(site)
     patch = '{title: "z", secret: "s"}'
     await ask(site, ADMIN, f'proposePage(id: "p", patch: {patch}) {{ __typename }}')
@@ -117,8 +117,8 @@ async def test_fields_that_a_caller_may_not_read_are_in_no_difference(site: Shop
     assert paths == {"adam": {"title", "secret"}, "rita": {"title"}}
 
 
-async def test_a_row_rule_holds_for_drafts_comments_and_for_what_becomes_hidden(site: Shop) -> None:
-    """A draft that a program gives to another owner leaves for the first and comes to the other."""
+async def test_a_row_rule_applies_to_events_of_drafts_and_comments(site: Shop) -> None:
+    """A draft that a program transfers leaves for the first owner and enters for the other."""
     content = '{owner: "ann", title: "x"}'
     await ask(site, ANN, f'createMemo(id: "m", document: {content}) {{ __typename }}')
     await site.recorded()
@@ -145,17 +145,17 @@ async def test_a_row_rule_holds_for_drafts_comments_and_for_what_becomes_hidden(
     assert (mine[1]["number"], mine[1]["draft"]) == (1, None)
     his = await told(site, BOB, "memoDraftChanges", DRAFTS, after)
     assert [each["transition"] for each in his] == ["ENTER", "STAY"]
-    # What is said of it is his as well from now on, and not hers.
+    # Comments on it are also his from now on, and not hers.
     assert len(await told(site, ANN, "memoCommentChanges", COMMENTS, after)) == 1
     assert len(await told(site, BOB, "memoCommentChanges", COMMENTS, after)) == 1
     drafts.delete_one({"doc": "m"})
     (removed,) = (await told(site, BOB, "memoDraftChanges", DRAFTS, after))[2:]
-    # Like what was moved away: a caller with a rule does not learn which.
+    # Like a transferred draft: a caller with a row rule does not learn which one.
     assert (removed["operation"], removed["transition"]) == (None, "LEAVE")
 
 
-async def test_a_proposed_new_document_is_sent_to_those_whose_row_it_would_be(site: Shop) -> None:
-    """Its draft is based on nothing, which no rule is to judge."""
+async def test_a_proposed_new_document_is_sent_to_its_future_owner(site: Shop) -> None:
+    """Its draft has no base that the row rule could check."""
     after = await token_now(site)
     content = '{owner: "ann", title: "x"}'
     await ask(site, ANN, f'proposeNewMemo(id: "new", document: {content}) {{ __typename }}')
@@ -170,8 +170,8 @@ async def test_a_proposed_new_document_is_sent_to_those_whose_row_it_would_be(si
         assert await told(site, BOB, name, selection, after) == []
 
 
-async def test_a_record_that_is_no_draft_ends_nothing_where_a_row_rule_holds(site: Shop) -> None:
-    """A rule is asked of drafts and comments only: what it cannot take ended the subscription."""
+async def test_an_invalid_draft_record_ends_no_subscription_with_a_row_rule(site: Shop) -> None:
+    """The rule is only applied to valid drafts and comments."""
     content = '{owner: "ann", title: "x"}'
     await ask(site, ANN, f'createMemo(id: "odd", document: {content}) {{ __typename }}')
     await ask(site, ANN, 'proposeMemo(id: "odd", patch: {title: "y"}) { __typename }')

@@ -1,5 +1,4 @@
-"""Subscriptions to drafts and comments: what is sent live, what was missed, and what is refused,
-over a real MongoDB."""
+"""Subscriptions to drafts and comments on a real MongoDB: live events, replay, and refusals."""
 
 from __future__ import annotations
 
@@ -42,14 +41,14 @@ PROPOSED = {"status": {"eq": "PROPOSED"}}
 
 
 def images_of(shop: Shop, collection: str) -> bool:
-    """Return whether the server keeps images of a collection."""
+    """Return whether the server stores post-images of a collection."""
     (found,) = shop.database.list_collections(filter={"name": collection})
     enabled: bool = found["options"].get("changeStreamPreAndPostImages", {}).get("enabled", False)
     return enabled
 
 
 async def refused(shop: Shop, text: str, **variables: Any) -> Any:
-    """Return the extensions of the error that a subscription ends with."""
+    """Return the extensions of the error that ends a subscription."""
     with pytest.raises(Failed) as caught:
         async with shop.changes(text, **variables) as events:
             while True:
@@ -57,8 +56,8 @@ async def refused(shop: Shop, text: str, **variables: Any) -> Any:
     return caught.value.args[0].extensions
 
 
-async def test_proposals_and_decisions_are_sent_as_they_are_made(shop: Shop) -> None:
-    """Proposed, published, rejected: each with the draft as it is then."""
+async def test_proposals_and_decisions_are_sent_live(shop: Shop) -> None:
+    """Each event has the draft as it is then: proposed, published or rejected."""
     id_ = await shop.made()
     async with shop.changes(DRAFTS, id=id_) as events:
         assert await caught_up(events) == []
@@ -86,8 +85,8 @@ async def test_proposals_and_decisions_are_sent_as_they_are_made(shop: Shop) -> 
     assert not any(each["replayed"] for each in found)
 
 
-async def test_what_is_decided_leaves_the_queue_of_what_is_proposed(shop: Shop) -> None:
-    """A moderator's queue: a filter by status, and by author."""
+async def test_a_decided_draft_leaves_the_queue_of_proposed_ones(shop: Shop) -> None:
+    """A moderator's queue is a filter by status and by author."""
     id_ = await shop.made()
     where = {**PROPOSED, "author": {"eq": "dan"}}
     async with shop.changes(DRAFTS, id=id_, where=where) as events:
@@ -108,7 +107,7 @@ async def test_what_is_decided_leaves_the_queue_of_what_is_proposed(shop: Shop) 
 
 
 async def test_comments_of_callers_and_of_programs_are_sent(shop: Shop) -> None:
-    """Added by a mutation, and added, edited and removed by another program."""
+    """They are added by a mutation, and added, edited and deleted by another program."""
     id_ = await shop.made()
     await shop.recorded()
     stored = stored_comment(id_, "by a program")
@@ -134,7 +133,7 @@ async def test_comments_of_callers_and_of_programs_are_sent(shop: Shop) -> None:
 
 
 async def test_drafts_that_programs_edit_and_remove_are_sent(shop: Shop) -> None:
-    """What was removed has its number and its document, and no content."""
+    """A deleted draft has its number and its document, and no content."""
     id_ = await shop.made()
     number = await propose(shop, id_, "one")
     drafts, one = shop.database["products.drafts"], {"doc": id_, "number": number}
@@ -149,7 +148,7 @@ async def test_drafts_that_programs_edit_and_remove_are_sent(shop: Shop) -> None
 
 
 async def test_the_proposals_of_all_types_are_in_one_order(shop: Shop) -> None:
-    """With the type of each; comments likewise."""
+    """Each has its type; comments likewise."""
     product, sample = await shop.made(), await shop.made("Sample")
     after = await token_now(shop)
     for name in ("a", "b"):
@@ -179,7 +178,7 @@ async def test_the_proposals_of_all_types_are_in_one_order(shop: Shop) -> None:
 
 
 async def story(shop: Shop) -> tuple[str, str, list[Row]]:
-    """Return a document, the token before its proposals, and what was sent live of them."""
+    """Return a document, the token before its proposals, and their live events."""
     id_ = await shop.made()
     after = await token_now(shop)
     async with shop.changes(DRAFTS, id=id_, after=after) as events:
@@ -193,25 +192,25 @@ async def story(shop: Shop) -> tuple[str, str, list[Row]]:
 
 
 def replayed(events: list[Row], removed: int | None = None) -> list[Row]:
-    """The same events, as they are read again after a draft was removed."""
+    """Return the same events as replayed after a draft was deleted."""
     return [
         {**each, "replayed": True, "draft": None if each["number"] == removed else each["draft"]}
         for each in events
     ]
 
 
-async def test_who_comes_back_is_sent_exactly_what_was_missed(shop: Shop) -> None:
-    """After each token, out of memory."""
+async def test_replay_from_memory_has_exactly_the_missed_events(shop: Shop) -> None:
+    """This holds after each token."""
     id_, after, live = await story(shop)
     for count, token in enumerate([after, *tell(live, "resumeToken")]):
         async with shop.changes(DRAFTS, id=id_, after=token) as events:
             assert await caught_up(events) == replayed(live[count:])
 
 
-async def test_another_gateway_reads_what_was_missed_from_the_oplog(
+async def test_another_gateway_replays_from_the_oplog(
     mongo_uri: str, client: MongoClient[Row], shop: Shop
 ) -> None:
-    """As after a restart: nothing of it is in its memory. What was removed since has no content."""
+    """After a restart its memory is empty. Proposals deleted since have no content."""
     id_, after, live = await story(shop)
     name = shop.database.name
     async with open_shop(client, mongo_uri, name, begun=True) as another:
@@ -220,16 +219,16 @@ async def test_another_gateway_reads_what_was_missed_from_the_oplog(
                 assert await caught_up(events) == replayed(live[count:], removed=3)
         async with another.changes(DRAFTS, id=id_, after=after) as events:
             await caught_up(events)
-            # And goes on live.
+            # And live events follow.
             number = await propose(another, id_, "later")
             (later,) = await following(events, 1)
             assert (later["number"], later["replayed"]) == (number, False)
 
 
-async def test_large_gaps_are_read_in_pages_and_callers_take_turns(
+async def test_long_replays_are_read_in_pages_by_turns(
     mongo_uri: str, client: MongoClient[Row], shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """More than a page, and by more at once than there are slots."""
+    """There is more than a page, and more callers than slots."""
     monkeypatch.setattr("revstream.streams.live.oplog_replay._PAGE", 7)
     id_ = await shop.made()
     after = await token_now(shop)
@@ -248,10 +247,13 @@ async def test_large_gaps_are_read_in_pages_and_callers_take_turns(
         assert (slots.held, slots.waiting) == (0, 0)
 
 
-async def test_a_reading_of_much_that_concerns_nobody_ends_by_time_with_a_token(
+async def test_a_page_of_replay_ends_by_time_with_a_token(
     mongo_uri: str, client: MongoClient[Row], shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another caller's turn comes long before a page is full; whoever is cut off goes on there."""
+    """Most events match no caller; another caller's turn comes before a page is full.
+
+    An interrupted subscription resumes from the token.
+    """
     monkeypatch.setattr("revstream.streams.live.oplog_replay._PAGE_S", 0.0)
     id_ = await shop.made()
     after = await token_now(shop)
@@ -272,14 +274,14 @@ async def test_a_reading_of_much_that_concerns_nobody_ends_by_time_with_a_token(
         counts = [len(each) for each in left]
         assert left == [texts[len(texts) - count :] for count in counts]
         assert (counts[0], counts[-1]) == (150, 0)
-        # Several pages, though all of it fits into one.
+        # Several pages, although one would hold all of it.
         assert len(set(counts)) > 2
 
 
-async def test_a_reading_of_what_others_wrote_moves_on_however_short_its_turns_are(
+async def test_replay_progresses_with_the_shortest_turns(
     mongo_uri: str, client: MongoClient[Row], shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No page comes back empty to where it began."""
+    """No page is empty and at its old position."""
     monkeypatch.setattr("revstream.streams.live.oplog_replay._PAGE_S", 0.0)
     id_ = await shop.made()
     after = await token_now(shop)
@@ -292,10 +294,10 @@ async def test_a_reading_of_what_others_wrote_moves_on_however_short_its_turns_a
         assert tell(await caught_up(events), "number") == [1]
 
 
-async def test_one_caller_that_misses_much_leaves_slots_to_others(
+async def test_long_replays_of_one_caller_leave_slots_to_others(
     mongo_uri: str, client: MongoClient[Row], shop: Shop
 ) -> None:
-    """While all slots that a caller may have are taken, another one's replay goes on."""
+    """While a caller uses all its slots, the replay of another one continues."""
     id_ = await shop.made()
     after = await token_now(shop)
     await propose(shop, id_, "one")
@@ -316,8 +318,8 @@ async def test_one_caller_that_misses_much_leaves_slots_to_others(
             assert (await task)["number"] == 1
 
 
-async def test_tokens_of_the_future_and_of_others_are_refused_at_once(shop: Shop) -> None:
-    """As a subscription to documents refuses them."""
+async def test_future_and_foreign_tokens_are_refused_at_once(shop: Shop) -> None:
+    """Subscriptions to documents do the same."""
     own = shop.gateway.deployment
     later = await shop.gateway.mongo.operation_time()
     future = resume_tokens.encode(
@@ -330,8 +332,8 @@ async def test_tokens_of_the_future_and_of_others_are_refused_at_once(shop: Shop
             assert (await refused(shop, text, after=token))["code"] == "RESUME_TOKEN_INVALID"
 
 
-async def test_the_token_of_a_write_to_a_document_goes_on_here_too(shop: Shop) -> None:
-    """One token stands for one place in the stream, of whichever kind its event was."""
+async def test_a_token_of_a_document_write_is_valid_here(shop: Shop) -> None:
+    """A token is a position in the change stream, for events of any kind."""
     id_ = await shop.made()
     await propose(shop, id_, "before")
     update = await shop.mutate("updateProduct", id=id_, patch={"name": "x"})
@@ -345,7 +347,7 @@ async def test_the_token_of_a_write_to_a_document_goes_on_here_too(shop: Shop) -
 async def test_a_collection_that_is_dropped_ends_with_a_token_that_works(
     mongo_uri: str, client: MongoClient[Row]
 ) -> None:
-    """Nothing says which drafts went with it: the present is to be read again."""
+    """The dropped drafts are unknown: clients must read the current ones again."""
     name = f"dropped_{uuid4().hex[:8]}"
     async with open_shop(client, mongo_uri, name) as shop:
         id_ = await shop.made()
@@ -364,10 +366,10 @@ async def test_a_collection_that_is_dropped_ends_with_a_token_that_works(
     client.drop_database(name)
 
 
-async def test_collections_that_were_dropped_get_images_again(
+async def test_dropped_collections_get_post_images_again(
     mongo_uri: str, client: MongoClient[Row]
 ) -> None:
-    """So that a removal tells which draft or comment it was; a refusal is not for good, either."""
+    """Deletions then have their draft or comment; a refusal is not permanent."""
     name = f"images_{uuid4().hex[:8]}"
     async with open_shop(client, mongo_uri, name) as shop:
         id_ = await shop.made()
@@ -388,10 +390,10 @@ async def test_collections_that_were_dropped_get_images_again(
     assert tell(found, "operation", "transition", "documentId") == [("DELETE", "LEAVE", id_)] * 2
 
 
-async def test_images_that_were_refused_are_asked_for_again(
+async def test_refused_post_images_are_requested_again(
     mongo_uri: str, client: MongoClient[Row], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As when the right to have them is granted meanwhile."""
+    """The privilege may be granted meanwhile."""
     name = f"refused_{uuid4().hex[:8]}"
     async with open_shop(client, mongo_uri, name) as shop:
         id_ = await shop.made()
@@ -411,10 +413,10 @@ async def test_images_that_were_refused_are_asked_for_again(
     client.drop_database(name)
 
 
-async def test_without_images_drafts_are_read_and_what_was_removed_is_a_bare_leave(
+async def test_without_post_images_drafts_are_read_and_deletions_are_bare_leaves(
     mongo_uri: str, client: MongoClient[Row]
 ) -> None:
-    """The draft is shown as the decision left it, though another one followed."""
+    """An event has the draft after its decision, although another decision followed."""
     name = f"bare_{uuid4().hex[:8]}"
     async with open_shop(client, mongo_uri, name, Settings(images=False)) as shop:
         id_ = await shop.made()
@@ -427,7 +429,7 @@ async def test_without_images_drafts_are_read_and_what_was_removed_is_a_bare_lea
             found = await caught_up(events)
         drafts = [each["draft"] for each in found]
         assert tell(drafts, "status", "publishedAs") == [("REJECTED", None), ("PUBLISHED", 2)]
-        # A draft does not change its document: it was there before, whatever its content was.
+        # A draft does not change its document, which existed before, with any content.
         assert tell(found, *SAID) == [("UPDATE", "STAY", 1)] * 2
         async with shop.changes(DRAFTS, where=PROPOSED, after=after) as events:
             found = await caught_up(events)
@@ -437,8 +439,8 @@ async def test_without_images_drafts_are_read_and_what_was_removed_is_a_bare_lea
     client.drop_database(name)
 
 
-async def test_a_record_that_is_no_draft_ends_nothing(shop: Shop) -> None:
-    """It is left out, and what comes next is sent: live, and to those who come back."""
+async def test_an_invalid_draft_record_ends_no_subscription(shop: Shop) -> None:
+    """It is left out, and later events are sent, live and in replay."""
     id_ = await shop.made()
     await shop.recorded()
     after = await token_now(shop)
@@ -459,10 +461,10 @@ async def test_a_record_that_is_no_draft_ends_nothing(shop: Shop) -> None:
         assert (found["operation"], found[name] is None) == ("INSERT", False)
 
 
-async def test_what_a_purge_removed_is_not_read_again(
+async def test_purged_content_is_not_replayed(
     mongo_uri: str, client: MongoClient[Row], shop: Shop
 ) -> None:
-    """Not from memory, and not from the oplog: an event of it has no content."""
+    """Neither memory nor oplog gives it: its events have no content."""
     id_ = await shop.made()
     after = await token_now(shop)
     await propose(shop, id_, "SECRET")
@@ -471,17 +473,17 @@ async def test_what_a_purge_removed_is_not_read_again(
     entity = gateway.model.entity("Product")
     await Purging(gateway.mongo, archive, gateway.progress, entity).purge(id_, by="x", why="y")
     await followed(shop)
-    # As a gateway does that is told of a purge.
+    # As a gateway does on a purge.
     gateway.services.proposals.forget()
     async with shop.changes(DRAFTS, id=id_, after=after) as events:
         found = await caught_up(events)
     assert tell(found, "operation", "draft") == [("INSERT", None), ("DELETE", None)]
 
 
-async def test_a_reader_that_is_too_slow_goes_on_after_its_last_token(
+async def test_a_slow_consumer_resumes_from_its_last_token(
     mongo_uri: str, client: MongoClient[Row]
 ) -> None:
-    """It is ended with a checkpoint, and is told the rest when it is back."""
+    """Its subscription ends with a checkpoint event, and the rest is replayed."""
     name = f"slow_{uuid4().hex[:8]}"
     async with open_shop(client, mongo_uri, name, Settings(backlog_events=5)) as shop:
         id_ = await shop.made()
@@ -508,16 +510,16 @@ async def test_a_reader_that_is_too_slow_goes_on_after_its_last_token(
 
 
 async def test_filters_count_towards_the_limits_of_subscriptions(shop: Shop) -> None:
-    """As those of subscriptions to documents."""
+    """The limits are those of subscriptions to documents."""
     where = {"author": {"in": [f"a{n}" for n in range(2000)]}}
     facts = await refused(shop, DRAFTS, where=where)
     assert (facts["code"], facts["limit"]) == ("LIMIT_EXCEEDED", "max_subscription_conditions")
 
 
-async def test_the_stream_s_place_is_sent_while_only_others_change(
+async def test_checkpoint_events_are_sent_while_only_other_types_change(
     mongo_uri: str, client: MongoClient[Row]
 ) -> None:
-    """A token that is held stays fresh, though each event is another type's."""
+    """A client's token stays valid although no event matches."""
     name = f"quiet_{uuid4().hex[:8]}"
     async with open_shop(client, mongo_uri, name, Settings(quiet_s=0.5)) as shop:
         sample = await shop.made("Sample")

@@ -1,5 +1,6 @@
 """Drafts and comments under drawn schedules of writes, reconnections and restarts: nothing is lost,
-doubled or out of order."""
+repeated or out of order.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ SAID = ("type", "documentId", "number", "operation")
 
 
 async def write(shop: Shop, ids: dict[str, str], rng: random.Random, written: list[Any]) -> None:
-    """Make one proposal, decide about it or not, and note the events of that."""
+    """Create a proposal, perhaps decide it, and record the expected events."""
     entity, id_ = rng.choice(list(ids.items()))
     result = await shop.mutate(f"propose{entity}", id=id_, patch={"name": f"n{rng.random()}"})
     number = result["draft"]["number"]
@@ -31,7 +32,7 @@ async def write(shop: Shop, ids: dict[str, str], rng: random.Random, written: li
 
 
 class Client:
-    """One that connects again after its last token, to whichever gateway there is."""
+    """A client that reconnects after its last token to the current gateway."""
 
     def __init__(self, after: str, where: Row | None = None) -> None:
         self.token = after
@@ -39,7 +40,9 @@ class Client:
         self.received: list[Any] = []
 
     async def follow(self, shop: Shop, events: int) -> None:
-        """Take so many messages, checkpoints among them, and leave without a word."""
+        """Receive a number of messages, checkpoints included, and disconnect without a closing
+        message.
+        """
         async with shop.changes(ALL_DRAFTS, after=self.token, where=self.where) as opened:
             for _ in range(events):
                 event = await next_event(opened)
@@ -50,10 +53,10 @@ class Client:
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
-async def test_clients_that_come_and_go_receive_every_event_once(
+async def test_reconnecting_clients_receive_every_event_once(
     mongo_uri: str, client: MongoClient[Row], monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
-    """Out of memory that is small, out of the oplog, and from one gateway after the other."""
+    """Replay comes from a small ring, from the oplog, and from several gateways."""
     monkeypatch.setattr("revstream.streams.live.oplog_replay._PAGE", 3)
     rng, name = random.Random(seed), f"drawn_{uuid4().hex[:8]}"
     settings = Settings(ring_events=4, quiet_s=0.3)
@@ -87,10 +90,10 @@ async def test_clients_that_come_and_go_receive_every_event_once(
     client.drop_database(name)
 
 
-async def test_comments_of_many_writers_come_in_the_order_of_their_tokens(
+async def test_comments_of_many_writers_are_in_token_order(
     mongo_uri: str, client: MongoClient[Row]
 ) -> None:
-    """To one that follows live as to one that comes later."""
+    """Live events and replay agree."""
     name = f"talk_{uuid4().hex[:8]}"
     async with open_shop(client, mongo_uri, name) as shop:
         id_ = await shop.made()
@@ -113,7 +116,7 @@ async def test_comments_of_many_writers_come_in_the_order_of_their_tokens(
 
 
 async def received(events: Any, count: int) -> list[tuple[str, str]]:
-    """Return the tokens and the texts of so many comments."""
+    """Return the tokens and the texts of the next comments."""
     found: list[tuple[str, str]] = []
     while len(found) < count:
         event = await next_event(events)

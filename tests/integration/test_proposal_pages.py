@@ -1,5 +1,6 @@
-"""Drafts and comments as connections, their bounds, drafts of new documents, and drafts that are
-restored, over a real MongoDB."""
+"""Drafts and comments as connections, their limits, drafts of new documents, and restored drafts,
+on a real MongoDB.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +49,7 @@ async def drafts(shop: Shop, **given: Any) -> Row:
 
 
 async def test_the_pages_of_a_documents_drafts_have_each_draft_once(shop: Shop) -> None:
-    """The newest first, with their total, and with the content that is selected."""
+    """The newest is first, with the total and the selected content."""
     id_ = await shop.made()
     for number in range(5):
         await propose(shop, id_, f"name {number}")
@@ -62,7 +63,7 @@ async def test_the_pages_of_a_documents_drafts_have_each_draft_once(shop: Shop) 
 
 
 async def test_drafts_are_found_by_status_author_and_age(shop: Shop) -> None:
-    """As a moderator works: what is undecided, by somebody, since some time."""
+    """A moderator searches for undecided drafts, by an author, since some time."""
     id_ = await shop.made()
     await propose(shop, id_, "one", author="dan")
     await propose(shop, id_, "two", author="eve")
@@ -79,7 +80,7 @@ async def test_drafts_are_found_by_status_author_and_age(shop: Shop) -> None:
 
 
 async def test_the_drafts_of_all_types_are_one_queue(shop: Shop) -> None:
-    """In the order of their proposal, each as its own type."""
+    """They are in the order of their proposal, each as its own type."""
     first, second = await shop.made(), await shop.made("Sample")
     await propose(shop, first, "queued", author="queue")
     patch = {"name": "queued"}
@@ -104,8 +105,8 @@ async def test_the_drafts_of_all_types_are_one_queue(shop: Shop) -> None:
     assert found["nodes"][0]["document"] == {"name": "again"}
 
 
-async def test_the_comments_of_a_document_say_what_each_is_about(shop: Shop) -> None:
-    """A version or a draft, which is one field away."""
+async def test_the_comments_of_a_document_have_their_subjects(shop: Shop) -> None:
+    """A field leads to the version or draft."""
     id_ = await shop.made()
     await propose(shop, id_, "one")
     await shop.mutate("commentOnProduct", id=id_, version=1, text="nice")
@@ -136,7 +137,7 @@ async def test_the_comments_of_a_document_say_what_each_is_about(shop: Shop) -> 
 
 
 async def test_a_new_document_is_proposed_discussed_and_published(shop: Shop) -> None:
-    """It is not there before; then it is version 1, from that draft, by the publisher."""
+    """It does not exist before; then it is version 1, with that draft and the publisher."""
     id_ = shop.fresh_id()
     made = await shop.mutate("proposeNewProduct", id=id_, document=lamp(id_), author="dan")
     assert (made["draft"]["number"], made["draft"]["basedOn"]) == (1, 0)
@@ -151,8 +152,8 @@ async def test_a_new_document_is_proposed_discussed_and_published(shop: Shop) ->
     assert tell((await drafts(shop, id=id_))["nodes"], "status") == ["PUBLISHED", "PUBLISHED"]
 
 
-async def test_a_new_document_that_is_there_meanwhile_is_a_result(shop: Shop) -> None:
-    """Nothing is overwritten: neither by the proposal nor by publishing it."""
+async def test_a_proposed_document_that_exists_meanwhile_is_a_result(shop: Shop) -> None:
+    """Neither the proposal nor its publication overwrites anything."""
     id_ = shop.fresh_id()
     await shop.mutate("proposeNewProduct", id=id_, document=lamp(id_))
     await shop.mutate("createProduct", id=id_, document={**lamp(id_), "name": "First"})
@@ -162,8 +163,8 @@ async def test_a_new_document_that_is_there_meanwhile_is_a_result(shop: Shop) ->
     assert ((await shop.present(id_)) or {})["name"] == "First"
 
 
-async def test_a_new_document_goes_on_counting_where_an_old_one_was_deleted(shop: Shop) -> None:
-    """As any document that is inserted again."""
+async def test_a_proposed_document_continues_the_numbers_of_a_deleted_one(shop: Shop) -> None:
+    """The numbers are those of any reinserted document."""
     id_ = await shop.made()
     await shop.mutate("deleteProduct", id=id_)
     await shop.mutate("proposeNewProduct", id=id_, document=lamp(id_))
@@ -175,8 +176,8 @@ async def test_a_new_document_goes_on_counting_where_an_old_one_was_deleted(shop
     ]
 
 
-async def test_a_rejected_draft_is_published_later_as_a_whole(shop: Shop) -> None:
-    """Also where the same field was changed since; history says where it came from."""
+async def test_a_rejected_draft_is_restored_as_a_whole(shop: Shop) -> None:
+    """The same field may have changed since; the version has its draft."""
     id_ = await shop.made()
     await propose(shop, id_, "Passed over")
     await shop.mutate("rejectProduct", id=id_, draft=1)
@@ -196,7 +197,7 @@ async def test_a_rejected_draft_is_published_later_as_a_whole(shop: Shop) -> Non
 
 
 @pytest.mark.parametrize("given", [{}, {"version": 1, "draft": 1}])
-async def test_restoring_takes_a_version_or_a_draft(shop: Shop, given: Row) -> None:
+async def test_restoring_requires_a_version_or_a_draft(shop: Shop, given: Row) -> None:
     """Neither and both are bad input."""
     id_ = await shop.made()
     with pytest.raises(Failed) as caught:
@@ -204,10 +205,10 @@ async def test_restoring_takes_a_version_or_a_draft(shop: Shop, given: Row) -> N
     assert caught.value.code == "BAD_USER_INPUT"
 
 
-async def test_undecided_drafts_are_bounded_by_document_caller_and_bytes(
+async def test_undecided_drafts_are_limited_by_document_caller_and_bytes(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each bound is an error with both numbers; what is decided does not count."""
+    """Each limit is an error with both numbers; decided drafts do not count."""
     bounds = ProposalLimits(drafts_per_document=2, drafts_per_caller=3)
     monkeypatch.setattr(shop.gateway.services.editing.drafts, "_limits", bounds)
     first, second = await shop.made(), await shop.made()
@@ -226,7 +227,7 @@ async def test_undecided_drafts_are_bounded_by_document_caller_and_bytes(
         await propose(shop, second, "x" * 2000, author="hugo")
 
 
-async def test_comments_are_bounded_by_document_caller_and_bytes(
+async def test_comments_are_limited_by_document_caller_and_bytes(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A long text, and one comment too many, are errors with both numbers."""
@@ -253,8 +254,8 @@ OWN_PAGES = read_model(
 )
 
 
-async def test_row_rules_hold_in_queues_and_totals(mongo_uri: str, client: Any) -> None:
-    """A draft or comment is listed for callers that may see the document that it is about."""
+async def test_row_rules_apply_to_queues_and_totals(mongo_uri: str, client: Any) -> None:
+    """A draft or comment is listed for callers that may see its document."""
     ann, bob = Principal(name="ann"), Principal(name="bob")
     queue = "{ done: allDrafts { nodes { documentId } totalCount } }"
     talk = "{ done: allComments { nodes { documentId text } totalCount } }"
@@ -283,8 +284,10 @@ async def test_row_rules_hold_in_queues_and_totals(mongo_uri: str, client: Any) 
 async def test_a_new_document_is_proposed_and_published_under_a_row_rule(
     mongo_uri: str, client: Any
 ) -> None:
-    """Its draft is based on nothing, so that the rule judges only what it would be: on pages, for
-    comments, for drafts that go on from it, and where it is published or rejected."""
+    """Its draft has no base, so the rule checks the proposed content only.
+
+    This holds on pages, for comments, for drafts based on it, for publication and rejection.
+    """
     ann, bob = Principal(name="ann"), Principal(name="bob")
     queue = "{ done: pageDrafts { nodes { number } totalCount } }"
     talk = "{ done: pageComments { nodes { text } totalCount } }"
@@ -332,8 +335,10 @@ async def test_a_new_document_is_proposed_and_published_under_a_row_rule(
 async def test_records_that_are_neither_drafts_nor_comments_are_left_out_of_pages(
     mongo_uri: str, client: Any, rule: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Whatever a program stores there: pages have the others, each once, and the document can be
-    proposed for, commented on and published."""
+    """Pages have the valid records, each once.
+
+    New drafts, comments and publications of the document succeed.
+    """
     model = read_model(
         f"""type Page @collection(name: "pages") {rule}
         {{ id: ID! owner: String title: String }}"""
@@ -399,8 +404,10 @@ async def test_records_that_are_neither_drafts_nor_comments_are_left_out_of_page
     assert any("neither a draft nor a comment" in each.message for each in caplog.records)
 
 
-async def test_numbers_that_no_draft_has_do_not_stop_proposals(shop: Shop) -> None:
-    """Text, fractions, lists and the largest integers: the next draft has the next free number."""
+async def test_invalid_draft_numbers_do_not_stop_proposals(shop: Shop) -> None:
+    """After texts, fractions, lists and the largest integers the next draft has the next free
+    number.
+    """
     id_ = await shop.made()
     for number in ("7", 1.0, [2], 2**31 - 1, 2**63 - 1, Decimal128("3"), float("inf")):
         shop.database["products.drafts"].insert_one(
@@ -409,8 +416,8 @@ async def test_numbers_that_no_draft_has_do_not_stop_proposals(shop: Shop) -> No
     assert [await propose(shop, id_, "x") for _ in range(2)] == [4, 5]
 
 
-async def test_drafts_that_go_on_from_each_other_are_none(shop: Shop) -> None:
-    """As a program may store them: publishing one of them ends."""
+async def test_drafts_based_on_each_other_are_refused(shop: Shop) -> None:
+    """A program may store such a cycle: the publication of one of them ends."""
     id_ = await shop.made()
     for number, based_on in ((1, 2), (2, 1), (3, 3)):
         record = stored_draft(id_, number, basedOnDraft=based_on)
@@ -422,9 +429,11 @@ async def test_drafts_that_go_on_from_each_other_are_none(shop: Shop) -> None:
     assert kinds == ["DocumentNotFound"] * 3
 
 
-async def test_records_that_no_index_takes_stop_no_gateway(mongo_uri: str, client: Any) -> None:
-    """As another program has stored them before there was an index: all but proposing goes on, and
-    that says what to do."""
+async def test_records_that_an_index_refuses_stop_no_gateway(mongo_uri: str, client: Any) -> None:
+    """Another program stored them before the index existed: everything but proposing works.
+
+    The error of a proposal says what to do.
+    """
     name = f"unindexed_{uuid4().hex[:8]}"
     drafts, comments = (client[name][f"products.{each}"] for each in ("drafts", "comments"))
     drafts.insert_many([{"doc": "SECRET"}, {"doc": "SECRET"}])

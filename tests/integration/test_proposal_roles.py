@@ -1,4 +1,4 @@
-"""Roles for proposing, commenting and publishing, over a real MongoDB."""
+"""Roles for proposing, commenting and publishing, on a real MongoDB."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ async def site(mongo_uri: str, client: MongoClient[Row]) -> AsyncIterator[Shop]:
 
 
 async def ask(site: Shop, caller: Principal, text: str, **variables: Any) -> Any:
-    """Return what `done` is, or the code of the only error."""
+    """Return the data of `done`, or the code of the only error."""
     context = context_of(site.gateway, caller=caller)
     result = await site.schema.execute(text, variables, context)
     if result.errors:
@@ -87,7 +87,7 @@ async def page(site: Shop) -> str:
 
 
 async def test_a_contributor_proposes_and_does_not_publish(site: Shop) -> None:
-    """The role for proposing is neither that for writing nor that for publishing."""
+    """The role to propose includes neither writing nor publishing."""
     id_ = await page(site)
     proposed = await ask(site, CONTRIBUTOR, PROPOSE, id=id_, title="New")
     assert proposed == {"draft": {"number": 1}}
@@ -96,8 +96,8 @@ async def test_a_contributor_proposes_and_does_not_publish(site: Shop) -> None:
     assert site.database["pages"].find_one({"_id": id_}) == {"_id": id_, "title": "Old"}
 
 
-async def test_a_moderator_publishes_without_the_right_to_write(site: Shop) -> None:
-    """Approval is a right of its own: direct writes stay refused."""
+async def test_a_moderator_publishes_without_the_write_role(site: Shop) -> None:
+    """Publication has its own role: direct writes stay refused."""
     id_ = await page(site)
     await ask(site, CONTRIBUTOR, PROPOSE, id=id_, title="New")
     assert await ask(site, MODERATOR, PUBLISH, id=id_, draft=1) == {"version": 2}
@@ -105,8 +105,8 @@ async def test_a_moderator_publishes_without_the_right_to_write(site: Shop) -> N
     assert (site.database["pages"].find_one({"_id": id_}) or {})["title"] == "New"
 
 
-async def test_nobody_publishes_what_he_proposed_where_the_model_says_so(site: Shop) -> None:
-    """Neither alone nor at the end of a chain that others go on with."""
+async def test_authors_cannot_publish_their_own_drafts_if_the_model_forbids_it(site: Shop) -> None:
+    """A draft at the end of a chain with other authors' drafts is refused, too."""
     id_ = await page(site)
     await ask(site, MODERATOR, PROPOSE, id=id_, title="Mine")
     assert await ask(site, MODERATOR, PUBLISH, id=id_, draft=1) == FORBIDDEN
@@ -115,7 +115,7 @@ async def test_nobody_publishes_what_he_proposed_where_the_model_says_so(site: S
     assert await ask(site, MODERATOR, PUBLISH, id=id_, draft=2) == FORBIDDEN
 
 
-async def test_who_may_only_write_does_not_propose_or_publish(site: Shop) -> None:
+async def test_the_write_role_alone_neither_proposes_nor_publishes(site: Shop) -> None:
     """Named roles replace those of `write`; they do not add to them."""
     id_ = await page(site)
     assert await ask(site, ADMIN, PROPOSE, id=id_, title="New") == FORBIDDEN
@@ -124,7 +124,7 @@ async def test_who_may_only_write_does_not_propose_or_publish(site: Shop) -> Non
 
 
 async def test_a_draft_is_rejected_by_a_moderator_or_withdrawn_by_its_author(site: Shop) -> None:
-    """Another contributor decides nothing."""
+    """Another contributor may do neither."""
     id_ = await page(site)
     for title in ("One", "Two"):
         await ask(site, CONTRIBUTOR, PROPOSE, id=id_, title=title)
@@ -135,23 +135,23 @@ async def test_a_draft_is_rejected_by_a_moderator_or_withdrawn_by_its_author(sit
     assert rejected == {"draft": {"status": "REJECTED", "decidedBy": "mo"}}
 
 
-async def test_a_field_keeps_its_own_right_in_a_draft(site: Shop) -> None:
-    """Proposing is no way around the right to write one field."""
+async def test_a_protected_field_cannot_be_proposed(site: Shop) -> None:
+    """The write role of a field applies to drafts, too."""
     id_ = await page(site)
     locked = PROPOSE.replace("title: $title}", "locked: $title}")
     assert await ask(site, CONTRIBUTOR, locked, id=id_, title="x") == FORBIDDEN
 
 
 async def test_comments_have_a_role_of_their_own(site: Shop) -> None:
-    """Reading, which all may here, is not commenting."""
+    """The read role, which all callers have here, does not allow comments."""
     id_ = await page(site)
     assert await ask(site, ANONYMOUS, COMMENT, id=id_) == FORBIDDEN
     assert await ask(site, MODERATOR, COMMENT, id=id_) == FORBIDDEN
     assert await ask(site, CONTRIBUTOR, COMMENT, id=id_) == {"author": "carl"}
 
 
-async def test_without_roles_for_drafts_those_of_writing_count(site: Shop) -> None:
-    """A model of before keeps its meaning, one's own draft included."""
+async def test_without_draft_roles_the_write_roles_apply(site: Shop) -> None:
+    """Older models keep their meaning, one's own drafts included."""
     site.database["notes"].insert_one({"_id": "n", "text": "Old"})
     await site.recorded()
     propose = PROPOSE.replace("Page", "Note").replace("title: $title", "text: $title")

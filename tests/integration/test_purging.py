@@ -1,4 +1,4 @@
-"""A purge: nothing of the content is left in the database, and what says who did it is."""
+"""A purge: no content is left in the database, but the record of the purge is."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ RAW = CodecOptions[RawBSONDocument](document_class=RawBSONDocument)
 async def written(
     mongo: Mongo, client: Client, *, deleted: bool, deltas: bool = False
 ) -> Recording:
-    """Products p1 and p2, each with a secret in several versions, drafts and comments on both."""
+    """Record products p1 and p2 with a secret in several versions, drafts and comments on both."""
     recording = Recording(mongo, "products", deltas=deltas)
     await recording.begin()
     database = client[mongo.name]
@@ -73,8 +73,9 @@ async def purged(mongo: Mongo, recording: Recording, key: str = "p1") -> Purged:
 
 
 async def at_rest(mongo: Mongo, recording: Recording) -> ArchiveProgress:
-    """As a recorder that has nothing left to do says it, for a while: the server writes to its
-    oplog by itself."""
+    """Return a progress like that of an idle recorder, for a while: the server writes to its
+    oplog itself.
+    """
     now = await mongo.operation_time()
     progress = ArchiveProgress(recording.checkpoints, recording.hub)
     progress.advance(
@@ -85,7 +86,7 @@ async def at_rest(mongo: Mongo, recording: Recording) -> ArchiveProgress:
 
 
 def holding(client: Client, name: str, secret: str) -> list[tuple[str, Any]]:
-    """Where the bytes of a text stand in a database: collection and, if it says, document."""
+    """Return the collections and documents that contain the bytes of a text."""
     database = client[name]
     found = []
     for collection in database.list_collection_names():
@@ -97,10 +98,10 @@ def holding(client: Client, name: str, secret: str) -> list[tuple[str, Any]]:
 
 
 @pytest.mark.parametrize("deltas", [False, True])
-async def test_nothing_of_the_content_is_left_of_a_deleted_document(
+async def test_no_content_of_a_purged_deleted_document_is_left(
     mongo: Mongo, client: Client, monkeypatch: pytest.MonkeyPatch, deltas: bool
 ) -> None:
-    """In no collection of the database, field names included; the others' is."""
+    """No collection contains it, field names included; other documents keep theirs."""
     monkeypatch.setattr("revstream.streams.versioning.content_encoding._WORTH_IT", 0)
     recording = await written(mongo, client, deleted=True, deltas=deltas)
     secrets = (SECRET, SECRET.replace(".", "_"))
@@ -122,7 +123,7 @@ async def test_nothing_of_the_content_is_left_of_a_deleted_document(
     (line,) = await mongo.find("revstream.purges", {})
     assert (line["doc"], line["by"], line["why"], line["done"]) == ("p1", BY, WHY, True)
     assert await verified(mongo, "products") == []
-    # Numbers go on counting.
+    # Version numbers continue.
     client[mongo.name].products.insert_one({"_id": "p1", "name": "new"})
     records = await recording.record(fencing_token=2)
     assert [each["v"] for each in records if each["doc"] == "p1"] == [6, 7]
@@ -130,10 +131,10 @@ async def test_nothing_of_the_content_is_left_of_a_deleted_document(
 
 
 @pytest.mark.parametrize("deltas", [False, True])
-async def test_of_a_document_that_is_there_the_last_version_stays(
+async def test_the_last_version_of_an_existing_document_stays(
     mongo: Mongo, client: Client, monkeypatch: pytest.MonkeyPatch, deltas: bool
 ) -> None:
-    """What was before is lost, and said to be; the rest of the collection reads as it did."""
+    """Earlier versions are reported as lost; the rest of the collection is unchanged."""
     monkeypatch.setattr("revstream.streams.versioning.content_encoding._WORTH_IT", 0)
     recording = await written(mongo, client, deleted=False, deltas=deltas)
     before = {r["v"]: r for r in await recording.archive.find({"doc": "p1"})}
@@ -159,7 +160,7 @@ async def test_of_a_document_that_is_there_the_last_version_stays(
     assert [type(each).__name__ for each in at] == ["HistoryLost", "Version"]
     earlier = Timestamp(before[1]["at"].time, before[1]["at"].inc - 1)
     assert await reading.as_of(PRODUCT, [("p1", earlier)], NAMES) == [None]
-    # Of a moment before, p1 is missing; others are not lost for its sake.
+    # At an earlier time point p1 is missing, and other documents are not lost.
     for moment, expected in ((before[4]["at"], []), (before[5]["at"], [("p1", 5)])):
         page = await reading.collection_as_of(
             PRODUCT,
@@ -177,8 +178,8 @@ async def test_of_a_document_that_is_there_the_last_version_stays(
     assert (first.cut.versions, first.cut.purge.by, first.cut.purge.why) == (4, BY, WHY)
 
 
-async def test_events_that_were_set_aside_go_too(mongo: Mongo, client: Client) -> None:
-    """With all their parts, and no others'."""
+async def test_set_aside_events_are_purged(mongo: Mongo, client: Client) -> None:
+    """All their parts are deleted, and no others."""
     recording = await written(mongo, client, deleted=True)
     aside = client[mongo.name]["revstream.setAside"]
     for key in ("p1", "p2"):
@@ -188,8 +189,8 @@ async def test_events_that_were_set_aside_go_too(mongo: Mongo, client: Client) -
     assert sorted(each["_id"] for each in aside.find()) == ["p2", "p2#1"]
 
 
-async def test_who_purged_stays_when_retention_goes_on(mongo: Mongo, client: Client) -> None:
-    """And a second purge says so too; what was dropped is counted together."""
+async def test_the_record_of_a_purge_stays_after_retention(mongo: Mongo, client: Client) -> None:
+    """It stays after a second purge, too; deleted versions are counted together."""
     recording = await written(mongo, client, deleted=False)
     await purged(mongo, recording)
     client[mongo.name].products.update_one({"_id": "p1"}, {"$set": {"name": "x"}})
@@ -206,8 +207,8 @@ async def test_who_purged_stays_when_retention_goes_on(mongo: Mongo, client: Cli
     assert (record["cut"]["versions"], record["cut"]["purge"]["why"]) == (6, WHY)
 
 
-async def test_a_recorder_that_is_behind_is_waited_for(mongo: Mongo, client: Client) -> None:
-    """Nothing is removed where it does not come; and of what was never there nothing can be."""
+async def test_a_purge_waits_for_the_recorder(mongo: Mongo, client: Client) -> None:
+    """Without progress nothing is deleted; an unknown document cannot be purged."""
     recording = await written(mongo, client, deleted=True)
     purging = Purging(mongo, recording.archive, recording.progress, PRODUCT)
     client[mongo.name].products.insert_one({"_id": "p1", "name": SECRET})
@@ -224,19 +225,19 @@ async def test_a_recorder_that_is_behind_is_waited_for(mongo: Mongo, client: Cli
     assert (done.versions, done.version, done.exists) == (6, 7, True)
 
 
-async def test_a_document_that_is_written_to_meanwhile_is_purged_all_the_same(
-    mongo: Mongo, client: Client
-) -> None:
-    """Its chain is exact, the last version is the present, and nothing is found wrong."""
+async def test_a_document_written_during_its_purge_is_purged(mongo: Mongo, client: Client) -> None:
+    """Its chain is exact, the last version is the current document, and `verify` has no
+    findings.
+    """
     recording = await written(mongo, client, deleted=False)
     products = client[mongo.name].products
 
     written_to, purging, enough = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
     async def write() -> None:
-        # Not cancelled: the thread would go on, and write after what is looked at below.
+        # Not cancelled: the thread would continue, and write after the checks below.
         meanwhile = 0
-        # Each write costs one attempt at most, however slow the machine is.
+        # Each write causes at most one more attempt, however slow the machine is.
         while not enough.is_set() and meanwhile < ATTEMPTS - 1:
             await asyncio.to_thread(products.update_one, {"_id": "p1"}, {"$inc": {"n": 1}})
             meanwhile += purging.is_set()

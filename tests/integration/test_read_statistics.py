@@ -1,4 +1,4 @@
-"""Indexes and sizes of collections, as reads of clients are classed and weighed by them."""
+"""Indexes and sizes of collections, which decide the class and cost of clients' reads."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.read_statistics import ReadStatistics
 
 
-async def test_what_there_is_decides_about_the_class_of_reads(mongo: Mongo) -> None:
-    """An index that a program makes later, too; partial ones and other kinds lead to part of it."""
+async def test_existing_indexes_decide_the_class_of_reads(mongo: Mongo) -> None:
+    """A later index counts, too; partial and special indexes cover a part only."""
     statistics = ReadStatistics(mongo, ["things", "absent"])
     await mongo.insert_in_order("things", [{"_id": n, "sku": str(n)} for n in range(3)])
     await mongo.create_index("things", [("text", "text")])
