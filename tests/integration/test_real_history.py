@@ -1,7 +1,7 @@
-"""A long version history, written by another program, is read back through GraphQL, exactly.
+"""A long version history, written by another program, is read back exactly through GraphQL.
 
-Once all of it, and of the other ways in which it may be written and kept its first third;
-REVSTREAM_TEST_WHOLE=1 takes all of it for each.
+One parameter uses all of it, the other kinds of writes its first third; REVSTREAM_TEST_WHOLE=1 uses
+all of it for each.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ SOME = HISTORY if WHOLE else scaled(all=HISTORY[: len(HISTORY) // 3], fast=HISTO
 
 @pytest.fixture(params=["FULL", "DELTA"])
 def model(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    """The model of the history's documents."""
+    """Return the model of the history's documents."""
     path = tmp_path / "schema.graphql"
     path.write_text(MODEL.replace("@collection(", f"@collection(storage: {request.param}, "))
     return path
@@ -75,8 +75,7 @@ def test_every_version_of_a_history_written_under_revstream_is_read_back_exactly
     images: str,
     events: list[Event],
 ) -> None:
-    """Each version equals its body, whether the server keeps images or its deltas are applied, in
-    either storage."""
+    """Each version equals its body, with post-images or deltas, in either storage kind."""
     with running_gateway(
         mongo_uri, database_name, model, "--driver", driver, images, "--archive-wait-s", "60"
     ) as gateway:
@@ -90,7 +89,7 @@ def test_every_version_of_a_history_written_under_revstream_is_read_back_exactly
 def test_writes_before_the_first_start_have_their_whole_history(
     mongo_uri: str, database_name: str, model: Path
 ) -> None:
-    """Half of the history is written before revstream ever runs, the rest while it begins."""
+    """Half of the history is written before the first start, the rest during it."""
     half = len(SOME) // 2
     replay(mongo_uri, database_name, half)
     with running_gateway(mongo_uri, database_name, model, "--archive-wait-s", "60") as gateway:
@@ -100,7 +99,7 @@ def test_writes_before_the_first_start_have_their_whole_history(
 
 
 def _verify(uri: str, database: str, model: Path, events: list[Event]) -> None:
-    """The command finds nothing wrong either."""
+    """Check that the command `verify` has no findings."""
     where = ("--mongodb-uri", uri, "--database", database, "--schema", str(model))
     ended = run_command("verify", *where)
     assert ended.returncode == 0, ended.stdout
@@ -109,7 +108,7 @@ def _verify(uri: str, database: str, model: Path, events: list[Event]) -> None:
 
 def _check_everything(gateway: RunningGateway, events: list[Event]) -> None:
     now = gateway.query("{ resumeToken }")["resumeToken"]
-    # Waits for the recorder.
+    # Wait for the recorder.
     gateway.query(AS_OF, at={"token": now})
     versions = _versions(gateway, len(events))
     assert len(versions) == len(events)
@@ -122,7 +121,7 @@ def _check_everything(gateway: RunningGateway, events: list[Event]) -> None:
 
 
 def _versions(gateway: RunningGateway, count: int) -> list[dict[str, Any]]:
-    """All of them, oldest first."""
+    """Return all versions, oldest first."""
     found: list[dict[str, Any]] = []
     after = None
     while True:
@@ -143,7 +142,9 @@ def _check_version(event: Event, version: dict[str, Any]) -> None:
 
 
 def _check_chains(versions: list[dict[str, Any]], events: list[Event]) -> None:
-    """Each version stands until the next one of its document begins, without hole or overlap."""
+    """Check that each version is valid until the next one of its document, without hole or
+    overlap.
+    """
     last: dict[str, dict[str, Any]] = {}
     for version in versions:
         before = last.get(version["documentId"])
@@ -158,7 +159,7 @@ def _check_chains(versions: list[dict[str, Any]], events: list[Event]) -> None:
 def _check_moments(
     gateway: RunningGateway, by_key: dict[tuple[str, int], dict[str, Any]], events: list[Event]
 ) -> None:
-    """The collection at 50 random moments is what the history says it was."""
+    """Compare the collection at 50 random time points with the history."""
     dice = random.Random(3)
     for index in sorted(dice.sample(range(len(events)), 50)):
         event = events[index]

@@ -1,4 +1,4 @@
-"""What the recorder makes of writes: every one a version, in order, numbered and attributed."""
+"""Versions of the recorder: one for every write, in order, numbered and attributed."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ one_driver = pytest.mark.parametrize("mongo", ["motor"], indirect=True)
 
 @pytest.fixture
 async def recording(mongo: Mongo) -> Recording:
-    """Over `things`, whose images are kept; history begins with the test."""
+    """Return a recorder of `things` with post-images; history begins with the test."""
     await mongo.command({"create": "things", "changeStreamPreAndPostImages": {"enabled": True}})
     made = Recording(mongo)
     await made.begin()
@@ -40,7 +40,7 @@ async def recording(mongo: Mongo) -> Recording:
 
 
 async def test_every_write_becomes_a_version_in_order(recording: Recording, client: Client) -> None:
-    """Insert, update, replace, delete, and what the document was after each."""
+    """Inserts, updates, replacements and deletions have the document after the write."""
     things = client[recording.mongo.name].things
     things.insert_one({"_id": 1, "a": 1, "big": "x" * 6000})
     things.insert_one({"_id": 2})
@@ -73,10 +73,12 @@ async def test_every_write_becomes_a_version_in_order(recording: Recording, clie
 
 
 @one_driver
-async def test_numbers_follow_those_who_count_and_go_on_where_others_do_not(
+async def test_numbers_follow_the_version_field_and_continue_without_it(
     recording: Recording, client: Client
 ) -> None:
-    """Gaps are allowed, going back is not; a delete takes a number and a new insert goes on."""
+    """Numbers may be skipped and never decrease; a deletion has one, and a reinsertion
+    continues.
+    """
     things = client[recording.mongo.name].things
     things.insert_one({"_id": 1, "version": 1})
     things.update_one({"_id": 1}, {"$inc": {"version": 1}})
@@ -98,10 +100,10 @@ async def test_numbers_follow_those_who_count_and_go_on_where_others_do_not(
 
 
 @one_driver
-async def test_versions_are_attributed_to_the_write_that_said_who_and_why(
+async def test_versions_have_the_attribution_of_their_own_write(
     recording: Recording, client: Client
 ) -> None:
-    """Not to those after it that only carry along what it left; and `_change` is no content."""
+    """Later writes that only keep `_change` have none, and `_change` is not content."""
     things = client[recording.mongo.name].things
     alice = {"id": ObjectId(), "by": "alice", "why": "launch"}
     bob = {"id": ObjectId(), "by": "bob", "restoredFrom": 1}
@@ -122,11 +124,14 @@ async def test_versions_are_attributed_to_the_write_that_said_who_and_why(
 
 
 @one_driver
-async def test_a_clone_is_not_attributed_to_who_wrote_the_original(
+async def test_a_clone_does_not_have_the_originals_author(
     recording: Recording, client: Client
 ) -> None:
-    """Nor are a restored document, one that is written back from an old copy, and a copy of one in
-    another collection; whether or not the `_change` says for which document it was made."""
+    """Restored documents, stale copies written back, and clones in other collections have none
+    either.
+
+    It does not matter whether `_change` contains the document's id.
+    """
     things = client[recording.mongo.name].things
     bram = {"id": "c1", "by": "bram", "why": "supplier raised prices"}
     bound = {"id": "c2", "by": "bram", "in": "things", "doc": 2}
@@ -134,11 +139,11 @@ async def test_a_clone_is_not_attributed_to_who_wrote_the_original(
     things.update_one({"_id": 1}, {"$set": {"a": 1, "_change": bram}, "$inc": {"version": 1}})
     things.update_one({"_id": 2}, {"$set": {"a": 1, "_change": bound}})
     kept = list(things.find().sort("_id", 1))
-    # Clones, one of them beside what is there.
+    # Clones, one of them in an existing document.
     things.insert_many([each | {"_id": f"clone {each['_id']}"} for each in kept])
     things.insert_one({"_id": 3, "_change": {"id": "c3", "by": "cleo"}})
     things.replace_one({"_id": 3}, kept[0] | {"_id": 3})
-    # Written back, after somebody else has written; and restored.
+    # Written back after another write; and restored.
     things.update_one({"_id": 1}, {"$set": {"a": 2, "_change": {"id": "c4", "by": "dora"}}})
     things.replace_one({"_id": 1}, kept[0])
     things.update_one({"_id": 1}, {"$set": {"a": 3, "_change": bram}})
@@ -149,7 +154,7 @@ async def test_a_clone_is_not_attributed_to_who_wrote_the_original(
     things.insert_one({"_id": "other", "_change": elsewhere})
     things.insert_one({"_id": "nameless", "_change": {"by": "bram"}})
     await recording.record()
-    # As another process does, from the archive alone.
+    # As in another process, from the archive alone.
     things.insert_one({"_id": "later", **{k: v for k, v in kept[1].items() if k != "_id"}})
     things.replace_one({"_id": 3}, kept[0] | {"_id": 3, "a": 5})
     records = await recording.record()
@@ -165,10 +170,10 @@ async def test_a_clone_is_not_attributed_to_who_wrote_the_original(
 
 
 @one_driver
-async def test_the_counter_of_a_clone_counts_from_its_insert_on(
+async def test_the_numbers_of_a_clone_begin_with_its_insert(
     recording: Recording, client: Client
 ) -> None:
-    """Whoever counts it up goes on with 2, whoever does not, too."""
+    """Writers that increment the version field continue with 2, and others, too."""
     things = client[recording.mongo.name].things
     things.insert_one({"_id": "clone", "version": 54})
     things.update_one({"_id": "clone"}, {"$inc": {"version": 1}})
@@ -180,8 +185,10 @@ async def test_the_counter_of_a_clone_counts_from_its_insert_on(
 
 
 @one_driver
-async def test_nobody_is_called_as_revstream_is(recording: Recording, client: Client) -> None:
-    """A name that is reserved is left out, where the Copier has not signed it."""
+async def test_the_reserved_author_is_accepted_from_the_copier_only(
+    recording: Recording, client: Client
+) -> None:
+    """The reserved name is left out unless the Copier has signed it."""
     things = client[recording.mongo.name].things
     things.insert_one({"_id": 1, "_change": {"id": "c1", "by": "revstream:copier", "why": "x"}})
     forged = {"id": "c2", "by": "revstream:copier", "mark": 32 * "0", "in": "things", "doc": 1}
@@ -196,7 +203,7 @@ async def test_nobody_is_called_as_revstream_is(recording: Recording, client: Cl
 async def test_versions_of_one_transaction_are_in_the_order_of_its_writes(
     recording: Recording, client: Client
 ) -> None:
-    """Several of one document at one cluster time; the last is what stood afterwards."""
+    """Several versions of one document have one cluster time; the last is the final state."""
     database = client[recording.mongo.name]
     with client.start_session() as session, session.start_transaction():
         database.things.insert_one({"_id": 1, "n": 0}, session=session)
@@ -243,7 +250,7 @@ UNUSUAL_IDS = [
 async def test_documents_with_unusual_ids_have_their_own_histories(
     recording: Recording, client: Client
 ) -> None:
-    """Of any type that MongoDB takes; what it keeps apart is kept apart, restarts included."""
+    """Ids of any type are distinguished as MongoDB does, also after restarts."""
     things = client.get_database(recording.mongo.name, codec_options=DECODED).things
     for key in UNUSUAL_IDS:
         things.insert_one({"_id": key, "n": 1})
@@ -266,10 +273,10 @@ async def test_documents_with_unusual_ids_have_their_own_histories(
         assert [n for _, n, _ in told(records, key)] == [1, 2, 3, 4], key
 
 
-async def test_an_id_that_comes_back_as_another_type_of_the_same_number_goes_on(
+async def test_an_equal_id_of_another_number_type_continues_the_history(
     recording: Recording, client: Client
 ) -> None:
-    """MongoDB's unique index calls 1, 1.0 and Decimal128("1") one; so does history."""
+    """MongoDB's unique index treats 1, 1.0 and Decimal128("1") as equal, and so does history."""
     things = client[recording.mongo.name].things
     things.insert_one({"_id": 1})
     things.delete_one({"_id": 1})
@@ -283,10 +290,10 @@ async def test_an_id_that_comes_back_as_another_type_of_the_same_number_goes_on(
 
 
 @one_driver
-async def test_content_that_python_has_no_types_for_is_kept_byte_by_byte(
+async def test_content_without_python_types_is_stored_byte_for_byte(
     recording: Recording, client: Client
 ) -> None:
-    """The archive copies what the server sends; nothing passes through Python's values."""
+    """The archive copies the server's bytes; nothing is decoded to Python's values."""
     database = client.get_database(recording.mongo.name, codec_options=DECODED)
     document = {
         "_id": 1,
@@ -313,10 +320,10 @@ async def test_content_that_python_has_no_types_for_is_kept_byte_by_byte(
 
 
 @one_driver
-async def test_a_burst_larger_than_the_memory_is_recorded_whole(
+async def test_a_burst_larger_than_the_cache_is_recorded_completely(
     recording: Recording, client: Client
 ) -> None:
-    """Versions that memory let go of are read from the archive, once they are in it."""
+    """Evicted versions are read from the archive once they are in it."""
     tight = Recording(recording.mongo, options=RecorderOptions(cache_bytes=5000))
     things = client[recording.mongo.name].things
     things.insert_many([{"_id": n, "text": "x" * 300} for n in range(40)])
@@ -331,7 +338,7 @@ async def test_a_burst_larger_than_the_memory_is_recorded_whole(
 
 
 class Scripted:
-    """A source of given batches; when all are taken, it waits for `then` and stays quiet."""
+    """A source of given batches; after the last one it waits for `then` and stays idle."""
 
     reconnects = 0
 
@@ -348,7 +355,7 @@ class Scripted:
 
 
 class SlowArchive(Archive):
-    """Holds up its writes until it is told; notes whether it is read meanwhile."""
+    """An archive whose writes wait for the test; it records reads meanwhile."""
 
     def __init__(self, mongo: Mongo) -> None:
         super().__init__(mongo, "things")
@@ -367,12 +374,12 @@ class SlowArchive(Archive):
 
 
 @one_driver
-async def test_a_version_on_its_way_is_not_looked_for_in_the_archive(mongo: Mongo) -> None:
-    """Memory lets it go only once it is written: else its number would be given twice."""
+async def test_a_version_in_flight_is_not_read_from_the_archive(mongo: Mongo) -> None:
+    """The cache evicts it only after the write: otherwise its number would be used twice."""
     archive = SlowArchive(mongo)
 
     async def then() -> None:
-        # The second batch is being taken; what would be read for it is read now.
+        # The second batch is in progress; a read for it would happen now.
         for _ in range(100):
             await turn()
         while archive.reading:
@@ -395,9 +402,10 @@ async def test_a_version_on_its_way_is_not_looked_for_in_the_archive(mongo: Mong
 
 
 @one_driver
-async def test_a_quiet_stream_s_position_is_saved_now_and_then(recording: Recording) -> None:
-    """Else its place would age out of the oplog; but not at every empty batch, which feeds
-    itself."""
+async def test_the_checkpoint_of_an_idle_stream_is_saved_at_intervals(recording: Recording) -> None:
+    """Otherwise it would fall out of the oplog; a save for each empty batch would cause another
+    batch.
+    """
     idle = Recording(recording.mongo, options=RecorderOptions(idle_save_s=0.0))
     async with idle.running() as task:
         await idle.caught_up(task)
@@ -419,10 +427,10 @@ async def test_a_quiet_stream_s_position_is_saved_now_and_then(recording: Record
 
 
 @one_driver
-async def test_a_recorder_that_is_told_to_stop_stores_how_far_it_has_come(
+async def test_a_stopping_recorder_saves_its_checkpoint(
     recording: Recording, client: Client
 ) -> None:
-    """Also on a quiet stream, whose position is otherwise saved now and then."""
+    """It does so for an idle stream, too, whose checkpoint is otherwise saved at intervals."""
     await recording.record()
     seldom = Recording(recording.mongo, options=RecorderOptions(idle_save_s=3600))
     async with seldom.running(2) as task:
@@ -439,8 +447,8 @@ async def test_a_recorder_that_is_told_to_stop_stores_how_far_it_has_come(
 
 
 @one_driver
-async def test_statistics_tell_what_was_done(recording: Recording, client: Client) -> None:
-    """For the metrics: versions, batches, first reading, position."""
+async def test_statistics_count_the_work(recording: Recording, client: Client) -> None:
+    """The metrics use versions, batches, initial snapshot and position."""
     client[recording.mongo.name].things.insert_many([{"_id": n} for n in range(3)])
     await recording.record()
     found = recording.recorder.statistics()

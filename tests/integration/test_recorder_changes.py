@@ -1,5 +1,6 @@
-"""Collections that change under a recorder at work: one that comes later, one that loses its
-images, one that a large transaction fills; and kinds of collections that have no history."""
+"""Collections that change while they are recorded: created later, without post-images, filled by a
+large transaction; and collections without history.
+"""
 
 from __future__ import annotations
 
@@ -23,10 +24,10 @@ def keeps_images(client: Client, name: str) -> bool:
     return bool(images.get("enabled"))
 
 
-async def test_a_collection_that_comes_later_has_its_history_from_the_first_write(
+async def test_a_collection_created_later_is_recorded_from_the_first_write(
     mongo: Mongo, client: Client
 ) -> None:
-    """The recorder waits for it; its first document makes it."""
+    """The recorder waits for it; its first document creates it."""
     recording = Recording(mongo)
     await recording.begin()
     async with recording.running() as task:
@@ -41,9 +42,10 @@ async def test_a_collection_that_comes_later_has_its_history_from_the_first_writ
     assert [each["full"]["a"]["b"] for each in records] == [1, 2]
 
 
-async def test_images_that_are_taken_back_are_done_without(mongo: Mongo, client: Client) -> None:
-    """While recording: versions are made from deltas, just as exact; the next start asks for
-    images again."""
+async def test_recording_continues_after_post_images_are_turned_off(
+    mongo: Mongo, client: Client
+) -> None:
+    """Versions from deltas are exact; the next start turns post-images on again."""
     await enable_collection_images(mongo, "things")
     recording = Recording(mongo)
     await recording.begin(baseline_done=True)
@@ -70,10 +72,10 @@ async def test_images_that_are_taken_back_are_done_without(mongo: Mongo, client:
 
 
 @pytest.mark.parametrize("images", [True, False], ids=["images", "deltas"])
-async def test_a_transaction_of_more_than_16_mb_is_one_moment_in_its_order(
+async def test_a_transaction_beyond_16_mb_has_one_cluster_time(
     mongo: Mongo, client: Client, images: bool
 ) -> None:
-    """The server logs it as several entries."""
+    """The order is that of its writes, although the server logs several entries."""
     if images:
         await enable_collection_images(mongo, "things")
     else:
@@ -110,10 +112,10 @@ async def test_a_transaction_of_more_than_16_mb_is_one_moment_in_its_order(
     ],
     ids=["view", "time series", "capped"],
 )
-async def test_a_collection_whose_history_cannot_be_kept_is_refused(
+async def test_a_collection_without_possible_history_is_refused(
     mongo: Mongo, client: Client, options: dict[str, Any], said: str
 ) -> None:
-    """With its name, the reason and the way out; others are not in the way."""
+    """The error has its name, the reason and a way out; other collections are recorded."""
     database = client[mongo.name]
     database.create_collection("good")
     await check_collections(mongo, ["good", "not there yet"])
@@ -122,10 +124,12 @@ async def test_a_collection_whose_history_cannot_be_kept_is_refused(
         await check_collections(mongo, ["good", "things", "not there yet"])
 
 
-async def test_a_capped_collection_cannot_be_read_as_of_a_moment(
+async def test_a_capped_collection_cannot_be_read_at_a_cluster_time(
     mongo: Mongo, client: Client
 ) -> None:
-    """Why it is refused: what stood there before could not be joined with the stream."""
+    """That is the reason for the refusal: its snapshot could not be joined with the change
+    stream.
+    """
     client[mongo.name].create_collection("things", capped=True, size=4096)
     client[mongo.name].things.insert_one({"_id": 1})
     now = await mongo.operation_time()
@@ -134,11 +138,13 @@ async def test_a_capped_collection_cannot_be_read_as_of_a_moment(
 
 
 @pytest.mark.parametrize("images", [True, False])
-async def test_what_stands_beside_copies_is_kept_beside_the_content(
+async def test_entries_of_copies_are_stored_beside_the_content(
     mongo: Mongo, client: Client, images: bool
 ) -> None:
-    """Whole in each record, also where an update changes a part of it and no image is sent; it is
-    no content, and no change."""
+    """Each record has all of them, also after a partial update without a post-image.
+
+    They are neither content nor a change.
+    """
     if images:
         await enable_collection_images(mongo, "things")
     recording = Recording(mongo)

@@ -1,4 +1,4 @@
-"""What befalls a collection as a whole: dropped, renamed, its database dropped, made again."""
+"""Events of a whole collection: dropped, renamed, its database dropped, created again."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ pytestmark = pytest.mark.parametrize("mongo", ["motor"], indirect=True)
 
 @pytest.fixture
 async def recording(mongo: Mongo) -> Recording:
-    """History of `things` begins with the test; images are not kept."""
+    """Return a recorder of `things` without post-images; history begins with the test."""
     made = Recording(mongo)
     await made.begin()
     return made
@@ -44,7 +44,7 @@ async def recording(mongo: Mongo) -> Recording:
 async def test_a_dropped_collection_is_a_deletion_of_each_of_its_documents(
     recording: Recording, client: Client
 ) -> None:
-    """Of those that were there then; made again, its documents go on counting."""
+    """Documents that are inserted again continue their numbers."""
     things = client[recording.mongo.name].things
     things.insert_many([{"_id": n} for n in range(3)])
     things.delete_one({"_id": 2})
@@ -63,7 +63,7 @@ async def test_a_dropped_collection_is_a_deletion_of_each_of_its_documents(
 async def test_a_large_collection_is_dropped_page_by_page(
     recording: Recording, client: Client
 ) -> None:
-    """More documents than one page; each deleted once, in one run of tokens."""
+    """There are more documents than in one page; each is deleted once, with consecutive tokens."""
     things = client[recording.mongo.name].things
     things.insert_many([{"_id": n} for n in range(2500)])
     things.drop()
@@ -73,7 +73,7 @@ async def test_a_large_collection_is_dropped_page_by_page(
     assert {each["doc"] for each in records[2500:]} == set(range(2500))
 
 
-async def test_a_drop_after_a_drop_deletes_only_what_came_since(
+async def test_a_second_drop_deletes_only_newer_documents(
     recording: Recording, client: Client
 ) -> None:
     """Nothing is deleted twice."""
@@ -85,10 +85,10 @@ async def test_a_drop_after_a_drop_deletes_only_what_came_since(
     assert told(records) == [("INSERT", 1, False), ("DELETE", 2, False)] * 2
 
 
-async def test_a_collection_that_is_renamed_away_loses_its_documents(
+async def test_a_collection_renamed_away_deletes_its_documents(
     recording: Recording, client: Client
 ) -> None:
-    """And has them again when it comes back: read as they were when it did."""
+    """When it comes back, its documents are recorded as they are then."""
     things = client[recording.mongo.name].things
     things.insert_many([{"_id": n, "n": n} for n in range(3)])
     things.rename("elsewhere")
@@ -105,10 +105,10 @@ async def test_a_collection_that_is_renamed_away_loses_its_documents(
     assert last == {n: {"_id": n, "n": value} for n, value in ((0, 0), (1, 100), (2, 200))}
 
 
-async def test_a_collection_that_is_renamed_over_another_takes_its_place(
+async def test_a_collection_renamed_over_another_replaces_it(
     recording: Recording, client: Client
 ) -> None:
-    """What was there is deleted, what came is there, and what both had goes on counting."""
+    """Old documents are deleted, new ones recorded, and common ones continue their numbers."""
     database = client[recording.mongo.name]
     database.other.insert_many([{"_id": n, "from": "other"} for n in (2, 3)])
     database.things.insert_many([{"_id": n, "from": "things"} for n in (1, 2)])
@@ -130,11 +130,10 @@ async def test_a_collection_that_is_renamed_over_another_takes_its_place(
     assert full[2] == {"_id": 2, "from": "other"}
 
 
-async def test_a_collection_that_arrives_during_the_first_reading_is_read_from_its_beginning(
+async def test_a_collection_renamed_during_the_initial_snapshot_is_read_from_its_start(
     mongo: Mongo, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A chunk that was read after it arrived, and before that is known, is no place to go on
-    from."""
+    """A chunk that was read after the rename, and before its event, is not a valid position."""
     database = client[mongo.name]
     database.things.insert_many([{"_id": n} for n in (1, 2, 3)])
     database.other.insert_many([{"_id": n, "other": True} for n in range(10)])
@@ -160,10 +159,10 @@ async def test_a_collection_that_arrives_during_the_first_reading_is_read_from_i
 async def test_a_dropped_database_takes_its_archive_with_it(
     recording: Recording, client: Client
 ) -> None:
-    """The recorder goes on with a new one, which has its indexes.
+    """The recorder continues with a new archive, which has its indexes.
 
-    The lease and the checkpoint go too, and what is written while the database is being dropped is
-    refused: the listener begins again, and where no checkpoint is left it begins at the beginning.
+    The lease and the checkpoint are dropped, too, and writes during the drop are refused: the
+    leased task starts again, from the beginning if no checkpoint is left.
     """
     database = client[recording.mongo.name]
     versions = database["things.versions"]
@@ -192,10 +191,10 @@ async def test_a_dropped_database_takes_its_archive_with_it(
     assert len(indexes) == len(INDEXES) + 1
 
 
-async def test_what_memory_knew_of_a_dropped_database_is_forgotten(
+async def test_the_cache_is_cleared_after_a_dropped_database(
     recording: Recording, client: Client
 ) -> None:
-    """Its versions are gone from the archive: there is nothing to go on counting from."""
+    """The archive has no versions any more: numbers begin again."""
     one, dropped, two = (
         event(5, after={"_id": 1}, operation="insert"),
         event(6, operation="dropDatabase", key=None, collection=""),
@@ -228,10 +227,10 @@ async def test_what_memory_knew_of_a_dropped_database_is_forgotten(
     assert len(database["things.versions"].index_information()) == len(INDEXES) + 1
 
 
-async def test_a_database_dropped_while_nobody_recorded_is_gone_through_afterwards(
+async def test_a_database_dropped_without_a_recorder_is_recorded_afterwards(
     recording: Recording, client: Client
 ) -> None:
-    """The stream goes on behind the invalidate, on a restart too."""
+    """The stream continues after the invalidate event, also after a restart."""
     name = recording.mongo.name
     client[name].things.insert_one({"_id": 1})
     before = await recording.checkpoints.load(recording.name)
@@ -245,10 +244,10 @@ async def test_a_database_dropped_while_nobody_recorded_is_gone_through_afterwar
     assert recording.source.reconnects == 0
 
 
-async def test_only_the_recorder_s_own_collection_is_recorded(
+async def test_a_recorder_records_only_its_own_collection(
     recording: Recording, client: Client
 ) -> None:
-    """Others may be dropped, renamed and written to; their recorders are their own."""
+    """Drops, renames and writes of other collections have no effect."""
     database = client[recording.mongo.name]
     database.things.insert_one({"_id": 1})
     database.other.insert_one({"_id": 1})
@@ -257,11 +256,8 @@ async def test_only_the_recorder_s_own_collection_is_recorded(
     assert told(await recording.record()) == [("INSERT", 1, False)]
 
 
-async def test_history_that_was_lost_is_marked_where_it_is_missing(
-    mongo: Mongo, client: Client
-) -> None:
-    """The present is read again: what differs gets a version, what is gone a deletion, all
-    marked."""
+async def test_lost_history_is_marked_with_gaps(mongo: Mongo, client: Client) -> None:
+    """A new snapshot gives changed documents a version and deleted ones a deletion, with gaps."""
     things = client[mongo.name].things
     things.insert_many([{"_id": key, "n": 0} for key in ("same", "changed", "gone", 5)])
     things.insert_one({"_id": "deleted"})
@@ -272,7 +268,7 @@ async def test_history_that_was_lost_is_marked_where_it_is_missing(
     things.delete_one({"_id": "deleted"})
     await Recording(mongo).record(fencing_token=2)
 
-    # What now happens, nobody sees.
+    # These writes are in no stream.
     things.update_one({"_id": "changed"}, {"$set": {"n": 1, "version": 9}})
     things.delete_many({"_id": {"$in": ["gone", 5]}})
     things.insert_one({"_id": "new"})

@@ -1,4 +1,4 @@
-"""The recorder killed at every step: after a restart each version is there once, in order."""
+"""The recorder killed at every step: after a restart each version is recorded once, in order."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from tests.support.streams import BRISK, Divided, Recording, check_chains, told
 Client = MongoClient[dict[str, Any]]
 pytestmark = pytest.mark.parametrize("mongo", ["motor"], indirect=True)
 
-# Few events and few documents at a time, so that a short history has many steps.
-# Which steps a crash is tried at: each one, or each of so many.
+# Small batches and chunks, so that a short history has many steps.
+# The steps at which a crash is tested: each one, or every n-th.
 STRIDE = scaled(all=1, fast=3)
 SMALL = RecorderOptions(chunk_documents=2, cache_bytes=2000)
 
 
 class Killed(Exception):
-    """The process ends here."""
+    """The process is killed here."""
 
 
 class Fuse:
-    """Burns down by one at every step; once it has gone off, nothing is done any more."""
+    """Counts down at every step; at zero the process does nothing any more."""
 
     def __init__(self, steps: int) -> None:
         self.left = steps
@@ -49,8 +49,9 @@ class Fuse:
 
 
 async def whole(write: Awaitable[Any]) -> Any:
-    """What is on its way when another write is the last one, is done by then: MongoDB does what it
-    was asked to, whoever still waits."""
+    """Complete a write in flight when another one is the last: MongoDB executes commands without a
+    waiting client.
+    """
     task = asyncio.ensure_future(write)
     try:
         return await asyncio.shield(task)
@@ -60,14 +61,14 @@ async def whole(write: Awaitable[Any]) -> Any:
 
 
 class CrashingArchive(Archive):
-    """Each write is two steps: before it and after it; of several records also in the middle."""
+    """Each write has two steps, before and after it; writes of several records have one between."""
 
     def __init__(self, mongo: Mongo, collection: str, fuse: Fuse) -> None:
         super().__init__(CrashingMongo(mongo, fuse), collection)  # type: ignore[arg-type]
 
 
 class CrashingMongo:
-    """Passes everything on; burns around the writes of the archive."""
+    """Forwards everything, with steps around the writes of the archive."""
 
     def __init__(self, mongo: Mongo, fuse: Fuse) -> None:
         self._mongo = mongo
@@ -95,7 +96,7 @@ class CrashingCheckpoints(Checkpoints):
 
 
 def crashing(mongo: Mongo, fuse: Fuse, **more: Any) -> Recording:
-    """A process that ends when the fuse does."""
+    """Return a recorder whose process ends with the fuse."""
     return Recording(
         mongo,
         options=SMALL,
@@ -106,13 +107,12 @@ def crashing(mongo: Mongo, fuse: Fuse, **more: Any) -> Recording:
 
 
 def divided(mongo: Mongo, fuse: Fuse, count: int) -> Divided:
-    """The same of a process that records all partitions: they end together."""
+    """Return the recorders of all partitions in one process, which end together."""
     return Divided(mongo, count, lambda mongo, **more: crashing(mongo, fuse, **more))
 
 
 def written(client: Client, name: str) -> None:
-    """A history with something of everything: several writes to one document, a transaction, a
-    drop."""
+    """Write a history with all kinds of writes: several of one document, a transaction, a drop."""
     things = client[name].things
     things.insert_many([{"_id": n, "version": 1} for n in range(3)])
     things.update_many({}, {"$inc": {"version": 1}})
@@ -127,7 +127,7 @@ def written(client: Client, name: str) -> None:
 
 
 async def forgotten(mongo: Mongo, start: Checkpoint) -> None:
-    """The archive is empty again, and the checkpoint where it began."""
+    """Empty the archive and reset the checkpoint to the start."""
     for name in ("things.versions", "revstream.checkpoints"):
         await mongo.command({"delete": name, "deletes": [{"q": {}, "limit": 0}]})
     await Checkpoints(mongo).save("recorder:things", start, fencing_token=0)
@@ -136,7 +136,7 @@ async def forgotten(mongo: Mongo, start: Checkpoint) -> None:
 async def test_a_divided_recorder_killed_at_any_step_leaves_the_same_archive(
     mongo: Mongo, client: Client
 ) -> None:
-    """Each partition leaves a prefix of its own; together, they end up with the same records."""
+    """Each partition leaves a prefix of its records; in the end all records are the same."""
     await mongo.command({"create": "things", "changeStreamPreAndPostImages": {"enabled": True}})
     start = await Recording(mongo).begin()
     written(client, mongo.name)
@@ -151,7 +151,7 @@ async def test_a_divided_recorder_killed_at_any_step_leaves_the_same_archive(
     fuse = Fuse(10**9)
     expected = await divided(mongo, fuse, 3).record()
     steps = 10**9 - fuse.left
-    # But for the numbers of a drop's records, and the order among them.
+    # Except for the numbers of a drop's records, and their order.
     assert sorted(map(_content, expected), key=repr) == sorted(map(_content, undivided), key=repr)
 
     for last_step in range(1, steps + 1, STRIDE):
@@ -165,7 +165,7 @@ async def test_a_divided_recorder_killed_at_any_step_leaves_the_same_archive(
 
 def _content(record: dict[str, Any]) -> dict[str, Any]:
     names = ("_id", "prev")
-    # Of which the chain is made, too.
+    # The chain uses them, too.
     record = {name: value for name, value in record.items() if name != "chain"}
     return record | {name: (record[name] or "").partition("-")[0] for name in names}
 
@@ -174,7 +174,7 @@ def _content(record: dict[str, Any]) -> dict[str, Any]:
 async def test_a_recorder_killed_at_any_step_leaves_the_same_archive(
     mongo: Mongo, client: Client, monkeypatch: pytest.MonkeyPatch, deltas: bool
 ) -> None:
-    """The same records under the same tokens as without a crash, whichever step was the last."""
+    """Records and tokens are the same as without a crash, whatever the last step was."""
     monkeypatch.setattr("revstream.streams.versioning.content_encoding._WORTH_IT", 0)
     await mongo.command({"create": "things", "changeStreamPreAndPostImages": {"enabled": True}})
     start = await Recording(mongo).begin()
@@ -210,10 +210,8 @@ async def test_a_recorder_killed_at_any_step_leaves_the_same_archive(
     }
 
 
-async def test_whatever_is_left_behind_the_checkpoint_is_gone_on_from(
-    mongo: Mongo, client: Client
-) -> None:
-    """Of writes that are on their way at once, a crash leaves versions up to any place."""
+async def test_records_after_the_checkpoint_are_continued(mongo: Mongo, client: Client) -> None:
+    """A crash with concurrent writes in flight leaves versions up to any position."""
     await mongo.command({"create": "things", "changeStreamPreAndPostImages": {"enabled": True}})
     start = await Recording(mongo).begin(baseline_done=True)
     things = client[mongo.name].things
@@ -234,11 +232,11 @@ async def test_whatever_is_left_behind_the_checkpoint_is_gone_on_from(
             assert records == expected, f"checkpoint behind {done}, {there} inserted"
 
 
-async def test_a_recorder_killed_again_and_again_still_gets_there(
+async def test_a_recorder_killed_repeatedly_still_finishes(
     mongo: Mongo, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each life gets only a few steps; what one began the next one finishes."""
-    # A life must at least be able to write what goes together.
+    """Each process gets only a few steps, and the next one finishes its work."""
+    # A process must be able to complete one group of writes.
     monkeypatch.setattr("revstream.streams.recording.commit_pipeline._MOST_RECORDS", 2)
     await mongo.command({"create": "things", "changeStreamPreAndPostImages": {"enabled": True}})
     await Recording(mongo).begin()
@@ -270,10 +268,10 @@ def _in_small_batches(mongo: Mongo, fuse: Fuse) -> Recording:
     )
 
 
-async def test_a_first_reading_killed_at_any_step_gives_every_document_one_baseline(
+async def test_an_initial_snapshot_killed_at_any_step_gives_each_document_one_baseline(
     mongo: Mongo, client: Client
 ) -> None:
-    """Resumed where it was: no document twice, none left out, those written meanwhile in order."""
+    """It resumes: no document is repeated or left out, and concurrent writes are in order."""
     things = client[mongo.name].things
     things.insert_many([{"_id": key, "n": 0} for key in (1, True, "a", {"a": 1}, 2.5)])
     start = await Recording(mongo).begin()

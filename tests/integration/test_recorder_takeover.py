@@ -1,5 +1,4 @@
-"""Two recorders of one collection: whatever the deposed one still writes is refused, and it
-ends."""
+"""Two recorders of one collection: writes of the deposed one are refused, and it ends."""
 
 from __future__ import annotations
 
@@ -22,7 +21,7 @@ Client = MongoClient[dict[str, Any]]
 
 
 class Gate:
-    """Holds up whoever comes through, as a stopped process would be."""
+    """Blocks calls until it is opened, like a suspended process."""
 
     def __init__(self) -> None:
         self.closed = False
@@ -67,10 +66,10 @@ def write(client: Client, name: str, turn: int) -> None:
 
 @pytest.mark.parametrize("images", [True, False])
 @pytest.mark.parametrize("held", ["archive", "checkpoint"])
-async def test_what_a_deposed_recorder_writes_late_is_refused_and_ends_it(
+async def test_a_late_write_of_a_deposed_recorder_is_refused_and_ends_it(
     mongo: Mongo, client: Client, held: str, images: bool
 ) -> None:
-    """Stopped before a write, another goes on, and the write comes after all: no trace of it."""
+    """It is suspended before a write, another one continues, and the late write has no effect."""
     options = {"changeStreamPreAndPostImages": {"enabled": True}} if images else {}
     await mongo.command({"create": "things", **options})
     archive, checkpoints = Gate(), Gate()
@@ -88,7 +87,7 @@ async def test_what_a_deposed_recorder_writes_late_is_refused_and_ends_it(
     gate.closed = True
     write(client, mongo.name, 2)
     await eventually(lambda: gate.held == 1)
-    # While a checkpoint waits, further batches go on: those would come before the successor's.
+    # While a checkpoint waits, later batches are written, before the successor's.
     archive.closed = True
     successor = Recording(mongo)
     async with successor.running(2) as successors:
@@ -114,10 +113,10 @@ async def test_what_a_deposed_recorder_writes_late_is_refused_and_ends_it(
     assert checkpoint.fencing_token == 2
 
 
-async def test_a_deposed_recorder_that_writes_first_makes_its_successor_begin_again(
+async def test_a_deposed_recorder_that_writes_first_restarts_its_successor(
     mongo: Mongo, client: Client
 ) -> None:
-    """Its records are what the successor would write: they are kept, and gone on from."""
+    """Its records equal those of the successor, which continues after them."""
     first, second = Gate(), Gate()
     deposed = Recording(mongo, archive=HeldArchive(mongo, first))
     await deposed.begin()
@@ -128,7 +127,7 @@ async def test_a_deposed_recorder_that_writes_first_makes_its_successor_begin_ag
     successors = asyncio.create_task(successor.recorder.run(2))
     await successor.at_rest(successors)
     write(client, mongo.name, 1)
-    # Both have seen the writes; the deposed one is the first to write, and only then learns it.
+    # Both have read the events; the deposed one writes first, and only then learns of it.
     await eventually(lambda: (first.held, second.held) == (1, 1))
     first.open()
     with pytest.raises(LeaseLost, match="fencing token 1 refused, 2 is stored"):
@@ -141,10 +140,10 @@ async def test_a_deposed_recorder_that_writes_first_makes_its_successor_begin_ag
     assert len(records) == 6
 
 
-async def test_a_recorder_that_begins_with_an_older_fencing_token_is_refused_at_once(
+async def test_a_recorder_with_an_older_fencing_token_is_refused_at_once(
     mongo: Mongo, client: Client
 ) -> None:
-    """Before it reads an event."""
+    """It is refused before it reads an event."""
     recording = Recording(mongo)
     await recording.begin()
     await recording.record(fencing_token=5)
@@ -157,10 +156,10 @@ async def test_a_recorder_that_begins_with_an_older_fencing_token_is_refused_at_
 
 
 @pytest.mark.parametrize("mongo", ["motor"], indirect=True)
-async def test_a_recorder_that_gets_its_lease_back_goes_on_from_what_is_stored(
+async def test_a_recorder_with_a_new_lease_continues_from_the_archive(
     mongo: Mongo, client: Client
 ) -> None:
-    """Not from its memory: another has written versions in between."""
+    """It does not use its cache: another one has written versions in between."""
     one, two = Recording(mongo), Recording(mongo)
     await one.begin()
     things = client[mongo.name].things

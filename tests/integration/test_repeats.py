@@ -1,4 +1,4 @@
-"""Idempotency keys: a mutation that is sent again is not done again, and answers as it did."""
+"""Idempotency keys: a repeated mutation is not executed again and has the same result."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ async def twice(shop: Shop, name: str, **given: Any) -> list[Row]:
 
 
 async def test_a_created_document_is_created_once(shop: Shop) -> None:
-    """Also where the id is made up: the second answer has the first one's."""
+    """A generated id is the same in the second result."""
     sku = shop.fresh_id()
     first, second = await twice(shop, "createProduct", document=lamp(sku), comment="new")
     assert second == {**first, "resumeToken": second["resumeToken"]}
     assert shop.database["products"].count_documents({"sku": sku}) == 1
 
 
-async def test_an_update_is_made_once(shop: Shop) -> None:
-    """And answers with what the first one left, whatever has been written since."""
+async def test_an_update_is_executed_once(shop: Shop) -> None:
+    """The second result is the first state, whatever was written since."""
     id_, key = await shop.made(), uuid4().hex
     given = {"id": id_, "increment": {"stock": 1}}
     first = await shop.mutate("updateProduct", key=key, **given)
@@ -45,8 +45,8 @@ async def test_an_update_is_made_once(shop: Shop) -> None:
     assert tell(await shop.history(id_), "version") == [1, 2, 3]
 
 
-async def test_a_compared_update_is_no_conflict_with_itself(shop: Shop) -> None:
-    """The version expected is not there any more the second time, because of the first."""
+async def test_a_repeated_update_with_an_expected_version_is_no_conflict(shop: Shop) -> None:
+    """The first execution has replaced the expected version."""
     id_ = await shop.made()
     first, second = await twice(
         shop, "updateProduct", id=id_, expectedVersion=1, patch={"name": "x"}
@@ -54,15 +54,15 @@ async def test_a_compared_update_is_no_conflict_with_itself(shop: Shop) -> None:
     assert (first["__typename"], second["version"]) == ("ProductWritten", 2)
 
 
-async def test_a_deletion_is_made_once(shop: Shop) -> None:
-    """The second time there is nothing to delete, and that is no refusal."""
+async def test_a_deletion_is_executed_once(shop: Shop) -> None:
+    """The second time the document is missing, and that is not a refusal."""
     id_ = await shop.made()
     first, second = await twice(shop, "deleteProduct", id=id_, comment="gone")
     assert (first["version"], second["version"]) == (2, 2)
     assert (second["__typename"], second["product"]) == ("ProductWritten", None)
 
 
-async def test_a_deletion_does_not_delete_what_came_after_it(shop: Shop) -> None:
+async def test_a_repeated_deletion_keeps_a_restored_document(shop: Shop) -> None:
     """A document that was restored meanwhile stays."""
     id_, key = await shop.made(), uuid4().hex
     await shop.mutate("deleteProduct", key=key, id=id_)
@@ -73,7 +73,7 @@ async def test_a_deletion_does_not_delete_what_came_after_it(shop: Shop) -> None
 
 
 async def test_a_draft_is_proposed_published_and_rejected_once(shop: Shop) -> None:
-    """The second answers are the first ones."""
+    """The second results equal the first ones."""
     id_ = await shop.made()
     first, second = await twice(shop, "proposeProduct", id=id_, patch={"name": "x"})
     assert first == second
@@ -86,16 +86,16 @@ async def test_a_draft_is_proposed_published_and_rejected_once(shop: Shop) -> No
     assert tell(await shop.history(id_), "version") == [1, 2]
 
 
-async def test_a_comment_is_made_once(shop: Shop) -> None:
-    """The second answer is the first one."""
+async def test_a_comment_is_created_once(shop: Shop) -> None:
+    """The second result equals the first one."""
     id_ = await shop.made()
     first, second = await twice(shop, "commentOnProduct", id=id_, version=1, text="hm")
     assert first == second
     assert tell(await shop.history(id_), "comments") == [[{"text": "hm"}]]
 
 
-async def test_a_refused_mutation_is_tried_anew(shop: Shop) -> None:
-    """It has changed nothing, so that its key is as good as new."""
+async def test_a_refused_mutation_is_executed_again(shop: Shop) -> None:
+    """It has changed nothing, so its key stays unused."""
     id_, key = shop.fresh_id(), uuid4().hex
     given = {"id": id_, "patch": {"name": "x"}}
     refused = await shop.mutate("updateProduct", key=key, **given)
@@ -117,7 +117,7 @@ async def test_a_refused_mutation_is_tried_anew(shop: Shop) -> None:
 async def test_another_mutation_under_the_same_key_is_bad_input(
     shop: Shop, name: str, given: Row
 ) -> None:
-    """Another one is one with other arguments, too; nothing is written."""
+    """Other arguments make another mutation, too; nothing is written."""
     id_, key = await shop.made(), uuid4().hex
     await shop.mutate("updateProduct", key=key, id=id_, increment={"stock": 1})
     with pytest.raises(Failed) as caught:
@@ -127,7 +127,7 @@ async def test_another_mutation_under_the_same_key_is_bad_input(
 
 
 async def test_another_authors_key_is_another_key(shop: Shop) -> None:
-    """Nobody can take a key from somebody else, or read what became of theirs."""
+    """A caller can neither use up another caller's key nor read its result."""
     id_, key = await shop.made(), uuid4().hex
     for author in ("ann", "bob", None):
         given = {"id": id_, "increment": {"stock": 1}}
@@ -136,8 +136,10 @@ async def test_another_authors_key_is_another_key(shop: Shop) -> None:
 
 
 @pytest.mark.parametrize("expected", [{}, {"expectedVersion": 1}], ids=["any", "compared"])
-async def test_of_several_at_once_with_one_key_one_writes(shop: Shop, expected: Row) -> None:
-    """All of them get its answer."""
+async def test_one_of_several_concurrent_mutations_with_one_key_is_executed(
+    shop: Shop, expected: Row
+) -> None:
+    """All of them get its result."""
     id_, key = await shop.made(), uuid4().hex
     given = {"id": id_, "increment": {"stock": 1}, **expected}
     results = await asyncio.gather(
@@ -147,8 +149,8 @@ async def test_of_several_at_once_with_one_key_one_writes(shop: Shop, expected: 
     assert tell(await shop.history(id_), "version") == [1, 2]
 
 
-async def test_several_mutations_of_one_request_are_told_apart(shop: Shop) -> None:
-    """One key is for the request, and each of them is made once."""
+async def test_several_mutations_of_one_request_share_a_key(shop: Shop) -> None:
+    """The key is for the request, and each mutation is executed once."""
     id_, key = await shop.made(), uuid4().hex
     text = """
       mutation($id: ID!) {
@@ -165,7 +167,7 @@ async def test_several_mutations_of_one_request_are_told_apart(shop: Shop) -> No
 def served(
     mongo_uri: str, client: Client, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[RunningGateway, Client]]:
-    """The real command, which believes a header that says who writes."""
+    """Start the real command with a header for the author."""
     path = tmp_path_factory.mktemp("model") / "schema.graphql"
     path.write_text(MODEL_TEXT)
     name = f"repeats_{uuid4().hex[:8]}"
@@ -183,7 +185,7 @@ INCREMENT = """
 
 def stocked(products: Any) -> str:
     id_ = uuid4().hex
-    # Counted: what the archive has yet to say of it is then known all the same.
+    # With a version field: the number is known before the archive has it.
     document = {"_id": id_, "version": 1, "sku": id_, "name": "n", "price": 1, "stock": 0}
     products.insert_one({**document, "tags": []})
     return id_
@@ -191,7 +193,7 @@ def stocked(products: Any) -> str:
 
 @pytest.mark.parametrize("way", ["header", "extensions"])
 async def test_a_key_is_sent_over_http(served: tuple[RunningGateway, Any], way: str) -> None:
-    """As a header, or among the extensions of the request."""
+    """It is a header, or an extension of the request."""
     gateway, products = served
     id_, key = stocked(products), uuid4().hex
     for _ in range(2):
@@ -212,7 +214,7 @@ async def test_a_key_is_sent_over_http(served: tuple[RunningGateway, Any], way: 
 async def test_a_key_is_sent_over_a_websocket(
     served: tuple[RunningGateway, Any], protocol: Protocol
 ) -> None:
-    """Among the extensions; the mutation after it on the same socket has none, or its own."""
+    """It is an extension; the next mutation on the socket has none, or its own."""
     gateway, products = served
     id_, key = stocked(products), uuid4().hex
     start, data = ("start", "data") if protocol == LEGACY else ("subscribe", "next")

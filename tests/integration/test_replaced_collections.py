@@ -1,5 +1,6 @@
-"""Collections that are replaced as a whole, by `$out` or a rename: live subscribers get what the
-archive has, in the same order, whichever buffer it comes from."""
+"""Collections that are replaced by `$out` or a rename: live events equal the archive, in the same
+order, from any buffer.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ WITHOUT_VERSION = CHANGES.replace(" version gap", "")
 async def shop(
     request: pytest.FixtureRequest, mongo_uri: str, client: Client
 ) -> AsyncIterator[Shop]:
-    """With a ring that holds what a test writes, and with one that holds next to nothing."""
+    """Run a gateway with a ring that holds all events of a test, and one with a tiny ring."""
     name = f"replaced_{uuid4().hex[:8]}"
     settings = Settings(ring_events=1000 if request.param == "ring" else 1, backlog_events=1000)
     async with open_shop(client, mongo_uri, name, settings, model=MODEL) as opened:
@@ -44,7 +45,7 @@ async def shop(
 
 
 async def replace(shop: Shop, how: str) -> None:
-    """Put a and c in the place of a and b; then change c."""
+    """Replace a and b by a and c; then change c."""
     source = shop.database.source
     source.insert_many([{"_id": key, "name": "new"} for key in "ac"])
     if how == "$out":
@@ -55,7 +56,7 @@ async def replace(shop: Shop, how: str) -> None:
 
 
 async def told(shop: Shop, text: str, last: str = "later", **variables: Any) -> list[Any]:
-    """The changes up to the last one that is written."""
+    """Return the changes up to the last one that is written."""
     found = []
     async with asyncio.timeout(30), shop.changes(text, **variables) as events:
         async for each in events:
@@ -82,10 +83,10 @@ EXPECTED = [
 
 @pytest.mark.parametrize("how", ["$out", "rename"])
 @pytest.mark.parametrize("text", [CHANGES, WITHOUT_VERSION], ids=["version", "without"])
-async def test_live_subscribers_are_told_of_the_new_documents(
+async def test_live_events_and_replay_of_a_replacement_agree(
     shop: Shop, how: str, text: str
 ) -> None:
-    """Live, and again from the same token: the same changes with the same tokens, in one order."""
+    """Changes, tokens and order are the same."""
     token = (await shop.ask("{ resumeToken }"))["resumeToken"]
     live = asyncio.ensure_future(told(shop, text, after=token))
     await eventually(lambda: shop.gateway.services.live.following["things"])
@@ -103,16 +104,16 @@ async def test_live_subscribers_are_told_of_the_new_documents(
         ]  # fmt: skip
 
 
-async def test_a_subscriber_of_one_document_is_told_of_no_other(shop: Shop) -> None:
-    """Also where all of them are replaced."""
+async def test_a_subscription_to_one_document_gets_only_its_events(shop: Shop) -> None:
+    """All documents are replaced."""
     token = (await shop.ask("{ resumeToken }"))["resumeToken"]
     await replace(shop, "rename")
     found = await told(shop, CHANGES, last="new", after=token, id="a")
     assert shown(found) == [EXPECTED[0], EXPECTED[2]]
 
 
-async def test_a_subscription_with_a_filter_is_told_what_enters_and_leaves(shop: Shop) -> None:
-    """By the documents before and after."""
+async def test_a_subscription_with_a_filter_gets_transitions_of_a_replacement(shop: Shop) -> None:
+    """Documents before and after decide."""
     token = (await shop.ask("{ resumeToken }"))["resumeToken"]
     await replace(shop, "$out")
     where = {"name": {"in": ["new", "later"]}}
@@ -120,8 +121,8 @@ async def test_a_subscription_with_a_filter_is_told_what_enters_and_leaves(shop:
     assert shown(found) == EXPECTED[2:]
 
 
-async def test_what_was_replaced_is_known_at_every_moment(shop: Shop) -> None:
-    """As of before, and of right after: no window is lost."""
+async def test_a_replaced_collection_has_full_coverage(shop: Shop) -> None:
+    """As-of reads before and directly after succeed: no time window is lost."""
     token = (await shop.ask("{ resumeToken }"))["resumeToken"]
     await replace(shop, "$out")
     found = await told(shop, CHANGES, after=token)

@@ -1,5 +1,6 @@
-"""From any token to the live stream: one order, no gap, no duplicate, whatever is written
-meanwhile."""
+"""Replay from any token to live events: one order, no gap, no duplicate, whatever is written
+meanwhile.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +37,7 @@ def _keys(key: Any) -> tuple[Any, ...]:
 
 
 class Process:
-    """A process that follows the stream; `recording` where it holds the lease too."""
+    """A process that follows the change stream; with `recording` if it also holds the lease."""
 
     def __init__(self, mongo: Mongo, *, ring_events: int = 5, backlog_events: int = 1000) -> None:
         self.mongo = mongo
@@ -64,11 +65,11 @@ class Process:
             yield process
 
     async def seen(self) -> None:
-        """Wait until the hub has published everything written so far."""
+        """Wait until the hub has published all writes so far."""
         await self.hub.wait_until(resume_tokens.token_from_time(await self.mongo.operation_time()))
 
     async def recorded(self) -> None:
-        """Wait until everything written so far is in the archive, and seen."""
+        """Wait until all writes so far are in the archive and published."""
         await self.seen()
         assert self.recorder is not None
         await self.recording.caught_up(self.recorder)
@@ -80,7 +81,7 @@ class Process:
 
 
 class Received:
-    """What a subscriber gets, as tokens; of a drop, those of the records that are made of it."""
+    """The tokens that a subscriber receives; a drop has those of its records."""
 
     def __init__(self, archive: Archive) -> None:
         self.tokens: list[str] = []
@@ -109,7 +110,7 @@ class Received:
         return [each["_id"] for each in records]
 
     async def until(self, parts: Any, last: str) -> None:
-        """Take parts until a token is reached."""
+        """Receive parts until a token is reached."""
         async for part in parts:
             await self.take(part)
             if max(self.tokens[-1:], default="") >= last or self.quiet >= last:
@@ -117,7 +118,7 @@ class Received:
 
 
 async def archived(process: Process, after: str, key: Any = None) -> list[str]:
-    """The tokens that a subscriber must get, in order."""
+    """Return the tokens that a subscriber must receive, in order."""
     await process.recorded()
     query: dict[str, Any] = {"_id": {"$gt": after}}
     if key is not None:
@@ -127,8 +128,7 @@ async def archived(process: Process, after: str, key: Any = None) -> list[str]:
 
 
 class Inject:
-    """Writes between every two steps of a replay: so many times, each time waiting for more or
-    less."""
+    """Writes between the steps of a replay, a number of times, with different waits."""
 
     def __init__(self, client: Client, process: Process, wait: str, times: int) -> None:
         self.things = client[process.mongo.name].things
@@ -189,10 +189,10 @@ def inject_into(
 
 @pytest.mark.parametrize("key", [None, 1])
 @pytest.mark.parametrize("wait", ["nothing", "seen", "recorded"])
-async def test_a_replay_has_no_gap_and_no_duplicate_whatever_is_written_between_its_steps(
+async def test_a_replay_under_writes_has_no_gap_and_no_duplicate(
     mongo: Mongo, client: Client, monkeypatch: pytest.MonkeyPatch, wait: str, key: Any
 ) -> None:
-    """From the archive through the ring to the live stream, of all documents and of one."""
+    """It goes from the archive through the ring to live events, for all documents and for one."""
     async with Process.started(mongo) as process:
         start = process.hub.position
         inject = Inject(client, process, wait, times=14)
@@ -213,16 +213,13 @@ async def test_a_replay_has_no_gap_and_no_duplicate_whatever_is_written_between_
             await received.until(parts, expected[-1])
     assert received.tokens == expected
     assert len(expected) > (12 if key else 40)
-    # How many of the others come from the ring, and how many live, is a matter of timing.
+    # The numbers of events from the ring and of live ones depend on timing.
     assert "ReplayedRecords" in received.parts or wait == "nothing"
     assert "LiveEvents" in received.parts
 
 
-async def test_a_replay_resumes_from_every_token_that_it_has_given(
-    mongo: Mongo, client: Client
-) -> None:
-    """Of records, events and quiet moments, in the archive and in the ring, within a transaction
-    too."""
+async def test_a_replay_resumes_from_each_of_its_tokens(mongo: Mongo, client: Client) -> None:
+    """Tokens of records, events and checkpoints, in archive and ring, also within a transaction."""
     async with Process.started(mongo) as process:
         start = process.hub.position
         things = client[mongo.name].things
@@ -246,10 +243,12 @@ async def test_a_replay_resumes_from_every_token_that_it_has_given(
 @one_driver
 @pytest.mark.parametrize("ring_events", [1, 100])
 @pytest.mark.parametrize("page", [1, 2, 50])
-async def test_a_dropped_collection_is_replayed_whole_from_every_place_within(
+async def test_a_drop_is_replayed_from_each_of_its_tokens(
     mongo: Mongo, client: Client, ring_events: int, page: int
 ) -> None:
-    """One event in the ring, a record for each document in the archive; and what comes after it."""
+    """It is one event in the ring and one record per document in the archive; later events
+    follow.
+    """
     async with Process.started(mongo, ring_events=ring_events) as process:
         start = process.hub.position
         things = client[mongo.name].things
@@ -276,10 +275,10 @@ async def test_a_dropped_collection_is_replayed_whole_from_every_place_within(
 
 
 @one_driver
-async def test_a_replay_up_to_a_recorder_that_stands_at_a_drop_does_not_pass_over_it(
+async def test_a_replay_contains_a_drop_that_is_the_last_event(
     mongo: Mongo, client: Client
 ) -> None:
-    """Where a drop is the last thing that happened, its place is behind all that is made of it."""
+    """The checkpoint of the recorder is then after all records of the drop."""
     process = Process(mongo, ring_events=1)
     begun = await process.recording.begin(baseline_done=True)
     process.hub.restart(begun.token)
@@ -287,7 +286,7 @@ async def test_a_replay_up_to_a_recorder_that_stands_at_a_drop_does_not_pass_ove
     things.insert_many([{"_id": n} for n in range(3)])
     things.drop()
     expected = [each["_id"] for each in await Recording(mongo).record()]
-    # The recorder, elsewhere, and this process's stream have both come exactly to the drop.
+    # A recorder elsewhere and this process's stream have both just reached the drop.
     full = replace(BRISK, batch_events=4)
     source = Source(mongo, ["things"], before_images=False, options=full)
     async with aclosing(source.batches(begun.token)) as batches:
@@ -304,7 +303,7 @@ async def test_a_replay_up_to_a_recorder_that_stands_at_a_drop_does_not_pass_ove
 
 
 class Untouchable:
-    """A database that must not be asked."""
+    """A database whose use fails the test."""
 
     name = "none"
 
@@ -313,8 +312,8 @@ class Untouchable:
 
 
 @one_driver
-async def test_a_token_in_the_ring_costs_no_database_work(mongo: Mongo, client: Client) -> None:
-    """Ten thousand clients that reconnect at once cost MongoDB nothing."""
+async def test_a_token_in_the_ring_needs_no_command(mongo: Mongo, client: Client) -> None:
+    """Ten thousand clients may reconnect at once without a read of MongoDB."""
     async with Process.started(mongo, ring_events=100) as process:
         start = process.hub.position
         client[mongo.name].things.insert_many([{"_id": n} for n in range(5)])
@@ -333,10 +332,10 @@ async def test_a_token_in_the_ring_costs_no_database_work(mongo: Mongo, client: 
 
 
 @one_driver
-async def test_a_token_ahead_of_this_process_s_stream_is_waited_for(
+async def test_a_token_ahead_of_this_processs_stream_is_awaited(
     mongo: Mongo, client: Client
 ) -> None:
-    """The client saw more elsewhere: what it has it does not get again."""
+    """The client received more elsewhere, and gets nothing twice."""
     async with Process.started(mongo) as ahead:
         process = Process(mongo)
         process.hub.restart(ahead.hub.position)
@@ -359,7 +358,7 @@ async def test_a_token_ahead_of_this_process_s_stream_is_waited_for(
 
 @one_driver
 async def test_a_token_older_than_the_archive_is_history_lost(mongo: Mongo, client: Client) -> None:
-    """With the oldest token that would work, which does."""
+    """The error has the oldest valid token, which works."""
     async with Process.started(mongo, ring_events=1) as process:
         things = client[mongo.name].things
         things.insert_many([{"_id": n} for n in range(5)])
@@ -374,10 +373,10 @@ async def test_a_token_older_than_the_archive_is_history_lost(mongo: Mongo, clie
 
 
 @one_driver
-async def test_a_token_older_than_the_ring_is_history_lost_where_nothing_is_archived(
+async def test_a_token_older_than_the_ring_is_history_lost_without_an_archive(
     mongo: Mongo, client: Client
 ) -> None:
-    """The oldest token that would work is then the ring's."""
+    """The oldest valid token is the ring's."""
     process = Process(mongo)
     process.hub.restart(resume_tokens.token_from_time(await mongo.operation_time()))
     source = Source(mongo, ["things"], before_images=False, options=BRISK)
@@ -395,9 +394,10 @@ async def test_a_token_older_than_the_ring_is_history_lost_where_nothing_is_arch
 
 
 @one_driver
-async def test_a_replay_waits_for_a_recorder_behind_the_ring(mongo: Mongo, client: Client) -> None:
-    """The ring has lost what the archive does not have yet; where it does not come, the lag is
-    told."""
+async def test_a_replay_waits_for_a_recorder_that_is_behind_the_ring(
+    mongo: Mongo, client: Client
+) -> None:
+    """Evicted events are not in the archive yet; after a limit the error has the lag."""
     async with Process.started(mongo, recorder=False, ring_events=2) as process:
         start = process.hub.position
         client[mongo.name].things.insert_many([{"_id": n} for n in range(9)])
@@ -421,10 +421,10 @@ async def test_a_replay_waits_for_a_recorder_behind_the_ring(mongo: Mongo, clien
 
 @one_driver
 @pytest.mark.parametrize("key", [True, 1, {"a": 1}, "$x", float("nan"), Decimal128("2.5")])
-async def test_a_replay_of_one_document_is_of_that_one_only(
+async def test_a_replay_of_one_document_has_only_its_events(
     mongo: Mongo, client: Client, key: Any
 ) -> None:
-    """In the archive, in the ring and live, whatever its `_id`: 1 and true are two."""
+    """Archive, ring and live events distinguish any ids: 1 and true are two."""
     async with Process.started(mongo) as process:
         start = process.hub.position
         things = client[mongo.name].things
@@ -451,10 +451,8 @@ async def test_a_replay_of_one_document_is_of_that_one_only(
 
 
 @one_driver
-async def test_an_idle_subscriber_is_told_how_far_the_stream_has_come(
-    mongo: Mongo, client: Client
-) -> None:
-    """Its token stays fresh: always forward, never past what it would still get."""
+async def test_an_idle_subscriber_gets_checkpoint_events(mongo: Mongo, client: Client) -> None:
+    """Their tokens only move forward, and never beyond an event that it must still get."""
     async with Process.started(mongo) as process:
         received = Received(process.recording.archive)
         async with aclosing(process.replay().follow(None)) as parts:
@@ -472,10 +470,8 @@ async def test_an_idle_subscriber_is_told_how_far_the_stream_has_come(
 
 
 @one_driver
-async def test_a_subscriber_that_is_too_slow_resumes_where_it_was_ended(
-    mongo: Mongo, client: Client
-) -> None:
-    """It lost nothing."""
+async def test_a_slow_subscriber_resumes_at_its_end(mongo: Mongo, client: Client) -> None:
+    """It loses nothing."""
     async with Process.started(mongo, ring_events=100, backlog_events=3) as process:
         start = process.hub.position
         received = Received(process.recording.archive)
@@ -492,8 +488,8 @@ async def test_a_subscriber_that_is_too_slow_resumes_where_it_was_ended(
 
 
 @one_driver
-async def test_a_subscriber_that_leaves_is_forgotten(mongo: Mongo) -> None:
-    """Wherever it stands; and one whose stream was interrupted is told to resume."""
+async def test_a_subscriber_that_leaves_is_removed(mongo: Mongo) -> None:
+    """This holds in any phase; an interrupted subscription gets an error to resume."""
     async with Process.started(mongo) as process:
         for key in (None, 5):
             parts = process.replay().follow(None, interest=Interest(keys=_keys(key)))

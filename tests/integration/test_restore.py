@@ -1,4 +1,4 @@
-"""Restore: the content of an old version is there again, whole, as a new one."""
+"""Restoration: the whole content of an old version becomes a new version."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.support.plain_model import canonical
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-# What the model does not name, and values that are equal only to the eye.
+# Fields outside the model, and values that look equal.
 UNMODELLED: dict[str, Any] = {
     "legacy": {"$a": 1, "a.b": [1.0, Int64(1), True, None]},
     "pattern": Regex("^a", "i"),
@@ -27,8 +27,8 @@ def stored(shop: Shop, id_: str) -> dict[str, Any]:
     return without(found, "_change", "version")
 
 
-async def test_restore_brings_back_the_whole_content_in_its_types(shop: Shop) -> None:
-    """Also what the model does not name, and what is there now goes."""
+async def test_restore_writes_the_whole_content_with_its_types(shop: Shop) -> None:
+    """Fields outside the model are restored, too, and newer fields are removed."""
     id_ = await shop.made()
     shop.database["products"].update_one({"_id": id_}, {"$set": UNMODELLED})
     before = stored(shop, id_)
@@ -39,8 +39,8 @@ async def test_restore_brings_back_the_whole_content_in_its_types(shop: Shop) ->
     assert canonical(stored(shop, id_)) == canonical(before)
 
 
-async def test_restore_brings_back_a_deleted_document_and_goes_on_counting(shop: Shop) -> None:
-    """Its versions before are the same document's."""
+async def test_restore_recreates_a_deleted_document_and_continues_its_numbers(shop: Shop) -> None:
+    """Its earlier versions belong to the same document."""
     id_ = await shop.made()
     shop.database["products"].update_one({"_id": id_}, {"$set": UNMODELLED})
     before = stored(shop, id_)
@@ -59,7 +59,7 @@ async def test_restore_brings_back_a_deleted_document_and_goes_on_counting(shop:
 
 
 async def test_restore_is_a_replacement_in_history(shop: Shop) -> None:
-    """Whatever the server makes of it in its log."""
+    """This holds for any form of the write in the oplog."""
     id_ = await shop.made()
     await shop.mutate("updateProduct", id=id_, patch={"stock": 6})
     await shop.mutate("restoreProduct", id=id_, version=1)
@@ -71,8 +71,8 @@ async def test_restore_is_a_replacement_in_history(shop: Shop) -> None:
     )
 
 
-async def test_restore_compares_with_the_version_expected(shop: Shop) -> None:
-    """Of a document that is there, and of a deletion."""
+async def test_restore_checks_the_expected_version(shop: Shop) -> None:
+    """Existing documents and deletions are checked."""
     id_ = await shop.made()
     await shop.mutate("updateProduct", id=id_, patch={"stock": 6})
     result = await shop.mutate("restoreProduct", id=id_, version=1, expectedVersion=1)
@@ -85,10 +85,8 @@ async def test_restore_compares_with_the_version_expected(shop: Shop) -> None:
 
 
 @pytest.mark.parametrize("version", [2, 9, 0, -1])
-async def test_neither_a_deletion_nor_a_version_that_never_was_can_be_restored(
-    shop: Shop, version: int
-) -> None:
-    """The message says which of the two it is."""
+async def test_deletions_and_unknown_versions_cannot_be_restored(shop: Shop, version: int) -> None:
+    """The message distinguishes them."""
     id_ = await shop.made()
     await shop.mutate("deleteProduct", id=id_)
     result = await shop.mutate("restoreProduct", id=id_, version=version)
@@ -96,8 +94,8 @@ async def test_neither_a_deletion_nor_a_version_that_never_was_can_be_restored(
     assert ("deletion" in result["message"]) == (version == 2)
 
 
-async def test_a_unique_value_that_was_taken_meanwhile_stands_in_the_way(shop: Shop) -> None:
-    """Of documents that are there and of deleted ones."""
+async def test_restore_refuses_a_unique_value_that_was_taken_meanwhile(shop: Shop) -> None:
+    """Existing and deleted documents are refused alike."""
     id_ = await shop.made()
     await shop.mutate("deleteProduct", id=id_)
     await shop.mutate("createProduct", document=lamp(id_))
@@ -105,10 +103,10 @@ async def test_a_unique_value_that_was_taken_meanwhile_stands_in_the_way(shop: S
     assert (result["__typename"], result["path"]) == ("AlreadyExists", "sku")
 
 
-async def test_a_version_that_another_program_wrote_a_moment_ago_can_be_restored(
+async def test_an_unrecorded_version_can_be_restored(
     shop: Shop,
 ) -> None:
-    """The recorder is waited for."""
+    """The mutation waits for the recorder."""
     id_ = await shop.made()
     for name in ("one", "two", "three"):
         shop.database["products"].update_one({"_id": id_}, {"$set": {"name": name}})

@@ -1,5 +1,6 @@
-"""Retention: what stays and what goes, what is said of it, and that neither readers, writers nor
-crashes find anything in between."""
+"""Retention: the versions that stay, the marks of truncation, and consistent results for readers,
+writers and crashes in between.
+"""
 
 from __future__ import annotations
 
@@ -65,14 +66,14 @@ def retaining(mongo: Mongo, archive: Archive, keep: Keep, *, every_s: float = 36
 
 
 async def recorded_up_to(mongo: Mongo, collection: str, second: int) -> None:
-    """As a recorder that has come there says it."""
+    """Save a checkpoint, as a recorder does that has reached this second."""
     checkpoint = Checkpoint(resume_tokens.token_from_time(at(second)), "")
     await Checkpoints(mongo).save(f"recorder:{collection}", checkpoint, fencing_token=0)
 
 
 @pytest.fixture
 def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So that little data takes many of them."""
+    """Reduce the batch sizes, so that little data takes many steps."""
     monkeypatch.setattr(truncate, "_PER_TRANSACTION", 2)
     monkeypatch.setattr(truncate, "_PORTION", 2)
     monkeypatch.setattr(truncate, "_PER_READ", 4)
@@ -100,7 +101,7 @@ async def stored(mongo: Mongo, archive: Archive) -> list[dict[str, Any]]:
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(writes=WRITES, more=WRITES, keep=KEEPS, early=st.integers(0, 30))
-async def test_what_stays_is_what_the_model_says(
+async def test_the_remaining_versions_follow_the_rule_of_the_model(
     mongo: Mongo,
     entity: Entity,
     monkeypatch: pytest.MonkeyPatch,
@@ -109,8 +110,10 @@ async def test_what_stays_is_what_the_model_says(
     keep: Keep,
     early: int,
 ) -> None:
-    """As a plain model has it, in two passes with writes between; every moment at or after the
-    horizon reads as before, and every one before it is lost."""
+    """A plain model predicts two passes with writes in between.
+
+    As-of reads at or after the horizon are unchanged, and earlier ones are lost.
+    """
     monkeypatch.setattr("revstream.streams.versioning.content_encoding._WORTH_IT", 0)
     await emptied(mongo)
     scribe = Scribe(mongo, entity)
@@ -139,8 +142,9 @@ async def test_what_stays_is_what_the_model_says(
 
 
 def check_marks(scribe: Scribe, records: Sequence[dict[str, Any]]) -> None:
-    """The first version of each says how many there were before it, and nothing else has
-    changed."""
+    """Check that each first version has the number of those before it, and nothing else has
+    changed.
+    """
     originals = {each["_id"]: each for each in scribe.records}
     for versions in by_document(records):
         first = versions[0]
@@ -169,7 +173,7 @@ async def check_reads(
 ) -> None:
     reading = history(mongo, scribe)
     gone = {each["_id"] for each in scribe.records} - {each["_id"] for each in records}
-    # What replaced a version that was dropped, the last of it.
+    # The version that replaced the last truncated one.
     horizon = max(
         (
             later["at"]
@@ -209,7 +213,7 @@ async def check_reads(
 
 
 async def check_numbers(reading: Any, scribe: Scribe, gone: set[str]) -> None:
-    """Each number that there ever was is found, or lost; and the others are neither."""
+    """Check that each former number is either found or lost, and any other is missing."""
     numbers = [(each["doc"], each["v"]) for each in scribe.records]
     found = await reading.by_number(PRODUCT, numbers, NAMES)
     for record, version in zip(scribe.records, found, strict=True):
@@ -231,11 +235,12 @@ _SECONDS = 6
 @pytest.mark.parametrize(
     "keep", [Keep(text="2 versions", versions=2), Keep(text="2 s", seconds=2)], ids=str
 )
-async def test_a_pass_that_is_killed_at_any_step_leaves_a_whole_history(
+async def test_a_pass_killed_at_any_step_leaves_a_consistent_history(
     mongo: Mongo, keep: Keep
 ) -> None:
-    """No document has two first versions, or none; what is lost is said; the next pass does the
-    rest."""
+    """Each document has one first version, lost versions are reported, and the next pass
+    finishes.
+    """
     scribe = Scribe(mongo, PRODUCT)
     for second in range(_SECONDS):
         for key in "ab":
@@ -276,7 +281,7 @@ async def test_a_pass_that_is_killed_at_any_step_leaves_a_whole_history(
 async def check_reads_between(
     mongo: Mongo, scribe: Scribe, records: Sequence[dict[str, Any]]
 ) -> None:
-    """A collection as of any moment is what it was, or lost."""
+    """Check that the collection at any time point is unchanged or lost."""
     reading = history(mongo, scribe)
     for moment in range(_SECONDS):
         try:
@@ -292,12 +297,11 @@ async def check_reads_between(
 
 
 class Killed(Exception):
-    """The process ends here."""
+    """The process is killed here."""
 
 
 class DyingMongo:
-    """Passes everything on; the n-th command is the last, and it is not known whether before or
-    after it was done."""
+    """Forwards everything; the n-th command is the last, either before or after its execution."""
 
     def __init__(self, target: Any, left: int) -> None:
         self._target = target
@@ -339,11 +343,11 @@ _COMMANDS = {"find", "aggregate", "find_one_and_update", "clock", "bulk_write", 
 
 
 @one_driver
-async def test_passes_while_everything_is_written_lose_nothing(
-    mongo: Mongo, client: Client
-) -> None:
-    """The last version alone stays: what is kept is what the recorder closes. Numbers are exact,
-    and who reads meanwhile sees each document once, or that it is lost."""
+async def test_passes_under_writes_lose_nothing(mongo: Mongo, client: Client) -> None:
+    """Only the last version stays, which the recorder replaces concurrently.
+
+    Numbers are exact, and readers see each document once, or a lost version.
+    """
     recording = Recording(mongo, "products")
     await recording.begin()
     products = client[mongo.name].products
@@ -351,7 +355,7 @@ async def test_passes_while_everything_is_written_lose_nothing(
     await asyncio.to_thread(products.insert_many, [{"_id": id_, "n": 0} for id_ in ids])
     rounds = 60
     counts = {"passes": 0, "dropped": 0, "pages": 0, "lost": 0}
-    # One that knows nothing of the other's position, as in another process.
+    # A reader without the retention's position, as in another process.
     keep = Keep(text="1 version", versions=1)
 
     async def write() -> None:
@@ -415,10 +419,10 @@ async def verified(mongo: Mongo, collection: str) -> list[Any]:
 
 @one_driver
 @pytest.mark.parametrize("walk_most", [0, 500])
-async def test_a_document_is_shown_once_while_it_is_cut(
+async def test_a_document_is_returned_once_during_its_truncation(
     mongo: Mongo, client: Client, monkeypatch: pytest.MonkeyPatch, walk_most: int
 ) -> None:
-    """A scan that was under way sees the old first version and the new one."""
+    """A scan in progress sees both the old first version and the new one."""
     monkeypatch.setattr(collection_as_of, "_WALK_MOST", walk_most)
     scribe = Scribe(mongo, PRODUCT)
     for second in range(3):
@@ -439,10 +443,10 @@ async def test_a_document_is_shown_once_while_it_is_cut(
 @pytest.mark.parametrize(
     "keep", [Keep(text="1 version", versions=1), Keep(text="10 s", seconds=10)], ids=str
 )
-async def test_a_pass_goes_on_where_the_last_one_came_to(
+async def test_a_pass_continues_after_the_last_one(
     mongo: Mongo, client: Client, keep: Keep
 ) -> None:
-    """What stays is not looked at again, however much that is."""
+    """Remaining versions are not read again, whatever their number."""
     scribe = Scribe(mongo, PRODUCT)
     for second in range(4):
         for key in range(30):
@@ -462,10 +466,10 @@ async def test_a_pass_goes_on_where_the_last_one_came_to(
 
 @one_driver
 @pytest.mark.parametrize("failure", [TimeLimit("it took too long"), DamagedArchive("damaged")])
-async def test_a_pass_that_fails_is_told_and_made_again(
+async def test_a_failed_pass_is_logged_and_repeated(
     mongo: Mongo, caplog: pytest.LogCaptureFixture, failure: GatewayError
 ) -> None:
-    """The process goes on: nothing depends on it."""
+    """The process keeps running: nothing depends on it."""
 
     class Slow(DyingMongo):
         def _burn(self, name: str) -> None:
@@ -490,8 +494,8 @@ async def test_a_pass_that_fails_is_told_and_made_again(
 
 
 @one_driver
-async def test_verify_knows_a_cut_from_damage(mongo: Mongo, client: Client) -> None:
-    """Nothing is found behind a pass; a first version that is taken away, or a second one, is."""
+async def test_verify_distinguishes_truncation_from_damage(mongo: Mongo, client: Client) -> None:
+    """It has no findings after a pass, and reports a missing or a second first version."""
     recording = Recording(mongo)
     await recording.begin()
     things = client[mongo.name].things

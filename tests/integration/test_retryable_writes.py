@@ -1,5 +1,6 @@
-"""Writes of the archive, of leases and of checkpoints: made once by the driver's own retry rules,
-whatever becomes of a connection."""
+"""Writes of the archive, of leases and of checkpoints: executed once by the driver's own retries,
+whatever happens to a connection.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ HOW = pytest.mark.parametrize("how", [UNCONFIRMED, LOST, REFUSED], ids=["done", 
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[BareMongod]:
-    """One that does what tests tell it to."""
+    """Start a server with test commands."""
     with short_lived_replica_set("--setParameter", "enableTestCommands=1") as server:
         yield server
 
@@ -47,17 +48,17 @@ async def mongo(server: BareMongod, database_name: str) -> AsyncIterator[Mongo]:
 
 
 async def count(mongo: Mongo) -> Any:
-    """Change a document in a way that shows how often."""
+    """Return an update whose number of executions is visible."""
     made = await mongo.find_one_and_update("things", {"_id": 1}, {"$inc": {"n": 1}}, upsert=True)
     assert made is not None
     return made["n"]
 
 
 @HOW
-async def test_a_write_of_which_it_is_not_known_is_made_once(
+async def test_a_write_of_unknown_fate_is_executed_once(
     server: BareMongod, mongo: Mongo, how: dict[str, Any]
 ) -> None:
-    """Whether it was made before, or never arrived."""
+    """Either it was executed before, or it never arrived."""
     with failing(server, "findAndModify", 1, **how):
         assert await count(mongo) == 1
     assert await count(mongo) == 2
@@ -74,11 +75,11 @@ async def test_a_write_of_which_it_is_not_known_is_made_once(
 
 
 @HOW
-async def test_what_stays_unknown_is_unavailable(
+async def test_a_write_that_stays_unknown_is_unavailable(
     server: BareMongod, database_name: str, how: dict[str, Any]
 ) -> None:
-    """Never an answer as if it had been made; the next write is made."""
-    # A server that has refused is looked at again with the next heartbeat.
+    """It never counts as executed; the next write succeeds."""
+    # A server that has refused is checked again with the next heartbeat.
     uri, options = f"{server.uri}&heartbeatFrequencyMS=500", MongoOptions(server_selection_s=3)
     async with Mongo.connect(uri, database_name, options=options) as mongo:
         await count(mongo)
@@ -87,8 +88,8 @@ async def test_what_stays_unknown_is_unavailable(
         assert isinstance(await count(mongo), int)
 
 
-async def test_what_is_refused_is_told_as_it_is(mongo: Mongo, direct: Client) -> None:
-    """By the server's own code, also where others of the same command were made."""
+async def test_a_refusal_has_the_servers_own_code(mongo: Mongo, direct: Client) -> None:
+    """Other writes of the same command may have been executed."""
     with pytest.raises(DatabaseError, match="Unknown modifier: \\$nonsense") as raised:
         await mongo.find_one_and_update("things", {"_id": 1}, {"$nonsense": {"a": 1}})
     assert raised.value.number == 9
@@ -102,16 +103,16 @@ async def test_what_is_refused_is_told_as_it_is(mongo: Mongo, direct: Client) ->
     assert raised.value.number == 121
 
 
-async def test_what_is_too_long_for_a_message_is_divided(mongo: Mongo) -> None:
-    """Of 60 MB, which no server takes at once."""
+async def test_a_write_beyond_the_message_limit_is_divided(mongo: Mongo) -> None:
+    """It has 60 MB, which no server accepts in one message."""
     await mongo.insert_in_order("things", [{"_id": n, "a": "x" * 6_000_000} for n in range(10)])
     assert await mongo.count("things", {}) == 10
 
 
-async def test_writes_take_no_connection_that_reads_have(
+async def test_writes_do_not_use_the_connections_of_reads(
     server: BareMongod, database_name: str
 ) -> None:
-    """Where the URI bounds the connections, reads keep those that are for them."""
+    """If the URI limits the connections, reads keep those reserved for them."""
     for most, opened in ((1, 0), (5, 2)):
         async with Mongo.connect(f"{server.uri}&maxPoolSize={most}", database_name) as mongo:
             await mongo.insert_in_order("things", [{"_id": most}])
@@ -121,10 +122,10 @@ async def test_writes_take_no_connection_that_reads_have(
             assert len(mongo.wires.open) <= opened
 
 
-async def test_a_transaction_whose_commit_met_another_one_is_run_again(
+async def test_a_transaction_with_a_write_conflict_at_commit_is_repeated(
     server: BareMongod, mongo: Mongo, direct: Client
 ) -> None:
-    """Nothing of it has happened then: it is made once."""
+    """It had no effect before, and is executed once."""
     conflict = {"errorCode": 112, "errorLabels": ["TransientTransactionError"]}
     direct[mongo.name]["things"].insert_one({"_id": 1, "n": 0})
 

@@ -1,5 +1,6 @@
-"""No N+1, as the server sees it: how many commands a request sends does not depend on how many
-documents it shows."""
+"""No N+1 as the server sees it: the number of commands of a request does not depend on the number
+of documents.
+"""
 
 from __future__ import annotations
 
@@ -66,8 +67,9 @@ def served(
     client: Client,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[tuple[RunningGateway, Database[dict[str, Any]], str]]:
-    """A gateway over fifty products of fifty suppliers, four versions each, and a moment at which
-    all of that is history."""
+    """Run a gateway over fifty products of fifty suppliers with four versions each, all recorded;
+    yields a time point, too.
+    """
     database = client[f"round_trips_{uuid4().hex[:8]}"]
     suppliers = [ObjectId() for _ in range(COUNT)]
     database["suppliers"].insert_many(
@@ -99,12 +101,14 @@ def served(
 
 
 def states(gateway: RunningGateway) -> list[str]:
-    """Of the recorders: those that are through with the first reading send nothing unasked."""
+    """Return the states of the recorders: after the initial snapshot they send nothing of their
+    own.
+    """
     return [each["state"] for each in gateway.query("{ streams { state } }")["streams"]]
 
 
 def ask(gateway: RunningGateway, query: str, n: int, now: str) -> list[Any]:
-    """The nodes; a selection that does not use one of the variables may not declare it."""
+    """Return the nodes; variables that the selection does not use are not declared."""
     moment = ", $now: TimePoint!" if "$now" in query else ""
     variables = {"n": n, **({"now": {"token": now}} if moment else {})}
     data = gateway.query(f"query($n: Int{moment}) {{ {query} }}", **variables)
@@ -116,10 +120,10 @@ def ask(gateway: RunningGateway, query: str, n: int, now: str) -> list[Any]:
 def commands_of(
     gateway: RunningGateway, database: Database[dict[str, Any]], query: str, n: int, now: str
 ) -> Commands:
-    """The reads that the server saw meanwhile; the streams' own and the leases left out.
+    """Return the reads that the server received, without those of streams and leases.
 
-    Asked before: how far a page as of a moment goes is remembered, and so are version numbers, once
-    the archive has come to where the stream was when they were first asked for.
+    The query runs once before: coverage and version numbers are cached then, once the archive has
+    reached the position of the first request.
     """
     ask(gateway, query, n, now)
     here = gateway.query("{ resumeToken }")["resumeToken"]
@@ -143,7 +147,7 @@ def commands_of(
 def test_fifty_documents_take_as_many_commands_as_five(
     served: tuple[RunningGateway, Database[dict[str, Any]], str], query: str
 ) -> None:
-    """The same commands on the same collections, and few of them."""
+    """The commands and collections are the same, and few."""
     gateway, database, now = served
     few = commands_of(gateway, database, query, 5, now)
     many = commands_of(gateway, database, query, COUNT, now)

@@ -1,5 +1,6 @@
-"""A server that makes the resume tokens of MongoDB 7 and 8, and changes from one form to the other:
-nothing is recorded or delivered twice, and nothing is lost."""
+"""A server with resume tokens of MongoDB 7 and 8, and changes between the two forms: nothing is
+recorded or delivered twice, and nothing is lost.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +35,7 @@ KEYS: list[Any] = [
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[BareMongod]:
-    """A MongoDB that makes the tokens it is asked for."""
+    """Start a MongoDB that creates the requested form of tokens."""
     with short_lived_replica_set("--setParameter", "enableTestCommands=1") as server:
         yield server
 
@@ -48,14 +49,14 @@ def client(server: BareMongod) -> Iterator[Client]:
 @pytest.fixture
 async def mongo(server: BareMongod) -> AsyncIterator[Mongo]:
     async with Mongo.connect(server.uri, f"versions_{uuid4().hex[:8]}") as mongo:
-        # The option goes with the driver's command.
+        # The option is added to the driver's command.
         wires, mongo.wires = mongo.wires, None
         yield mongo
         mongo.wires = wires
 
 
 def upgraded(mongo: Mongo, monkeypatch: pytest.MonkeyPatch) -> None:
-    """From now on the server makes the tokens of 7.0."""
+    """Let the server create the tokens of 7.0 from now on."""
     rounds = mongo._rounds
 
     def asked(where: str, command: dict[str, Any], *args: Any, **more: Any) -> Any:
@@ -66,7 +67,7 @@ def upgraded(mongo: Mongo, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def write_everything(client: Client, name: str) -> None:
-    """Events of all kinds, of documents with ids of all types."""
+    """Write events of all kinds, of documents with ids of all types."""
     database = client[name]
     for key in KEYS:
         database.things.insert_one({"_id": key})
@@ -85,7 +86,7 @@ def write_everything(client: Client, name: str) -> None:
 
 
 async def read(mongo: Mongo, after: str) -> list[ChangeEvent]:
-    """Every event behind a token, up to now."""
+    """Return every event after a token, up to now."""
     until = resume_tokens.token_from_time(await mongo.operation_time())
     found: list[ChangeEvent] = []
     source = Source(mongo, ["things"], before_images=False, options=BRISK)
@@ -97,10 +98,10 @@ async def read(mongo: Mongo, after: str) -> list[ChangeEvent]:
     raise AssertionError("the stream ended")
 
 
-async def test_events_have_the_same_tokens_on_either_server(
+async def test_events_have_the_same_tokens_on_both_servers(
     mongo: Mongo, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of whatever operation, and with ids of whatever type and length."""
+    """This holds for any operation, and for ids of any type and length."""
     begin = resume_tokens.token_from_time(await mongo.operation_time())
     write_everything(client, mongo.name)
     before = await read(mongo, begin)
@@ -120,7 +121,7 @@ async def test_events_have_the_same_tokens_on_either_server(
 async def test_a_stream_resumes_on_the_other_server_within_a_transaction(
     mongo: Mongo, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Upgraded and back: after each event come exactly those behind it."""
+    """After an upgrade and a downgrade each event is followed by exactly the later ones."""
     begin = resume_tokens.token_from_time(await mongo.operation_time())
     client[mongo.name].create_collection("things")
     with client.start_session() as session, session.start_transaction():
@@ -138,10 +139,10 @@ async def test_a_stream_resumes_on_the_other_server_within_a_transaction(
             assert [each.key for each in rest] == list(range(n + 1, 5))
 
 
-async def test_an_upgrade_of_the_server_records_nothing_twice_and_failing_back_loses_nothing(
+async def test_an_upgrade_and_a_downgrade_of_the_server_lose_and_repeat_nothing(
     mongo: Mongo, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The recorder reads the last event again on the other server, and knows it."""
+    """The recorder reads the last event again on the other server, and recognizes it."""
     recording = Recording(mongo)
     begun = await recording.begin(baseline_done=True)
     things = client[mongo.name].things
@@ -157,10 +158,10 @@ async def test_an_upgrade_of_the_server_records_nothing_twice_and_failing_back_l
     assert told(records) == [("INSERT", 1, False), *(("UPDATE", n, False) for n in (2, 3, 4))]
 
 
-async def test_a_place_that_was_stored_on_the_newer_server_is_gone_on_from(
+async def test_a_token_stored_on_the_newer_server_is_resumed(
     mongo: Mongo, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Earlier versions stored the server's own tokens, within a transaction too."""
+    """Earlier releases stored the server's own tokens, within a transaction, too."""
     upgraded(mongo, monkeypatch)
     begin = resume_tokens.token_from_time(await mongo.operation_time())
     client[mongo.name].create_collection("things")
@@ -190,10 +191,12 @@ async def test_a_place_that_was_stored_on_the_newer_server_is_gone_on_from(
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 100])
-async def test_records_that_the_newer_server_named_are_read_between_canonical_tokens(
+async def test_records_with_tokens_of_the_newer_server_are_read_between_canonical_tokens(
     mongo: Mongo, limit: int
 ) -> None:
-    """As an earlier version stored them: each once, from and up to every place of a transaction."""
+    """Each record of an earlier release is read once, from and up to each write of a
+    transaction.
+    """
 
     def token(version: int, time: int, index: int) -> str:
         told = "463C6F7065726174696F6E54797065003C696E7365727400"

@@ -1,5 +1,6 @@
-"""An event that a recorder cannot read, and a collection that cannot be recorded: the others are
-recorded, and the trouble is shown."""
+"""Events that a recorder cannot process, and collections that cannot be recorded: all others are
+recorded, and the fault is reported.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +36,7 @@ FAULT = "revstream.streams.recording.version_builder.make_version"
 
 
 def failing(fault: Exception) -> Any:
-    """A recorder that can make no version of documents with a field `odd`."""
+    """Return a recorder that fails for documents with a field `odd`."""
 
     def made(**write: Any) -> Any:
         if write["after"] is not None and "odd" in write["after"]:
@@ -48,11 +49,13 @@ def failing(fault: Exception) -> Any:
 @one_driver
 @pytest.mark.parametrize("deltas", [False, True], ids=["FULL", "DELTA"])
 @pytest.mark.parametrize("images", [True, False], ids=["images", "no images"])
-async def test_an_event_of_which_no_version_can_be_made_is_set_aside(
+async def test_an_event_without_a_possible_version_is_set_aside(
     mongo: Mongo, client: Client, deltas: bool, images: bool
 ) -> None:
-    """With its bytes; its version is a gap, those before and after it and of others are exact, and
-    a recorder that starts again does not set it aside twice."""
+    """It is stored with its bytes, and its version is a gap; all others are exact.
+
+    A recorder that starts again does not set it aside twice.
+    """
     if images:
         await enable_collection_images(mongo, "things")
     recording = Recording(mongo, deltas=deltas)
@@ -83,10 +86,10 @@ async def test_an_event_of_which_no_version_can_be_made_is_set_aside(
 
 
 @one_driver
-async def test_a_document_that_the_first_reading_makes_nothing_of_is_set_aside(
+async def test_a_document_without_a_possible_baseline_is_set_aside(
     mongo: Mongo, client: Client
 ) -> None:
-    """The others are read."""
+    """The others get their baselines."""
     client[mongo.name].things.insert_many([{"_id": 1}, {"_id": 2, "odd": 1}, {"_id": 3}])
     recording = Recording(mongo)
     await recording.begin()
@@ -99,8 +102,8 @@ async def test_a_document_that_the_first_reading_makes_nothing_of_is_set_aside(
 
 
 @one_driver
-async def test_the_last_event_set_aside_is_the_one_written_last(mongo: Mongo) -> None:
-    """However its entry is named: those of ids that no driver keeps are named by their document."""
+async def test_the_last_set_aside_event_is_the_newest_entry(mongo: Mongo) -> None:
+    """Entries of ids that no driver preserves have the document as their id."""
     aside = SetAsideEvents(mongo)
     unheld = event(1, key="unheld", after={"_id": "unheld"})
     await aside.put("things", unheld, InexactKey("no driver keeps it"))
@@ -110,10 +113,8 @@ async def test_the_last_event_set_aside_is_the_one_written_last(mongo: Mongo) ->
 
 
 @one_driver
-async def test_a_fault_of_the_database_is_no_fault_of_a_document(
-    mongo: Mongo, client: Client
-) -> None:
-    """It ends the work as ever, and nothing is set aside."""
+async def test_a_database_failure_sets_no_event_aside(mongo: Mongo, client: Client) -> None:
+    """It ends the work as usual."""
     recording = Recording(mongo)
     await recording.begin()
     client[mongo.name].things.insert_one({"_id": 1, "odd": 1})
@@ -124,8 +125,8 @@ async def test_a_fault_of_the_database_is_no_fault_of_a_document(
 
 
 @one_driver
-async def test_a_damaged_version_is_in_nobodys_way(mongo: Mongo, client: Client) -> None:
-    """The next version of the document is a gap and kept whole; others are as ever."""
+async def test_a_damaged_version_does_not_stop_recording(mongo: Mongo, client: Client) -> None:
+    """The document's next version is a gap and stored in full; others are not affected."""
     recording = Recording(mongo, deltas=True)
     await recording.begin()
     things = client[mongo.name].things
@@ -146,11 +147,12 @@ async def test_a_damaged_version_is_in_nobodys_way(mongo: Mongo, client: Client)
 
 @one_driver
 @pytest.mark.parametrize("odd", [{"v": 1, "name": "n1"}, 5, "text", None, [1, None, {"v": "one"}]])
-async def test_previous_versions_that_are_no_list_are_none(
+async def test_previous_versions_that_are_not_a_list_are_ignored(
     mongo: Mongo, client: Client, odd: Any
 ) -> None:
-    """EMBEDDED: the document's current versions are recorded, read at first and written later, and
-    so are those of others."""
+    """EMBEDDED: current versions are recorded, from the snapshot and from later writes, of other
+    documents, too.
+    """
     layout = create_layout(mongo, layout_model("EMBEDDED").entity("Product"))
     archive = Archive(mongo, "products", layout)
     products = client[mongo.name].products
@@ -176,10 +178,8 @@ async def test_previous_versions_that_are_no_list_are_none(
 
 @one_driver
 @pytest.mark.parametrize("odd", [5, "name", {"name": 1}, [5, None, "price"], True])
-async def test_unset_that_is_no_list_of_names_takes_nothing_away(
-    mongo: Mongo, client: Client, odd: Any
-) -> None:
-    """DELTAS: what the archive has is what the present shows; of a list, its names count."""
+async def test_an_invalid_unset_removes_nothing(mongo: Mongo, client: Client, odd: Any) -> None:
+    """DELTAS: archive and current document agree; of a list only its names count."""
     model = layout_model("DELTAS")
     layout = create_layout(mongo, model.entity("Product"))
     archive = Archive(mongo, "products", layout)
@@ -198,10 +198,10 @@ async def test_unset_that_is_no_list_of_names_takes_nothing_away(
 
 
 @one_driver
-async def test_a_collection_that_becomes_capped_is_tried_again_until_that_is_mended(
+async def test_a_capped_collection_is_retried_until_it_is_converted_back(
     mongo: Mongo, client: Client
 ) -> None:
-    """Its recorder says why, here and for other processes, does not end, and goes on by itself."""
+    """Its recorder reports the reason to all processes, does not end, and continues by itself."""
     recording = Recording(mongo)
     await recording.begin()
     database = client[mongo.name]
@@ -235,7 +235,7 @@ STREAMS = "{ streams { name trouble } }"
 
 
 def placed(database: Database[dict[str, Any]], options: Any) -> bool:
-    """Create such a collection; return False where its recorder was first with an ordinary one."""
+    """Create the collection; returns False if its recorder has created an ordinary one."""
     database.drop_collection("things")
     try:
         database.create_collection("things", check_exists=False, **options)
@@ -257,11 +257,13 @@ def placed(database: Database[dict[str, Any]], options: Any) -> bool:
     ],
     ids=["view", "time series", "capped"],
 )
-def test_what_is_put_in_a_collections_place_troubles_that_one_alone(
+def test_an_unrecordable_replacement_affects_only_its_collection(
     mongo_uri: str, client: Client, database_name: str, tmp_path: Path, options: Any, said: str
 ) -> None:
-    """While the gateway runs, and when it is started again: `/readyz`, `streams` and `doctor` tell,
-    and the others are recorded and served."""
+    """`/readyz`, `streams` and `doctor` report it, during a run and after a restart.
+
+    Other collections are recorded and served.
+    """
     model = tmp_path / "schema.graphql"
     model.write_text(MODEL)
     database: Database[dict[str, Any]] = client[database_name]
@@ -292,7 +294,7 @@ def test_what_is_put_in_a_collections_place_troubles_that_one_alone(
                 "mutation { createThing(id: 9, document: {n: 1}) { __typename } }"
             )
             codes = {each["extensions"]["code"] for each in refused.get("errors", ())}
-            # Of a time series MongoDB says that the document lacks its time.
+            # For a time series MongoDB's error is that the document has no time.
             assert codes <= {"INTERNAL" if "timeseries" in options else "UNAVAILABLE"}
             doctor = run_command(
                 *("doctor", "--mongodb-uri", mongo_uri, "--database", database_name),
@@ -303,10 +305,10 @@ def test_what_is_put_in_a_collections_place_troubles_that_one_alone(
             )
 
 
-async def test_a_model_that_names_a_view_from_the_start_is_refused(
+async def test_a_model_with_a_view_is_refused_at_the_first_start(
     mongo_uri: str, client: Client, database_name: str, tmp_path: Path
 ) -> None:
-    """Nothing was recorded yet: it is a mistake, and said at once."""
+    """Nothing was recorded yet: it is a mistake in the model."""
     model = tmp_path / "schema.graphql"
     model.write_text(MODEL)
     client[database_name].create_collection("things", viewOn="elsewhere", pipeline=[])
@@ -319,8 +321,8 @@ async def test_a_model_that_names_a_view_from_the_start_is_refused(
 
 
 @one_driver
-async def test_a_mark_that_no_copier_has_written_is_none(mongo: Mongo, client: Client) -> None:
-    """Text that is not ASCII, too: the version is recorded, and attributed to nobody."""
+async def test_a_forged_mark_of_the_copier_is_ignored(mongo: Mongo, client: Client) -> None:
+    """It may be text that is not ASCII: the version is recorded without an author."""
     recording = Recording(mongo)
     await recording.begin()
     for n, mark in enumerate(("é", "0" * 64, "", 7)):

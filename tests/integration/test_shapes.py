@@ -1,4 +1,4 @@
-"""Documents that a driver would make objects of: the same wherever they are read."""
+"""Documents that a driver would decode as objects: the same in all reads."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ type Sub { x: Int name: String }
 """
 
 
-def test_documents_shaped_like_a_reference_are_documents(
+def test_documents_with_the_form_of_a_db_reference_are_documents(
     mongo_uri: str, client: Client, tmp_path: Path
 ) -> None:
-    """In the present, in history, in differences and in mutations; `verify` finds nothing."""
+    """Current documents, history, diffs and mutations agree; `verify` has no findings."""
     database = f"shapes_{uuid4().hex[:8]}"
     model = tmp_path / "schema.graphql"
     model.write_text(MODEL)

@@ -1,5 +1,6 @@
-"""Reads for what is only shown: the same documents as by a cursor, and a cursor where one batch or
-one connection will not do."""
+"""Reads over wire connections: the same documents as with a cursor of the driver, which is used
+where one batch or one connection does not suffice.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ FAR = DatetimeMS(2**60)
 
 
 def connections_of(mongo: Mongo) -> set[WireConnection]:
-    """The open ones; the set goes on being theirs."""
+    """Return the open connections; the set stays current."""
     assert mongo.wires is not None
     return mongo.wires.open
 
@@ -43,10 +44,8 @@ async def test_dates_are_in_utc_and_do_not_say_so(client: Client, mongo: Mongo) 
     assert await mongo.find("nothing", {}, naive=True) == []
 
 
-async def test_what_is_longer_than_one_batch_is_there_as_a_whole(
-    client: Client, mongo: Mongo
-) -> None:
-    """A batch ends at 16 MB; and its cursor is not left open."""
+async def test_a_result_of_several_batches_is_complete(client: Client, mongo: Mongo) -> None:
+    """A batch ends at 16 MB; the cursor is closed."""
     things = client[mongo.name].things
     for n in range(4):
         things.insert_one({"_id": n, "text": "x" * 7_000_000})
@@ -57,8 +56,8 @@ async def test_what_is_longer_than_one_batch_is_there_as_a_whole(
     assert after <= before
 
 
-async def test_pipelines_are_read_alike(client: Client, mongo: Mongo) -> None:
-    """Short ones in one batch, long ones as a whole."""
+async def test_pipelines_are_read_completely(client: Client, mongo: Mongo) -> None:
+    """Short results have one batch, long ones several."""
     things = client[mongo.name].things
     things.insert_many([{"_id": n, "at": NOON} for n in range(3)])
     wanted = [{"$match": {"_id": {"$lt": 2}}}, {"$sort": {"_id": 1}}]
@@ -76,10 +75,8 @@ async def test_pipelines_are_read_alike(client: Client, mongo: Mongo) -> None:
     assert await mongo.aggregate(None, [{"$documents": [{"n": 1}]}], naive=True) == [{"n": 1}]
 
 
-async def test_a_connection_that_breaks_costs_nothing_but_another_try(
-    client: Client, mongo: Mongo
-) -> None:
-    """A cursor's, which the driver repeats by itself; and the next read has a connection again."""
+async def test_a_broken_connection_causes_a_retry(client: Client, mongo: Mongo) -> None:
+    """The driver repeats a cursor's read itself; the next read has a connection again."""
     client[mongo.name].things.insert_one({"_id": 1})
     connections = connections_of(mongo)
     slow = asyncio.create_task(mongo.find("things", {"$where": "sleep(300) || true"}, naive=True))
@@ -98,10 +95,10 @@ async def test_reads_one_after_the_other_share_a_connection(client: Client, mong
     assert len(connections_of(mongo)) == 1
 
 
-async def test_a_connection_that_lay_idle_for_longer_than_the_uri_allows_is_not_used(
+async def test_a_connection_beyond_its_maximum_idle_time_is_not_used(
     client: Client, mongo_uri: str, database_name: str
 ) -> None:
-    """Something on the way may have forgotten it."""
+    """A firewall may have dropped it."""
     async with Mongo.connect(f"{mongo_uri}&maxIdleTimeMS=1", database_name) as mongo:
         connections = connections_of(mongo)
         assert await mongo.find("nothing", {}, naive=True) == []
@@ -111,8 +108,8 @@ async def test_a_connection_that_lay_idle_for_longer_than_the_uri_allows_is_not_
         assert before.lost.is_set()
 
 
-async def test_what_the_server_refuses_is_said_by_a_cursor(mongo: Mongo) -> None:
-    """And the connection is none the worse for it."""
+async def test_a_refused_read_has_the_error_of_a_cursor(mongo: Mongo) -> None:
+    """The connection stays usable."""
     for _ in range(2):
         with pytest.raises(DatabaseError, match="unknown operator: \\$nonsense"):
             await mongo.find("things", {"a": {"$nonsense": 1}}, naive=True)
@@ -128,10 +125,10 @@ async def test_what_the_server_refuses_is_said_by_a_cursor(mongo: Mongo) -> None
         "timeoutMS=5000",
     ],
 )
-async def test_what_the_uri_asks_for_is_kept_to(
+async def test_options_of_the_uri_are_followed(
     option: str, client: Client, mongo_uri: str, database_name: str
 ) -> None:
-    """Cursors compress, know of secondaries, and give up waiting."""
+    """Reads with compression, secondaries and a wait limit use cursors."""
     client[database_name].things.insert_one({"_id": 1})
     async with Mongo.connect(f"{mongo_uri}&{option}", database_name) as mongo:
         for _ in range(2):
@@ -139,13 +136,13 @@ async def test_what_the_uri_asks_for_is_kept_to(
         assert not connections_of(mongo)
 
 
-async def test_another_driver_is_said_once_and_gone_without(
+async def test_an_unknown_driver_is_logged_once_and_cursors_are_used(
     client: Client,
     mongo: Mongo,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """One whose members differ from those that lend connections."""
+    """Its members differ from those that provide connections."""
     client[mongo.name].things.insert_one({"_id": 1})
     selector = "revstream.streams.mongo.driver.pymongo_internals.writable_server_selector"
     monkeypatch.setattr(selector, None)
@@ -161,10 +158,10 @@ async def test_another_driver_is_said_once_and_gone_without(
 
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("make_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
-def test_connections_that_are_being_opened_hold_up_nobody_who_leaves(
+def test_connections_being_opened_do_not_delay_the_close(
     make_loop: Callable[[], asyncio.AbstractEventLoop], mongo_uri: str, database_name: str
 ) -> None:
-    """Some are open by then, some connect, and some wait for those."""
+    """Some are open, some connect, and some reads wait for them."""
 
     async def come_and_go() -> None:
         async with Mongo.connect(mongo_uri, database_name) as mongo:
@@ -183,22 +180,20 @@ async def test_a_limit_is_kept_to(client: Client, mongo: Mongo) -> None:
         await mongo.find("things", slow, naive=True)
 
 
-async def test_slow_reads_hold_a_quick_one_for_a_moment_only(client: Client, mongo: Mongo) -> None:
-    """More of them than there are connections at first."""
+async def test_slow_reads_delay_a_quick_one_only_briefly(client: Client, mongo: Mongo) -> None:
+    """There are more of them than connections at first."""
     client[mongo.name].things.insert_one({"_id": 1})
     slow = {"$where": "sleep(3000) || true"}
     reading = [asyncio.create_task(mongo.find("things", slow, naive=True)) for _ in range(6)]
-    # They are under way, or wait for a connection.
+    # They are in progress, or wait for a connection.
     await asyncio.sleep(0)
     assert await mongo.find("things", {"_id": 1}, naive=True) == [{"_id": 1}]
     assert not any(each.done() for each in reading)
     assert await asyncio.gather(*reading) == [[{"_id": 1}]] * 6
 
 
-async def test_a_read_that_nobody_waits_for_any_more_is_not_made(
-    client: Client, mongo: Mongo
-) -> None:
-    """While all connections are busy; those behind it get their turn."""
+async def test_an_abandoned_read_is_not_sent(client: Client, mongo: Mongo) -> None:
+    """All connections are busy; later reads get their turn."""
     client[mongo.name].things.insert_one({"_id": 1})
     slow = {"$where": "sleep(1000) || true"}
     reading = [asyncio.create_task(mongo.find("things", slow, naive=True)) for _ in range(20)]

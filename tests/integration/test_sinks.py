@@ -1,5 +1,6 @@
-"""Sinks and a receiver that takes, refuses, fails, hangs or is away: order per document, nothing
-lost, and nobody waits for another one's trouble."""
+"""Webhook sinks with a receiver that accepts, refuses, fails, hangs or is down: order per document,
+nothing lost, and no document waits for another one's failure.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +42,7 @@ pytestmark = pytest.mark.parametrize("mongo", ["motor"], indirect=True)
 
 @pytest.fixture(autouse=True)
 def brief_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An attempt that fails is repeated almost at once."""
+    """Reduce the pauses between attempts."""
     monkeypatch.setattr(document_queue, "_PAUSES_S", (0.005, 0.02))
 
 
@@ -71,14 +72,16 @@ async def waiting(recording: Recording) -> dict[str, PendingDelivery]:
 
 
 def settled(made: Sinking, recording: Recording, client: Client) -> bool:
-    """Nothing waits any more, in the database either."""
+    """Return whether no delivery is pending, in the database either."""
     left = client[recording.mongo.name][COLLECTION].count_documents({})
     return made.sink.statistics()["waiting"] == left == 0
 
 
-async def test_what_is_sent_is_a_signed_cloud_event(recording: Recording, client: Client) -> None:
-    """As the two standards' own libraries read it; each secret signs; headers repeat what a
-    receiver needs to refuse zombies and to drop repeats."""
+async def test_a_delivery_is_a_signed_cloud_event(recording: Recording, client: Client) -> None:
+    """The libraries of both standards verify it, with each secret.
+
+    Headers repeat what a receiver needs to refuse deposed processes and to drop repetitions.
+    """
     from cloudevents.core.bindings.http import HTTPMessage, from_structured_event
     from cloudevents.core.formats.json import JSONFormat
 
@@ -126,10 +129,10 @@ async def test_what_is_sent_is_a_signed_cloud_event(recording: Recording, client
     assert first.event["sequence"] < second.event["sequence"]
 
 
-async def test_documents_go_side_by_side_and_each_in_order(
+async def test_documents_are_delivered_concurrently_and_each_in_order(
     recording: Recording, client: Client
 ) -> None:
-    """Whatever the receiver takes for how long; over connections that are kept open."""
+    """The receiver may take any time; connections stay open."""
     dice = random.Random(1)
 
     async def slowly(request: Request) -> Act:
@@ -147,8 +150,10 @@ async def test_documents_go_side_by_side_and_each_in_order(
     assert receiver.connections <= BRISK.documents
 
 
-async def test_only_what_is_asked_for_is_sent(recording: Recording, client: Client) -> None:
-    """`operations`; what was put off obeys them, too."""
+async def test_only_the_requested_operations_are_delivered(
+    recording: Recording, client: Client
+) -> None:
+    """`operations` applies to deferred deliveries, too."""
     refuse = True
 
     def behave(request: Request) -> Act:
@@ -170,11 +175,12 @@ async def test_only_what_is_asked_for_is_sent(recording: Recording, client: Clie
     assert deletion.event["data"]["document"] is None
 
 
-async def test_a_poison_event_is_parked_and_holds_up_its_own_document_only(
+async def test_a_poison_event_is_parked_and_blocks_its_own_document_only(
     recording: Recording, client: Client
 ) -> None:
-    """What comes after it waits behind it, until somebody has mended the receiver and says so; then
-    all comes in order, once."""
+    """Later versions of the document wait until an operator retries; then all arrive in order,
+    once.
+    """
     poisonous = True
 
     def behave(request: Request) -> Act:
@@ -189,7 +195,7 @@ async def test_a_poison_event_is_parked_and_holds_up_its_own_document_only(
             await eventually(lambda: by_subject(receiver.taken) == expected)
             parked, others = None, []
             while parked is None:
-                # An attempt counts only if something else was taken since.
+                # An attempt counts only if another delivery succeeded since.
                 others += await write(recording, client, d=1, b=1)
                 parked = (await waiting(recording))["b"].parked
             held = (await waiting(recording))["b"]
@@ -209,10 +215,12 @@ async def test_a_poison_event_is_parked_and_holds_up_its_own_document_only(
     assert receiver.overlapping == []
 
 
-async def test_an_event_that_is_dropped_is_passed_over_and_the_rest_goes_on(
+async def test_a_dropped_delivery_is_skipped_and_later_ones_continue(
     recording: Recording, client: Client
 ) -> None:
-    """Who dropped it, when and why is kept; a drop of what has gone on meanwhile does nothing."""
+    """Operator, time and reason are stored; a drop of a delivery that succeeded meanwhile does
+    nothing.
+    """
 
     def behave(request: Request) -> Act:
         return Act(status=400 if (request.subject, request.version) == ("b", 2) else 200)
@@ -234,13 +242,11 @@ async def test_an_event_that_is_dropped_is_passed_over_and_the_rest_goes_on(
     assert (kept["doc"], kept["v"], kept["by"], kept["why"]) == ("b", 2, "ada", "ticket 1")
 
 
-async def test_while_nobody_is_there_nothing_is_set_aside(
-    recording: Recording, client: Client
-) -> None:
-    """It stays where it is, and says so; when the receiver is back all comes, in order, once."""
+async def test_without_a_receiver_nothing_is_parked(recording: Recording, client: Client) -> None:
+    """The checkpoint stays, with the error; when the receiver is back all arrive in order, once."""
     receiver = Receiver()
     async with receiver.serving():
-        pass  # of the port that it had
+        pass  # on the same port
     made = await write(recording, client, **MANY)
     sink = sinking(recording, receiver.url)
     async with delivering(sink):
@@ -275,11 +281,10 @@ async def test_while_nobody_is_there_nothing_is_set_aside(
     ],
     ids=lambda act: "reset" if act.reset else str(act.status),
 )
-async def test_a_receiver_that_takes_nothing_gets_it_all_later(
+async def test_a_receiver_that_refuses_everything_gets_everything_later(
     recording: Recording, client: Client, refusal: Act
 ) -> None:
-    """Whatever it says: nothing is parked, nothing but a page is delivered twice, and it is not
-    asked for each of many events."""
+    """For any status nothing is parked, only one page is repeated, and few requests are sent."""
     ill = True
     made = await write(recording, client, **MANY)
     async with Receiver(lambda request: refusal if ill else Act()).serving() as receiver:
@@ -295,10 +300,10 @@ async def test_a_receiver_that_takes_nothing_gets_it_all_later(
         assert await waiting(recording) == {}
 
 
-async def test_neither_trouble_nor_logs_tell_where_it_posts_or_what_is_said_there(
+async def test_errors_and_logs_contain_neither_url_nor_response(
     recording: Recording, client: Client, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Who knows the path of a webhook may post to it; and an answer may repeat it."""
+    """The path of a webhook is a secret, and a response may repeat it."""
     parked = False
 
     def behave(request: Request) -> Act:
@@ -323,10 +328,10 @@ async def test_neither_trouble_nor_logs_tell_where_it_posts_or_what_is_said_ther
     assert not [each for each in facts if "changes" in each]
 
 
-async def test_what_was_taken_of_a_page_is_not_sent_again(
+async def test_accepted_deliveries_of_a_page_are_not_repeated(
     recording: Recording, client: Client
 ) -> None:
-    """The receiver falls ill in the middle of it."""
+    """The receiver fails in the middle of the page."""
     well = 10
 
     def behave(request: Request) -> Act:
@@ -344,10 +349,8 @@ async def test_what_was_taken_of_a_page_is_not_sent_again(
         assert Counter(receiver.taken) == Counter(made)
 
 
-async def test_the_receiver_says_when_it_wants_to_be_asked_again(
-    recording: Recording, client: Client
-) -> None:
-    """Retry-After: nobody knocks in between."""
+async def test_retry_after_is_respected(recording: Recording, client: Client) -> None:
+    """No request is sent before that time."""
     loop, answered = asyncio.get_running_loop(), 0.0
 
     def behave(request: Request) -> Act:
@@ -366,9 +369,13 @@ async def test_the_receiver_says_when_it_wants_to_be_asked_again(
         assert loop.time() - answered >= 1
 
 
-async def test_a_lone_failure_is_no_reason_to_stop(recording: Recording, client: Client) -> None:
-    """Where nothing else comes, nobody can tell whose fault it is: the document is set aside, is
-    tried again and never parked; and whatever comes next is delivered."""
+async def test_a_single_failing_document_does_not_stop_the_sink(
+    recording: Recording, client: Client
+) -> None:
+    """Without other deliveries the cause is unknown: it is retried and never parked.
+
+    New deliveries are sent.
+    """
 
     def behave(request: Request) -> Act:
         return Act(status=500 if request.subject == "ill" else 200)
@@ -384,16 +391,20 @@ async def test_a_lone_failure_is_no_reason_to_stop(recording: Recording, client:
             await eventually(lambda: receiver.taken == [("well", 1), ("well", 2)])
 
 
-async def test_doubt_has_a_bound_and_an_end(recording: Recording, client: Client) -> None:
-    """Ten documents fail in a row: so many are not set aside at once; but if it lasts, one by one,
-    so that those behind them get their turn."""
+async def test_consecutive_failures_are_deferred_gradually(
+    recording: Recording, client: Client
+) -> None:
+    """Ten documents fail in a row: they are not deferred at once, but one by one over time.
+
+    Later documents then get their turn.
+    """
 
     def behave(request: Request) -> Act:
         return Act(status=500 if request.subject.startswith("ill") else 200)
 
     ill = BRISK.doubts + 2
     await write(recording, client, **{f"ill{n}": 1 for n in range(ill)})
-    # The first page has nothing else.
+    # The first page has no other documents.
     pages = replace(PAGES, page=ill)
     async with Receiver(behave).serving() as receiver:
         stubborn = sinking(recording, receiver.url, pages=pages)
@@ -407,9 +418,13 @@ async def test_doubt_has_a_bound_and_an_end(recording: Recording, client: Client
             await eventually(lambda: ("well", 1) in receiver.taken, within_s=30)
 
 
-async def test_one_that_hangs_keeps_nobody_waiting(recording: Recording, client: Client) -> None:
-    """It is set aside while it is being asked, and not asked twice at once; its own later events
-    come after it."""
+async def test_a_hanging_delivery_delays_no_other_document(
+    recording: Recording, client: Client
+) -> None:
+    """It is deferred while its request is open, and not sent twice at once.
+
+    Later versions of its document follow it.
+    """
     release = asyncio.Event()
 
     async def behave(request: Request) -> Act:
@@ -422,7 +437,7 @@ async def test_one_that_hangs_keeps_nobody_waiting(recording: Recording, client:
         sink = sinking(recording, receiver.url)
         async with delivering(sink):
             await eventually(lambda: receiver.taken == [("a", 1)])
-            # Taken after the slow one was begun: so it is not the receiver that is slow.
+            # Accepted after the slow request began: so the receiver is not slow.
             made += await write(recording, client, b=40, slow=1)
             await eventually(lambda: ("b", 40) in receiver.taken, within_s=30)
             assert [each.subject for each in receiver.requests].count("slow") == 1
@@ -432,8 +447,10 @@ async def test_one_that_hangs_keeps_nobody_waiting(recording: Recording, client:
     assert by_subject(receiver.taken) == by_subject(made)
 
 
-async def test_one_that_never_answers_fails_in_time(recording: Recording, client: Client) -> None:
-    """And is tried again; the others go on."""
+async def test_a_delivery_without_an_answer_fails_by_timeout(
+    recording: Recording, client: Client
+) -> None:
+    """It is retried, and the others continue."""
 
     def behave(request: Request) -> Act:
         return Act(hang=request.subject == "deaf" and len(receiver.requests) < 4)
@@ -447,10 +464,8 @@ async def test_one_that_never_answers_fails_in_time(recording: Recording, client
             await eventually(lambda: settled(sink, recording, client))
 
 
-async def test_a_connection_that_breaks_is_tried_again_at_once(
-    recording: Recording, client: Client
-) -> None:
-    """That one event may come twice, and no other."""
+async def test_a_broken_connection_is_retried_at_once(recording: Recording, client: Client) -> None:
+    """Only that event may arrive twice."""
     broken: set[str] = set()
 
     def behave(request: Request) -> Act:
@@ -469,7 +484,7 @@ async def test_a_connection_that_breaks_is_tried_again_at_once(
 
 
 async def test_redirects_are_not_followed(recording: Recording, client: Client) -> None:
-    """What is signed for one receiver goes to no other."""
+    """An event that is signed for one receiver is sent to no other."""
     await write(recording, client, a=1)
     async with Receiver().serving() as other:
         away = Act(status=307, headers={"location": other.url})
@@ -481,8 +496,8 @@ async def test_redirects_are_not_followed(recording: Recording, client: Client) 
         assert other.requests == []
 
 
-async def test_an_answer_without_end_is_not_read(recording: Recording, client: Client) -> None:
-    """Its status says enough."""
+async def test_an_endless_response_body_is_not_read(recording: Recording, client: Client) -> None:
+    """The status is enough."""
     made = await write(recording, client, a=3)
     async with Receiver(lambda request: Act(endless=True)).serving() as receiver:
         async with delivering(sinking(recording, receiver.url)):
@@ -490,9 +505,12 @@ async def test_an_answer_without_end_is_not_read(recording: Recording, client: C
         assert receiver.connections == 3
 
 
-async def test_a_deposed_holder_sets_nothing_aside(recording: Recording, client: Client) -> None:
-    """Its older fencing token is refused, as it is by a receiver that looks at it; what it still
-    delivers has that token."""
+async def test_a_deposed_sink_stores_no_pending_deliveries(
+    recording: Recording, client: Client
+) -> None:
+    """Its older fencing token is refused, also by receivers that check it; its deliveries
+    contain it.
+    """
     go_on = asyncio.Event()
 
     async def behave(request: Request) -> Act:
@@ -516,10 +534,10 @@ async def test_a_deposed_holder_sets_nothing_aside(recording: Recording, client:
         assert [each.fence for each in receiver.requests] == [1, 2, 2]
 
 
-async def test_who_takes_over_goes_on_with_what_was_set_aside(
+async def test_a_successor_continues_pending_deliveries(
     recording: Recording, client: Client
 ) -> None:
-    """Also where it was set aside, and the place of the page not yet saved."""
+    """The predecessor may have stored them before the checkpoint of the page."""
     ill = True
 
     def behave(request: Request) -> Act:
@@ -533,7 +551,7 @@ async def test_who_takes_over_goes_on_with_what_was_set_aside(
         name = first.sink.name
         stored = await recording.checkpoints.load(name)
         assert stored is not None
-        # As if it had been killed in between.
+        # As after a kill in between.
         before = replace(stored, token=(await recording.versions())[0]["_id"][:16])
         await recording.checkpoints.save(name, before, fencing_token=1)
         ill = False
@@ -544,13 +562,15 @@ async def test_who_takes_over_goes_on_with_what_was_set_aside(
             await eventually(lambda: receiver.taken[-1] == ("b", 4))
     found = by_subject(receiver.taken)
     assert found["b"] == [1, 2, 3, 4]
-    # Its page was delivered again: that is allowed, and in order.
+    # Its page was delivered again, which is allowed, in order.
     assert found["a"] in ([1, 2], [1, 2, 1, 2])
 
 
-async def test_lost_history_is_told(recording: Recording, client: Client) -> None:
-    """Of the collection, where retention was faster; of a document, where a version was dropped
-    while it waited. The same loss has the same id."""
+async def test_lost_history_is_delivered_as_an_event(recording: Recording, client: Client) -> None:
+    """It is lost for the collection by retention, or for a document by truncation during a wait.
+
+    The same loss has the same id.
+    """
     ill = True
 
     def behave(request: Request) -> Act:
@@ -583,8 +603,10 @@ async def test_lost_history_is_told(recording: Recording, client: Client) -> Non
     assert by_subject(receiver.taken)["b"] == [0, 2]
 
 
-async def test_what_waits_and_cannot_be_read_is_told(recording: Recording, client: Client) -> None:
-    """Neither the document's other versions nor the sink stand still for it."""
+async def test_an_unreadable_pending_version_is_reported(
+    recording: Recording, client: Client
+) -> None:
+    """Neither the document's other versions nor the sink wait for it."""
     refuse = True
 
     def behave(request: Request) -> Act:
@@ -609,14 +631,13 @@ async def test_what_waits_and_cannot_be_read_is_told(recording: Recording, clien
 
 
 NUMBERED = read_model('type Thing @collection(name: "things") { id: Int! n: Int }')
-"""A model that the ids of most documents of these tests do not fit."""
+"""A model for which the ids of most documents of these tests are invalid."""
 
 
-async def test_what_cannot_be_made_an_event_is_parked_by_itself(
+async def test_a_version_without_a_possible_event_is_parked(
     recording: Recording, client: Client
 ) -> None:
-    """An id that the model does not allow, as another program may write it: whether the receiver
-    takes anything says nothing of it."""
+    """Another program wrote an id that the model does not allow; the receiver is not at fault."""
     await write(recording, client, a=1)
     async with Receiver().serving() as receiver:
         made = sinking(recording, receiver.url, model=NUMBERED)
@@ -627,10 +648,10 @@ async def test_what_cannot_be_made_an_event_is_parked_by_itself(
         assert "id holds the string 'a', Int expected" in str(held.reason)
 
 
-async def test_documents_that_were_never_posted_hold_up_nobody(
+async def test_documents_without_possible_events_delay_no_other(
     recording: Recording, client: Client
 ) -> None:
-    """However many there are, in a page of their own: the receiver is not in doubt."""
+    """A whole page of them does not count against the receiver."""
     ill = 3 * BRISK.doubts
     await write(recording, client, **{f"ill{n}": 1 for n in range(ill)})
     client[recording.mongo.name].things.insert_one({"_id": 7, "n": 1, "version": 1})
@@ -644,8 +665,10 @@ async def test_documents_that_were_never_posted_hold_up_nobody(
             assert not delivery.done()
 
 
-async def test_the_next_in_line_is_found_among_many(recording: Recording, client: Client) -> None:
-    """More versions wait than are looked at in one go."""
+async def test_the_next_pending_version_is_found_among_many(
+    recording: Recording, client: Client
+) -> None:
+    """More versions wait than one read returns."""
     ill = True
 
     def behave(request: Request) -> Act:
@@ -666,11 +689,13 @@ async def test_the_next_in_line_is_found_among_many(recording: Recording, client
 
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("seed", range(4))
-async def test_whatever_the_receiver_does_and_whenever_it_is_interrupted(
+async def test_random_receivers_and_interruptions_keep_the_order_per_document(
     recording: Recording, client: Client, seed: int
 ) -> None:
-    """A receiver of moods; holders that end anywhere in what they do. Of each document the next
-    version that is new to the receiver is always the next one that there is."""
+    """The receiver behaves at random, and lease holders end at any step.
+
+    Each version that is new to the receiver is the next one of its document.
+    """
     dice = random.Random(seed)
     moods = [
         (Act(), 12),
@@ -687,7 +712,7 @@ async def test_whatever_the_receiver_does_and_whenever_it_is_interrupted(
 
     def behave(request: Request) -> Act:
         act = ill.get(request.subject, Act()) if not well else Act()
-        # What is not answered may have been taken all the same.
+        # A delivery without an answer may have been accepted all the same.
         if act == Act() or (act.reset and dice.random() < 0.5):
             skipped.extend([request] if request.version > known[request.subject] + 1 else [])
             known[request.subject] = max(known[request.subject], request.version)
@@ -702,7 +727,7 @@ async def test_whatever_the_receiver_does_and_whenever_it_is_interrupted(
             acts, weights = zip(*moods, strict=True)
             ill = {f"d{n}": dice.choices(acts, weights)[0] for n in range(12)}
             if dice.random() < 0.25:
-                # Nobody gets anything.
+                # Every delivery fails.
                 ill = {f"d{n}": Act(status=500) for n in range(12)}
             counts = {name: dice.randrange(1, 5) for name in names}
             await write(recording, client, **counts)

@@ -1,5 +1,4 @@
-"""A snapshot and the changes after it always add up to the collection, however fast it is written
-to."""
+"""A snapshot and the changes after it always add up to the collection, under any rate of writes."""
 
 from __future__ import annotations
 
@@ -37,7 +36,7 @@ ROUNDS, WRITES, DOCUMENTS = scaled(all=50, fast=8), 150, 60
 def items(
     mongo_uri: str, client: Client, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[RunningGateway, Collection[dict[str, Any]]]]:
-    """A gateway over a collection of its own, for all rounds."""
+    """Run a gateway over a collection of its own, for all rounds."""
     path: Path = tmp_path_factory.mktemp("model") / "schema.graphql"
     path.write_text(MODEL)
     name = f"snapshots_{uuid4().hex[:8]}"
@@ -61,7 +60,7 @@ def items(
 async def test_snapshot_and_changes_add_up_to_the_final_state(
     items: tuple[RunningGateway, Collection[dict[str, Any]]], where: Any, matches: Any
 ) -> None:
-    """Time and again, while a writer writes at full speed, also where documents enter and leave."""
+    """A writer writes at full speed in each round, and documents enter and leave the filter."""
     gateway, collection = items
     dice = random.Random(9)
     for _ in range(ROUNDS):
@@ -79,7 +78,7 @@ async def test_snapshot_and_changes_add_up_to_the_final_state(
 async def _collect(
     gateway: RunningGateway, where: Any, writing: asyncio.Task[None]
 ) -> dict[str, Any]:
-    """What a subscriber believes once it has passed the writer's last write."""
+    """Return the subscriber's state after the writer's last write."""
     state: dict[str, Any] = {}
     end: str | None = None
     events = gateway.subscribe(CHANGES, where=where)

@@ -1,4 +1,4 @@
-"""Contents that lie elsewhere than in their records: as patches on earlier ones, or in parts."""
+"""Contents that are stored outside their records: as deltas to earlier ones, or in parts."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ LONG = "what does not change " * 20
 
 
 async def written(mongo: Mongo, versions: int = 50) -> Scribe:
-    """Two documents that change a little at a time; one is deleted and comes again."""
+    """Write two documents with small changes; one is deleted and reinserted."""
     scribe = Scribe(mongo, PACKED)
     for n in range(versions):
         gone = n == versions // 2
@@ -46,15 +46,15 @@ async def written(mongo: Mongo, versions: int = 50) -> Scribe:
 
 
 def contents(scribe: Scribe) -> list[dict[str, Any] | None]:
-    """Of every version, in the order of the stream."""
+    """Return the content of every version, in stream order."""
     return [None if r["full"] is None else dict(r["full"].items()) for r in scribe.records]
 
 
 @ON_MOTOR
-async def test_a_version_is_made_of_a_bounded_number_of_others(
+async def test_a_version_is_reconstructed_from_a_limited_number_of_others(
     mongo: Mongo, client: Client
 ) -> None:
-    """Whole ones stand at intervals, and after a deletion; in between there are patches."""
+    """Full contents are stored at intervals and after a deletion, with deltas between them."""
     scribe = await written(mongo)
     records = list(client[mongo.name]["products.versions"].find().sort("v"))
     assert len(records) == 100
@@ -68,10 +68,10 @@ async def test_a_version_is_made_of_a_bounded_number_of_others(
     assert [each["full"] for each in found] == contents(scribe)
 
 
-async def test_contents_cost_one_read_more_however_many_there_are(
+async def test_contents_take_one_more_read_for_any_number_of_versions(
     counted: Mongo, commands: Commands
 ) -> None:
-    """Whichever way versions are asked for, and in whatever numbers."""
+    """This holds for all ways to read versions."""
     scribe = await written(counted)
     history = VersionHistory(counted, {"products": scribe.archive}, nothing_written())
     wanted = [(key, number) for key in "ab" for number in (50, 3, 21, 22, 40)]
@@ -97,7 +97,7 @@ async def test_contents_cost_one_read_more_however_many_there_are(
 
 @ON_MOTOR
 async def test_a_storage_can_be_changed_and_changed_again(mongo: Mongo, client: Client) -> None:
-    """What was written stays as it is; each version says itself where its content lies."""
+    """Existing versions stay unchanged; each record has the place of its content."""
     await mongo.command({"create": "things", "changeStreamPreAndPostImages": {"enabled": True}})
     await Recording(mongo).begin()
     things = client[mongo.name].things
@@ -115,7 +115,7 @@ async def test_a_storage_can_be_changed_and_changed_again(mongo: Mongo, client: 
 
 
 @ON_MOTOR
-async def test_a_document_as_large_as_can_be_is_kept_in_parts(mongo: Mongo, client: Client) -> None:
+async def test_the_largest_document_is_stored_in_parts(mongo: Mongo, client: Client) -> None:
     """Its record has no room for it; it is read, filtered and verified all the same."""
     await mongo.command({"create": "products"})
     recording = Recording(mongo, "products")
@@ -188,10 +188,8 @@ async def verified(recording: Recording) -> Any:
 
 @ON_MOTOR
 @pytest.mark.parametrize("what", DAMAGES)
-async def test_damage_is_found_and_read_as_nothing_else(
-    mongo: Mongo, client: Client, what: str
-) -> None:
-    """A version that cannot be made is an error, and not another content."""
+async def test_a_damaged_version_is_an_error(mongo: Mongo, client: Client, what: str) -> None:
+    """It is never read as another content."""
     await mongo.command({"create": "things", "changeStreamPreAndPostImages": {"enabled": True}})
     recording = Recording(mongo, deltas=True)
     await recording.begin()

@@ -1,5 +1,4 @@
-"""An id that the API shows finds its document again, whatever it is stored as, everywhere that an
-id is given."""
+"""An id of the API finds its document, whatever type it is stored as, in every argument for ids."""
 
 from __future__ import annotations
 
@@ -54,7 +53,7 @@ STORED: dict[str, Any] = {
 def gateway(
     mongo_uri: str, client: Client, database: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[RunningGateway]:
-    """Over parts and kits with ids of every type, in one collection each."""
+    """Run a gateway over parts and kits with ids of every type, in one collection each."""
     model = tmp_path_factory.mktemp("model") / "schema.graphql"
     model.write_text(MODEL)
     begin_new(mongo_uri, database, model)
@@ -67,7 +66,7 @@ def gateway(
 
 @pytest.fixture
 def shown(gateway: RunningGateway) -> dict[str, str]:
-    """The id of each, as the API shows it."""
+    """Return the API's id of each document."""
     data = gateway.query("{ kits(first: 100) { nodes { id name } } }")
     return {each["name"]: each["id"] for each in data["kits"]["nodes"]}
 
@@ -77,10 +76,10 @@ def now(gateway: RunningGateway) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("case", STORED)
-def test_reads_find_the_document_by_the_id_that_is_shown(
+def test_reads_find_a_document_by_its_api_id(
     gateway: RunningGateway, shown: dict[str, str], case: str
 ) -> None:
-    """By id, by node id, in lists, in history, as of a moment; as it was compiled, too."""
+    """By id, by node id, in lists, in history, and in as-of reads, with compiled queries, too."""
     node = gateway.query("query($id: ID!) { part(id: $id) { nodeId } }", id=shown[case])
     query = """query($id: ID!, $node: ID!, $now: TimePoint!) {
       part(id: $id) {
@@ -96,7 +95,7 @@ def test_reads_find_the_document_by_the_id_that_is_shown(
     }"""
     id_ = shown[case]
     for _ in range(2):
-        # The second time as it was compiled.
+        # The second time as a compiled query.
         data = gateway.query(query, id=id_, node=node["part"]["nodeId"], now=now(gateway))
         part = data["part"]
         assert (part["id"], part["name"], part["kit"]) == (id_, case, {"name": case})
@@ -112,11 +111,10 @@ def test_reads_find_the_document_by_the_id_that_is_shown(
 
 
 @pytest.mark.parametrize("case", STORED)
-async def test_writes_and_subscriptions_take_the_id_that_is_shown(
+async def test_writes_and_subscriptions_accept_the_api_id(
     gateway: RunningGateway, client: Client, database: str, shown: dict[str, str], case: str
 ) -> None:
-    """Changed, compared, discussed, proposed, published, deleted, restored: always the one that is
-    stored, and none beside it."""
+    """Every mutation and draft uses the stored document, and creates none beside it."""
     kits, stored = client[database]["kits"], STORED[case]
     id_ = {"id": shown[case]}
     count = kits.count_documents({})
@@ -180,11 +178,13 @@ async def test_writes_and_subscriptions_take_the_id_that_is_shown(
     assert kits.count_documents({}) == count
 
 
-def test_references_lead_to_what_shows_alike(
+def test_references_find_a_document_by_either_form_of_its_id(
     gateway: RunningGateway, client: Client, database: str
 ) -> None:
-    """Written as the API shows it, or as another program has it; there and back, also as of a
-    moment."""
+    """They are written as in the API, or as another program stores them.
+
+    Back references and as-of reads work, too.
+    """
     database_ = client[database]
     kit, text = ObjectId(), str(ObjectId())
     database_["kits"].insert_many([{"_id": kit, "name": "k"}, {"_id": text, "name": "t"}])
@@ -216,10 +216,10 @@ def test_references_lead_to_what_shows_alike(
         assert then == kits
 
 
-def test_of_two_that_show_alike_the_declared_type_counts(
+def test_of_two_equal_api_ids_the_declared_type_counts(
     gateway: RunningGateway, client: Client, database: str
 ) -> None:
-    """Until it is deleted: then the other one is found."""
+    """After its deletion the other document is found."""
     kits = client[database]["kits"]
     kits.insert_many([{"_id": "77", "name": "text"}, {"_id": 77, "name": "number"}])
     query = '{ kit(id: "77") { name } kits(where: { id: { eq: "77" } }) { nodes { name } } }'
@@ -232,10 +232,10 @@ def test_of_two_that_show_alike_the_declared_type_counts(
     assert gateway.query(query)["kit"] == {"name": "number"}
 
 
-def test_equal_numbers_that_show_otherwise_are_not_found(
+def test_equal_numbers_with_another_api_id_are_not_found(
     gateway: RunningGateway, client: Client, database: str
 ) -> None:
-    """MongoDB calls 8 and 8.0 equal; a document has one id to the API."""
+    """8 and 8.0 are equal in MongoDB, but a document has one id in the API."""
     client[database]["kits"].insert_one({"_id": Decimal128("8.0"), "name": "eight"})
     data = gateway.query('{ one: kit(id: "8.0") { id } other: kit(id: "8") { id } }')
     assert data == {"one": {"id": "8.0"}, "other": None}
@@ -244,8 +244,8 @@ def test_equal_numbers_that_show_otherwise_are_not_found(
 
 
 @pytest.mark.parametrize("text", ['{"$gt": 1}', '{"$minKey": 1}', "{", '{"a": ', "1e999", "-"])
-def test_text_that_is_no_id_finds_nothing(gateway: RunningGateway, text: str) -> None:
-    """Also where it looks like an operator, a number or a document."""
+def test_a_text_that_is_not_an_id_finds_nothing(gateway: RunningGateway, text: str) -> None:
+    """It may look like an operator, a number or a document."""
     data = gateway.query(
         """query($id: ID!) {
           kit(id: $id) { id } kits(where: { id: { in: [$id] } }) { nodes { id } }

@@ -1,4 +1,4 @@
-"""The start of a subscription, which its end names to a client without any event."""
+"""The start position of a subscription, which its end contains even without any event."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ one_driver = pytest.mark.parametrize("mongo", ["motor"], indirect=True)
 
 
 @one_driver
-async def test_one_that_cannot_catch_up_has_said_where_it_began(mongo: Mongo) -> None:
-    """Nobody records: the archive does not reach the live stream within the bound."""
+async def test_a_subscription_that_cannot_catch_up_has_its_start_token(mongo: Mongo) -> None:
+    """Without a recorder the archive does not reach the live stream within the limit."""
     recording = Recording(mongo)
     begun = await recording.begin(baseline_done=True)
     await mongo.insert_in_order("things", [{"_id": 1}])
@@ -36,8 +36,8 @@ async def test_one_that_cannot_catch_up_has_said_where_it_began(mongo: Mongo) ->
 
 
 @one_driver
-async def test_one_that_begins_now_says_so_before_anything_comes(mongo: Mongo) -> None:
-    """A client that resumes there misses nothing of the writes behind that place."""
+async def test_a_new_subscription_has_its_start_token_before_any_event(mongo: Mongo) -> None:
+    """A client that resumes there misses none of the later writes."""
     recording = Recording(mongo)
     await recording.begin(baseline_done=True)
     now = resume_tokens.token_from_time(await mongo.operation_time())

@@ -1,5 +1,4 @@
-"""What `verify` finds: nothing in an archive that the recorder made, and each kind of damage that
-is planted in it."""
+"""Findings of `verify`: none in a recorder's archive, and one for each kind of planted damage."""
 
 from __future__ import annotations
 
@@ -31,7 +30,7 @@ ODD_IDS = [1, True, 2.5, "a", "$a", {"a": 1}, b"x", None]
 
 
 async def recorded(mongo: Mongo, client: Client) -> Records:
-    """An archive of documents with ids of all types, changed, deleted and inserted again."""
+    """Record documents with ids of all types, changed, deleted and reinserted."""
     recording = Recording(mongo)
     await recording.begin()
     things = client[mongo.name].things
@@ -58,8 +57,8 @@ def told(found: VerificationResult) -> list[tuple[str, Any, int | None]]:
     return [(each.kind, each.document, each.version) for each in found.findings]
 
 
-async def test_nothing_is_wrong_with_what_the_recorder_made(mongo: Mongo, client: Client) -> None:
-    """Numbers of writers that count, transactions, deletions and ids of all types included."""
+async def test_an_archive_of_the_recorder_has_no_findings(mongo: Mongo, client: Client) -> None:
+    """It has version fields, transactions, deletions and ids of all types."""
     records = await recorded(mongo, client)
     found = await verified(mongo)
     assert told(found) == []
@@ -70,7 +69,7 @@ async def test_nothing_is_wrong_with_what_the_recorder_made(mongo: Mongo, client
 async def test_documents_are_checked_in_more_than_one_part(
     mongo: Mongo, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever the bounds between them."""
+    """This holds for any boundaries between the parts."""
     monkeypatch.setattr("revstream.streams.maintenance.verification._CHUNK", 2)
     await recorded(mongo, client)
     seen: list[int] = []
@@ -84,7 +83,7 @@ async def test_documents_are_checked_in_more_than_one_part(
 
 
 def forged(records: Records, *, chain: bool) -> None:
-    """Another body of a version, sealed as the recorder does."""
+    """Replace the content of a version, with a valid checksum."""
     older, record = (records.find_one({"doc": "a", "v": v}) for v in (2, 3))
     assert older is not None
     assert record is not None
@@ -166,8 +165,10 @@ DAMAGES: dict[str, tuple[Damage, set[tuple[str, Any, int | None]]]] = {
 
 
 @pytest.mark.parametrize("what", DAMAGES)
-async def test_damage_is_found_and_named(mongo: Mongo, client: Client, what: str) -> None:
-    """The document and the version, and nothing else."""
+async def test_damage_is_reported_with_its_document_and_version(
+    mongo: Mongo, client: Client, what: str
+) -> None:
+    """There are no other findings."""
     records = await recorded(mongo, client)
     damage, expected = DAMAGES[what]
     damage(records)
@@ -175,7 +176,7 @@ async def test_damage_is_found_and_named(mongo: Mongo, client: Client, what: str
 
 
 async def test_a_document_that_changed_unseen_is_found(mongo: Mongo, client: Client) -> None:
-    """One that is gone, one that is back, one that is another: nobody recorded it."""
+    """It was deleted, inserted or changed while nothing was recorded."""
     await recorded(mongo, client)
     things = client[mongo.name].things
     things.delete_one({"_id": "a"})
@@ -191,17 +192,17 @@ async def test_a_document_that_changed_unseen_is_found(mongo: Mongo, client: Cli
     }
 
 
-async def test_what_the_recorder_has_not_come_to_is_no_damage(mongo: Mongo, client: Client) -> None:
-    """The present is read as of the place that it has reached."""
+async def test_unrecorded_writes_are_not_damage(mongo: Mongo, client: Client) -> None:
+    """Current documents are read at the cluster time of the checkpoint."""
     await recorded(mongo, client)
     client[mongo.name].things.update_many({}, {"$set": {"later": True}})
     assert told(await verified(mongo)) == []
 
 
-async def test_a_recorder_that_stands_within_a_transaction_is_no_damage(
+async def test_a_checkpoint_within_a_transaction_is_not_damage(
     mongo: Mongo, client: Client
 ) -> None:
-    """What the same transaction did to other documents is recorded next."""
+    """Writes of the transaction to other documents are recorded next."""
     records = await recorded(mongo, client)
     things = client[mongo.name].things
     with client.start_session() as session, session.start_transaction():
@@ -219,7 +220,7 @@ async def test_a_recorder_that_stands_within_a_transaction_is_no_damage(
     assert told(await verified(mongo, checkpoint=within)) == []
 
 
-async def test_a_recorder_that_is_far_behind_is_told(
+async def test_a_recorder_that_is_far_behind_is_reported(
     mongo: Mongo, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The versions are checked all the same."""
@@ -234,17 +235,15 @@ async def test_a_recorder_that_is_far_behind_is_told(
     assert told(found) == [("BEHIND", None, None), ("MISSING", "a", 4)]
 
 
-async def test_an_archive_that_no_recorder_made_is_told(mongo: Mongo) -> None:
+async def test_an_archive_without_a_recorder_is_reported(mongo: Mongo) -> None:
     """There is nothing to check."""
     found = await verified(mongo)
     assert [each.kind for each in found.findings] == ["BEHIND"]
     assert found.versions == 0
 
 
-async def test_versions_from_before_there_were_checksums_are_told(
-    mongo: Mongo, client: Client
-) -> None:
-    """They are compared with those around them; the chain begins with the first that has one."""
+async def test_versions_without_checksums_are_reported(mongo: Mongo, client: Client) -> None:
+    """They are compared with their neighbours; the chain begins with the first checksum."""
     records = await recorded(mongo, client)
     assert (await verified(mongo)).unsealed == 0
     records.update_many({}, {"$unset": {"sum": "", "chain": ""}})
@@ -258,10 +257,8 @@ async def test_versions_from_before_there_were_checksums_are_told(
 
 
 @pytest.mark.parametrize("mongo", ["motor"], indirect=True)
-async def test_checksums_are_of_contents_that_are_kept_as_patches(
-    mongo: Mongo, client: Client
-) -> None:
-    """Of what the patches make; of a changed patch all behind it differ, up to the next whole."""
+async def test_checksums_cover_contents_stored_as_deltas(mongo: Mongo, client: Client) -> None:
+    """A changed delta damages all later versions up to the next full content."""
     recording = Recording(mongo, deltas=True)
     await recording.begin()
     things = client[mongo.name].things
@@ -279,10 +276,10 @@ async def test_checksums_are_of_contents_that_are_kept_as_patches(
 
 @pytest.mark.parametrize("mongo", ["motor"], indirect=True)
 @pytest.mark.parametrize("history", CLASSIC)
-async def test_checksums_are_of_contents_that_a_collection_keeps(
+async def test_checksums_cover_contents_in_a_layout(
     mongo: Mongo, client: Client, history: str
 ) -> None:
-    """Wherever programs move them; a version that is changed there is found."""
+    """Programs may move them; a version that is changed in its collection is found."""
     layout = create_layout(mongo, layout_model(history).entity("Product"))
     await layout.prepare()
     archive = Archive(mongo, "products", layout)

@@ -1,4 +1,6 @@
-"""Counters that leave no room, and numbers beyond GraphQL's Int: they harm no other document."""
+"""Version fields at the limit of their type, and numbers beyond GraphQL's Int: they do not affect
+other documents.
+"""
 
 from __future__ import annotations
 
@@ -18,10 +20,10 @@ type Other @collection(name: "others") { id: ID! name: String }
 COUNTERS = (2**31 - 1, 2**31, Int64(2**63 - 1), 2.0**40, float("nan"), -5, "x", [7], None)
 
 
-def test_a_counter_that_leaves_no_room_is_not_counted_on_from(
+def test_a_version_field_at_its_limit_is_not_incremented(
     served: RunningGateway, client: Client, database: str
 ) -> None:
-    """The archive counts by itself; pages, lookups and mutations of that document work as ever."""
+    """The archive counts by itself; pages, lookups and mutations of that document work."""
     things = client[database]["things"]
     for index, counter in enumerate(COUNTERS):
         things.insert_one({"_id": f"t{index}", "name": "1", "version": counter})
@@ -33,7 +35,7 @@ def test_a_counter_that_leaves_no_room_is_not_counted_on_from(
       things(first: 50) { nodes { id version } }
     }"""
     for _ in range(2):
-        # The second time as it was compiled.
+        # The second time as a compiled query.
         data = served.query(query, now=now)
         assert [each["version"] for each in data["thingsAsOf"]["nodes"]] == [2] * len(COUNTERS)
         assert {each["version"] for each in data["thingVersions"]["nodes"]} == {1, 2}
@@ -52,7 +54,7 @@ def test_a_counter_that_leaves_no_room_is_not_counted_on_from(
 def test_a_number_beyond_int_is_an_error_of_that_version_alone(
     served: RunningGateway, client: Client, database: str
 ) -> None:
-    """As an archive may have them that was counted otherwise: the others are on the page."""
+    """An archive from elsewhere may contain it: the other versions are on the page."""
     client[database]["others"].insert_many([{"_id": "good"}, {"_id": "far"}])
     now = {"token": served.query("{ resumeToken }")["resumeToken"]}
     served.query("query($now: TimePoint!) { othersAsOf(asOf: $now) { totalCount } }", now=now)

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 RANDOM = settings(
     max_examples=examples(6),
     deadline=None,
-    # A run takes a second, and shrinking one takes hundreds: two dozen steps can be read.
+    # A run takes a second, and shrinking takes hundreds: two dozen steps are readable.
     phases=[Phase.explicit, Phase.reuse, Phase.generate],
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
@@ -25,11 +25,12 @@ RANDOM = settings(
 @pytest.mark.parametrize("entity", ["Product", "Sample"])
 @RANDOM
 @given(run=steps.runs())
-async def test_whatever_is_written_the_past_and_the_present_are_the_models(
+async def test_current_documents_and_history_agree_with_the_model(
     shop: Shop, entity: str, run: list[steps.Step]
 ) -> None:
-    """Present, history, blame, diff and as-of agree with the model, and so does every answer on the
-    way; where documents count their writes, and where they do not."""
+    """Current documents, history, blame, diff, as-of reads and every result agree with the model,
+    with and without a version field.
+    """
     running = Run(shop, entity)
     try:
         await running.begin()
