@@ -355,16 +355,11 @@ _FRAGMENT = re.compile(
     r"|Nothing|Nobody)\b"
 )
 
-_FRAGMENTS_LEFT = ("benchmarks", "tests/integration")
-"""Folders whose docstrings may still open with a fragment."""
-
 
 def test_docstrings_are_sentences() -> None:
     """A docstring opens with a subject, a verb or a noun, never with a fragment."""
     kinds = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
     for path in _python_files():
-        if path.relative_to(ROOT).as_posix().startswith(_FRAGMENTS_LEFT):
-            continue
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, kinds):
                 text = ast.get_docstring(node) or ""

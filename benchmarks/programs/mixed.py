@@ -72,7 +72,7 @@ async def main(address: str, documents: int) -> None:
             await ask(_AS_OF, at=(datetime.now(UTC) - _AGO).isoformat())
 
         async def follow(dice: random.Random) -> None:
-            """For a while, then leave."""
+            """Stay for a while, then disconnect."""
             until = time.monotonic() + dice.uniform(*_STAY_S)
             protocols = ["graphql-transport-ws"]
             async with session.ws_connect(endpoint, protocols=protocols) as socket:

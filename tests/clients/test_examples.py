@@ -85,7 +85,7 @@ def programs(directory: Path, url: str) -> list[Watching]:
 def test_no_change_is_missed_after_any_loss(
     mongo_uri: str, client: MongoClient[dict[str, Any]], name: str, tmp_path: Path
 ) -> None:
-    """After the loss of connection, gateway or program each change is seen once and in order.
+    """Each change is seen once and in order after a loss of connection, gateway or program.
 
     Only the last change before a program was killed may be seen twice.
     """

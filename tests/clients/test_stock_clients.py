@@ -132,7 +132,7 @@ def test_clients_continue_when_the_gateway_ends(
 
 
 def test_clients_continue_when_the_primary_steps_down(tmp_path: Path) -> None:
-    """For a while there is no primary, and MongoDB closes all connections."""
+    """MongoDB has no primary for a while, and closes all connections."""
     with (
         temporary_directory() as directory,
         running_mongod(directory) as uri,

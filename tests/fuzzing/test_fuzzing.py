@@ -9,7 +9,7 @@ from tests.fuzzing.run import Options, run
 
 @pytest.mark.timeout(300)
 def test_raw_documents_pass_through_the_whole_pipeline() -> None:
-    """After some 160 raw writes in every layout, all results agree with the writes.
+    """All results agree with the writes, after some 160 raw writes in every layout.
 
     Results: versions, events, responses, webhooks, copies, `verify`.
     """

@@ -383,7 +383,7 @@ async def test_the_stored_document_decides_whether_an_event_may_be_applied(
 async def test_concurrent_first_events_under_a_row_rule_leave_the_newest(
     office: Shop,
 ) -> None:
-    """Of single events and batches the newest of each document stays, and the others are stale."""
+    """The newest event of each document stays, single or in a batch, and the others are stale."""
 
     def event(id_: str, n: int) -> str:
         given = f'id: "{id_}", document: {{owner: "ann", sequence: {n}}}'
@@ -406,7 +406,7 @@ async def test_concurrent_first_events_under_a_row_rule_leave_the_newest(
 async def test_an_id_equal_to_another_by_collation_is_refused_at_once(
     office: Shop, key: str | None
 ) -> None:
-    """In a transaction, which such a refusal aborts, the write is not retried for minutes."""
+    """A transaction, which such a refusal aborts, is not retried for minutes."""
     dials = office.database["dials"]
     dials.drop()
     office.database.create_collection("dials", collation={"locale": "en", "strength": 2})

@@ -1,4 +1,4 @@
-"""As-of reads of a collection, filtered, sorted and paged, compared with a plain replay of the
+"""Filtered, sorted and paged as-of reads of a collection, compared with a plain replay of its
 writes.
 """
 

@@ -56,7 +56,7 @@ async def test_a_target_after_its_source(world: World) -> None:
 
 
 async def test_a_target_before_its_source(world: World) -> None:
-    """Nothing is copied until the source exists."""
+    """The copy is written when the source exists."""
     await world.product("p", "ann")
     await world.settle()
     assert (world.copy_of("p"), world.entries("p")) == (None, [("ann", 0)])

@@ -232,7 +232,7 @@ explored = settings(
 def test_no_schedule_leaves_a_copy_stale(
     runner: Runner, schedule: list[Action], page: int, chunk: int
 ) -> None:
-    """After any order of writes, recording, handling and delays each copy equals its source."""
+    """Each copy equals its source after any order of writes, recording, handling and delays."""
     runner.play(SHOP, schedule, page, chunk)
 
 

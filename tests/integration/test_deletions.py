@@ -213,7 +213,7 @@ async def test_a_recorder_killed_at_any_step_finds_the_same_authors(
 async def test_a_recorder_that_starts_again_records_the_same(
     mongo: Mongo, start: Checkpoint
 ) -> None:
-    """From an old checkpoint over a full archive its new versions collide with equal ones."""
+    """It has an old checkpoint and a full archive: its versions collide with equal ones."""
     await insert(mongo, 1)
     await delete(mongo, 1, "ann")
     expected = await Recording(mongo).record()

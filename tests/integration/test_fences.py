@@ -361,7 +361,7 @@ async def test_an_insert_and_deletion_before_the_own_insert_are_noticed(
 async def test_waiting_for_deletions_blocks_no_other_writer(
     readings: Readings, database: Database[Document], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In a transaction, as with an idempotency key, nothing is written before the wait."""
+    """The transaction of an idempotency key writes nothing before the wait."""
     progress = readings.recording.progress
     wait, waiting = progress.wait_deletions, asyncio.Event()
 
@@ -443,7 +443,7 @@ async def test_the_time_of_a_stale_batch_is_after_the_newer_event(
 async def test_concurrent_first_events_cause_no_errors(
     readings: Readings, database: Database[Document]
 ) -> None:
-    """Of twenty concurrent single events and batches for many new documents, each is applied or
+    """Each of twenty concurrent single events and batches for many new documents is applied or
     stale.
     """
     for turn in range(TURNS):

@@ -81,7 +81,7 @@ async def test_versions_are_found_by_number(mongo: Mongo, scribe: Scribe) -> Non
 
 
 async def test_only_requested_fields_of_a_state_are_read(mongo: Mongo, scribe: Scribe) -> None:
-    """Nothing at all, the id alone, or fields down to those of embedded documents."""
+    """A read has no fields, the id alone, or fields down to those of embedded documents."""
     reading = history(mongo, scribe)
     for fields, full in (
         (None, None),

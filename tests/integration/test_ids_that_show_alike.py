@@ -173,7 +173,7 @@ def of_number(twins: Twins, field: str) -> str:
 
 @pytest.mark.parametrize("case", MISSING)
 async def test_missing_parts_of_the_declared_document_are_not_found(kits: Twins, case: str) -> None:
-    """Nothing is written to the other document, which has them."""
+    """The other document, which has them, is not written."""
     before = kits.stored()
     assert await kits.mutate(MISSING[case]) == ({"__typename": NEITHER}, [])
     assert kits.stored() == before
@@ -310,7 +310,7 @@ async def test_a_hidden_declared_document_is_like_a_missing_one(parts: Twins, ca
 
 
 async def test_as_of_reads_mean_the_document_of_a_lookup_at_that_time(parts: Twins) -> None:
-    """After the deletion of the hidden document it is the caller's own."""
+    """It is the caller's own document after the deletion of the hidden one."""
     moment = "kitVersion(id: $id, asOf: WHEN) { document { name } }"
     then = await parts.now()
     parts.delete_text()

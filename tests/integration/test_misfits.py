@@ -486,7 +486,7 @@ async def test_replay_continues_after_an_invalid_document(
 def test_a_document_too_large_to_be_sorted_is_left_out_with_an_error(
     gateway: RunningGateway, client: Client, database: str
 ) -> None:
-    """With its sort keys it exceeds MongoDB's limit of a document."""
+    """The document and its sort keys exceed MongoDB's limit of a document."""
     products = client[database]["products"]
     products.insert_one({"_id": "long", **GOOD, "name": "n" * 9_000_000, "supplierId": SUPPLIER})
     query = f"""query($now: TimePoint!) {{

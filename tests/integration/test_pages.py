@@ -308,7 +308,7 @@ def nested(levels: int) -> Any:
 
 @pytest.mark.parametrize("uniform", [True, False])
 def test_a_forged_cursor_gets_a_page_or_an_error(things: Things, uniform: bool) -> None:
-    """Whatever it contains, no query is sent that MongoDB refuses."""
+    """No content of a cursor leads to a query that MongoDB refuses."""
     keyset = Keyset("things", (("_id", 1),), uniform=uniform)
     things.insert_one({"_id": "a"})
     deep = [nested(100), nested(300), Code("x", nested(300)), [nested(300)]]

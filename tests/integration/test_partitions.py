@@ -167,7 +167,7 @@ async def test_the_initial_snapshot_has_partitions(mongo: Mongo, client: Client)
 
 
 async def test_the_number_of_partitions_may_change(mongo: Mongo, client: Client) -> None:
-    """From 1 to 4, to 2, and back, all writes are recorded once and in order.
+    """All writes are recorded once and in order with 1, 4, 2 and again 1 partitions.
 
     Old checkpoints are deleted, and no document is snapshotted again.
     """

@@ -210,7 +210,7 @@ async def test_replay_from_memory_has_exactly_the_missed_events(shop: Shop) -> N
 async def test_another_gateway_replays_from_the_oplog(
     mongo_uri: str, client: MongoClient[Row], shop: Shop
 ) -> None:
-    """After a restart its memory is empty. Proposals deleted since have no content."""
+    """Its memory is empty, as after a restart. Proposals deleted since have no content."""
     id_, after, live = await story(shop)
     name = shop.database.name
     async with open_shop(client, mongo_uri, name, begun=True) as another:

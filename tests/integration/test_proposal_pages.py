@@ -405,8 +405,8 @@ async def test_records_that_are_neither_drafts_nor_comments_are_left_out_of_page
 
 
 async def test_invalid_draft_numbers_do_not_stop_proposals(shop: Shop) -> None:
-    """After texts, fractions, lists and the largest integers the next draft has the next free
-    number.
+    """The next draft has the next free number after texts, fractions, lists and the largest
+    integers.
     """
     id_ = await shop.made()
     for number in ("7", 1.0, [2], 2**31 - 1, 2**63 - 1, Decimal128("3"), float("inf")):

@@ -127,7 +127,7 @@ async def test_a_collection_without_possible_history_is_refused(
 async def test_a_capped_collection_cannot_be_read_at_a_cluster_time(
     mongo: Mongo, client: Client
 ) -> None:
-    """That is the reason for the refusal: its snapshot could not be joined with the change
+    """The refusal has this reason: a snapshot could not be joined with the change
     stream.
     """
     client[mongo.name].create_collection("things", capped=True, size=4096)

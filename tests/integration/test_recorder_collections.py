@@ -76,7 +76,7 @@ async def test_a_large_collection_is_dropped_page_by_page(
 async def test_a_second_drop_deletes_only_newer_documents(
     recording: Recording, client: Client
 ) -> None:
-    """Nothing is deleted twice."""
+    """No document is deleted twice."""
     things = client[recording.mongo.name].things
     for key in ("a", "b"):
         things.insert_one({"_id": key})
@@ -88,7 +88,7 @@ async def test_a_second_drop_deletes_only_newer_documents(
 async def test_a_collection_renamed_away_deletes_its_documents(
     recording: Recording, client: Client
 ) -> None:
-    """When it comes back, its documents are recorded as they are then."""
+    """Its documents are recorded as they are when it comes back."""
     things = client[recording.mongo.name].things
     things.insert_many([{"_id": n, "n": n} for n in range(3)])
     things.rename("elsewhere")

@@ -122,7 +122,7 @@ async def test_a_subscription_with_a_filter_gets_transitions_of_a_replacement(sh
 
 
 async def test_a_replaced_collection_has_full_coverage(shop: Shop) -> None:
-    """As-of reads before and directly after succeed: no time window is lost."""
+    """No time window is lost: as-of reads before and directly after succeed."""
     token = (await shop.ask("{ resumeToken }"))["resumeToken"]
     await replace(shop, "$out")
     found = await told(shop, CHANGES, after=token)

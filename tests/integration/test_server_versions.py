@@ -121,7 +121,7 @@ async def test_events_have_the_same_tokens_on_both_servers(
 async def test_a_stream_resumes_on_the_other_server_within_a_transaction(
     mongo: Mongo, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After an upgrade and a downgrade each event is followed by exactly the later ones."""
+    """Each event is followed by exactly the later ones, after an upgrade and a downgrade."""
     begin = resume_tokens.token_from_time(await mongo.operation_time())
     client[mongo.name].create_collection("things")
     with client.start_session() as session, session.start_transaction():

@@ -308,7 +308,7 @@ def test_an_unrecordable_replacement_affects_only_its_collection(
 async def test_a_model_with_a_view_is_refused_at_the_first_start(
     mongo_uri: str, client: Client, database_name: str, tmp_path: Path
 ) -> None:
-    """Nothing was recorded yet: it is a mistake in the model."""
+    """The collection has no history yet: it is a mistake in the model."""
     model = tmp_path / "schema.graphql"
     model.write_text(MODEL)
     client[database_name].create_collection("things", viewOn="elsewhere", pipeline=[])

@@ -284,7 +284,7 @@ async def test_without_a_receiver_nothing_is_parked(recording: Recording, client
 async def test_a_receiver_that_refuses_everything_gets_everything_later(
     recording: Recording, client: Client, refusal: Act
 ) -> None:
-    """For any status nothing is parked, only one page is repeated, and few requests are sent."""
+    """No delivery is parked for any status, only one page is repeated, and requests are few."""
     ill = True
     made = await write(recording, client, **MANY)
     async with Receiver(lambda request: refusal if ill else Act()).serving() as receiver:

@@ -79,7 +79,7 @@ def now(gateway: RunningGateway) -> dict[str, str]:
 def test_reads_find_a_document_by_its_api_id(
     gateway: RunningGateway, shown: dict[str, str], case: str
 ) -> None:
-    """By id, by node id, in lists, in history, and in as-of reads, with compiled queries, too."""
+    """It works by id, by node id, in lists, in history and in as-of reads, and if compiled."""
     node = gateway.query("query($id: ID!) { part(id: $id) { nodeId } }", id=shown[case])
     query = """query($id: ID!, $node: ID!, $now: TimePoint!) {
       part(id: $id) {
@@ -219,7 +219,7 @@ def test_references_find_a_document_by_either_form_of_its_id(
 def test_of_two_equal_api_ids_the_declared_type_counts(
     gateway: RunningGateway, client: Client, database: str
 ) -> None:
-    """After its deletion the other document is found."""
+    """The other document is found after its deletion."""
     kits = client[database]["kits"]
     kits.insert_many([{"_id": "77", "name": "text"}, {"_id": 77, "name": "number"}])
     query = '{ kit(id: "77") { name } kits(where: { id: { eq: "77" } }) { nodes { name } } }'

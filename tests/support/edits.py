@@ -1,4 +1,4 @@
-"""In-memory mutation services: they record their calls and return the answers that a test sets."""
+"""Mutation services in memory: they record calls and return the answers that a test sets."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _THEN = datetime(2024, 5, 1, 12, tzinfo=UTC)
 
 
 class MemoryEditing:
-    """In-memory replacement for `gql.engine.request.mutation_services.MutationServices`.
+    """Replacement in memory for `gql.engine.request.mutation_services.MutationServices`.
 
     Attributes:
         asked: name, positional and named arguments of each call.
