@@ -115,17 +115,17 @@ def check_present(
 
 
 def check_deliveries(
-    name: str, deliveries: Sequence[Delivery], tokens: Sequence[str], numbers: Mapping[str, int]
+    name: str, deliveries: Sequence[Delivery], start: str, numbers: Mapping[str, int]
 ) -> list[str]:
-    """Check that each version of the archive was delivered once, in order.
+    """Check that each version behind the start was delivered once, in order.
 
     Args:
-        tokens: of the archive's versions from the first delivery on.
-        numbers: the number of each version.
+        start: the token that the subscription started after.
+        numbers: by token, in order, the number of each version of the archive.
     """
-    told = [each.token for each in deliveries]
+    told, tokens = [each.token for each in deliveries], [each for each in numbers if each > start]
     findings = []
-    if told != list(tokens):
+    if told != tokens:
         missing = [each for each in tokens if each not in set(told)]
         more = [each for each in told if each not in set(tokens)]
         findings.append(

@@ -106,13 +106,18 @@ def test_only_ids_that_no_driver_preserves_may_be_without_versions(key: bytes, h
 
 
 def test_missing_repeated_and_reordered_events_are_found() -> None:
-    """An event with the number of another version is found, too."""
+    """A missing first event and an event with the number of another version are found, too."""
     sent = [Delivery(f"t{n}", "d", n, None) for n in (1, 2, 3)]
-    tokens, numbers = ["t1", "t2", "t3"], {"t1": 1, "t2": 2, "t3": 3}
-    assert check_deliveries("s", sent, tokens, numbers) == []
-    for wrong in (sent[:2], [*sent, sent[2]], [sent[1], sent[0], sent[2]]):
-        assert check_deliveries("s", wrong, tokens, numbers)
-    assert check_deliveries("s", [*sent[:2], replace(sent[2], version=7)], tokens, numbers)
+    numbers = {"t0": 1, "t1": 1, "t2": 2, "t3": 3}
+    assert check_deliveries("s", sent, "t0", numbers) == []
+    for wrong in (sent[:2], sent[1:], [], [*sent, sent[2]], [sent[1], sent[0], sent[2]]):
+        assert check_deliveries("s", wrong, "t0", numbers)
+    assert check_deliveries("s", [*sent[:2], replace(sent[2], version=7)], "t0", numbers)
+
+
+def test_a_subscriber_may_be_sent_nothing_where_nothing_was_written() -> None:
+    """Versions from before its start are none of its events."""
+    assert check_deliveries("s", [], "t2", {"t1": 1, "t2": 2}) == []
 
 
 async def test_wrong_responses_are_found() -> None:
