@@ -13,7 +13,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import pytest
+import pytest_asyncio
 from playwright.async_api import (
+    Browser,
     ConsoleMessage,
     Error,
     Page,
@@ -58,9 +60,25 @@ def expected_error() -> str | None:
     return None
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def browser() -> AsyncIterator[Browser]:
+    """Start the Chromium that the tests of a module share.
+
+    They run on its loop: `pytestmark = pytest.mark.asyncio(loop_scope="module")`.
+    """
+    async with async_playwright() as playwright:
+        browser = await playwright.chromium.launch(
+            # Playwright's Chromium where the system has none.
+            executable_path=next(filter(None, map(shutil.which, CHROMIUMS)), None),
+            args=ARGUMENTS,
+        )
+        yield browser
+        await browser.close()
+
+
+@pytest_asyncio.fixture(loop_scope="module")
 async def page(
-    gateway: Gateway, request: pytest.FixtureRequest, expected_error: str | None
+    browser: Browser, gateway: Gateway, request: pytest.FixtureRequest, expected_error: str | None
 ) -> AsyncIterator[Page]:
     """Open a page for the gateway; the test fails on a request elsewhere and on any browser error.
 
@@ -84,21 +102,16 @@ async def page(
     def raised(error: Error) -> None:
         wrong.append(str(error))
 
-    async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(
-            # Playwright's Chromium where the system has none.
-            executable_path=next(filter(None, map(shutil.which, CHROMIUMS)), None),
-            args=ARGUMENTS,
-        )
-        page = await browser.new_page(base_url=gateway.url, viewport={"width": 1360, "height": 900})
-        page.set_default_timeout(PATIENCE_MS)
-        page.on("console", heard)
-        page.on("pageerror", raised)
-        await page.route("**/*", only_the_gateway)
-        yield page
-        name = re.sub(r"\W+", "-", request.node.name)
-        await page.screenshot(path=SCREENSHOTS / f"{name}.png")
-        await browser.close()
+    # A context of its own: storage and sessions are not shared with other tests.
+    page = await browser.new_page(base_url=gateway.url, viewport={"width": 1360, "height": 900})
+    page.set_default_timeout(PATIENCE_MS)
+    page.on("console", heard)
+    page.on("pageerror", raised)
+    await page.route("**/*", only_the_gateway)
+    yield page
+    name = re.sub(r"\W+", "-", request.node.name)
+    await page.screenshot(path=SCREENSHOTS / f"{name}.png")
+    await page.context.close()
     assert wrong == []
 
 

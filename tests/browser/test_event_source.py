@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import pytest
-from playwright.async_api import Page, async_playwright
+from playwright.async_api import Browser
 from pymongo import MongoClient
 
-from tests.browser.conftest import ARGUMENTS, CHROMIUMS
 from tests.support.beginning import begin_new
 from tests.support.gateway import RunningGateway, running_gateway
 from tests.support.issuer import Issuer
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 MODEL = 'type Thing @collection(name: "things") { id: ID! name: String }'
 # Settled once it is open, or closed for good.
@@ -49,23 +49,21 @@ def guarded(
     client.drop_database(name)
 
 
-async def test_a_refused_event_source_does_not_reconnect(guarded: RunningGateway) -> None:
+async def test_a_refused_event_source_does_not_reconnect(
+    browser: Browser, guarded: RunningGateway
+) -> None:
     """A refused EventSource stays closed after a 401 of the gateway and after a 503 of a proxy.
 
     An interruption of a stream that is open is another matter.
     """
-    async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(
-            executable_path=next(filter(None, map(shutil.which, CHROMIUMS)), None), args=ARGUMENTS
-        )
-        page: Page = await browser.new_page(base_url=guarded.address)
-        statuses: list[int] = []
-        page.on("response", lambda it: statuses.append(it.status) if PATH[:8] in it.url else None)
-        await page.goto("/livez")
-        assert await page.evaluate(LISTEN, PATH) == [CLOSED, 0]
-        await page.route(
-            "**/graphql*", lambda route: route.fulfill(status=503, headers={"retry-after": "1"})
-        )
-        assert await page.evaluate(LISTEN, PATH) == [CLOSED, 0]
-        assert statuses == [401, 503]
-        await browser.close()
+    page = await browser.new_page(base_url=guarded.address)
+    statuses: list[int] = []
+    page.on("response", lambda it: statuses.append(it.status) if PATH[:8] in it.url else None)
+    await page.goto("/livez")
+    assert await page.evaluate(LISTEN, PATH) == [CLOSED, 0]
+    await page.route(
+        "**/graphql*", lambda route: route.fulfill(status=503, headers={"retry-after": "1"})
+    )
+    assert await page.evaluate(LISTEN, PATH) == [CLOSED, 0]
+    assert statuses == [401, 503]
+    await page.context.close()

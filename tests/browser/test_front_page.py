@@ -7,6 +7,8 @@ from playwright.async_api import Page, expect
 
 from tests.browser.lamp import Lamp
 
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
 
 async def test_the_front_page_links_to_the_other_pages(page: Page) -> None:
     """Every link in the heading can be opened."""

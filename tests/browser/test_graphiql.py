@@ -9,6 +9,8 @@ from playwright.async_api import Page, expect
 
 from tests.browser.lamp import Lamp
 
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
 EDITOR = ".graphiql-query-editor .view-lines"
 RUN = ".graphiql-execute-button"
 RESPONSE = ".graphiql-response .view-lines"

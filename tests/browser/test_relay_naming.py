@@ -14,6 +14,8 @@ from tests.browser.lamp import Lamp
 from tests.conftest import ServedShop
 from tests.support.gateway import ROOT, running_gateway
 
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
 
 @pytest.fixture(scope="module")
 def gateway(mongo_uri: str, client: MongoClient[dict[str, Any]]) -> Iterator[ServedShop]:

@@ -15,6 +15,8 @@ from tests.conftest import ServedShop
 from tests.support.gateway import running_gateway
 from tests.support.issuer import Issuer
 
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
 MODEL = """
 type Note @collection(name: "notes") @access(read: ["reader"]) { id: ID! name: String n: Int }
 """

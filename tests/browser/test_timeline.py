@@ -7,12 +7,15 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
 from bson import Decimal128, ObjectId
 from playwright.async_api import Page, Request, expect
 from pymongo import UpdateOne
 
 from tests.browser.conftest import Gateway
 from tests.browser.lamp import Lamp
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 async def test_all_versions_are_reached_page_by_page(
