@@ -56,7 +56,7 @@ async def read(
     return found
 
 
-def told(events: list[ChangeEvent]) -> list[tuple[str, str, Any]]:
+def event_summaries(events: list[ChangeEvent]) -> list[tuple[str, str, Any]]:
     return [(each.operation, each.collection, each.key) for each in events]
 
 
@@ -80,7 +80,7 @@ async def test_two_streams_give_the_same_event_the_same_token(mongo: Mongo, clie
     end = await now(mongo)
 
     expected = await read(source_of(mongo), begin, end)
-    assert told(expected) == [
+    assert event_summaries(expected) == [
         ("insert", "things", 1),
         ("update", "things", 1),
         ("insert", "things", 2),
@@ -209,7 +209,7 @@ async def test_other_writes_end_a_reply_from_a_given_time_on(mongo: Mongo, clien
         found = await read(
             source, begin, until, on_batch=lambda batch, to=positions: to.append(batch.position)
         )
-        assert told(found) == [("insert", "things", 0), ("insert", "things", 5)]
+        assert event_summaries(found) == [("insert", "things", 0), ("insert", "things", 5)]
         assert [each.document for each in found] == [{"_id": 0}, {"_id": 5}]
         first[marked] = positions[0]
         if marked:
@@ -434,7 +434,7 @@ async def test_drops_and_renames_reach_their_collections(mongo: Mongo, client: C
         ("rename", "people", "things"),
         ("drop", "things", None),
     ]
-    assert told(await read(source_of(mongo, "elsewhere"), begin, end)) == [
+    assert event_summaries(await read(source_of(mongo, "elsewhere"), begin, end)) == [
         ("drop", "elsewhere", None)
     ]
 
@@ -510,7 +510,7 @@ async def test_an_event_that_exceeds_16_mb_with_its_images_has_none(
     things.insert_one({"_id": 21})
     things.update_one({"_id": 3}, {"$set": {"n": 3}})
     found = await read(source_of(mongo, before_images=True), begin, await now(mongo))
-    assert told(found) == [
+    assert event_summaries(found) == [
         ("insert", "things", 1),
         *(("insert", "things", n) for n in range(2, 20)),
         ("update", "things", 1),

@@ -116,11 +116,11 @@ async def test_thirty_concurrent_writes_return_each_its_own_time(
 
     keys = [f"key-{n}" for n in range(30)]
     with watched(client, mongo) as stream:
-        told = await asyncio.gather(
+        results = await asyncio.gather(
             *(write(mongo, work(key), transaction=transaction) for key in keys)
         )
         found = times(stream, len(keys))
-    assert {key: at for key, (_, at) in zip(keys, told, strict=True)} == found
+    assert {key: at for key, (_, at) in zip(keys, results, strict=True)} == found
     assert len(set(found.values())) == 30
 
 

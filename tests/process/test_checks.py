@@ -74,9 +74,9 @@ def test_damage_is_reported_as_text_and_as_json(mongo_uri: str, database: Any, m
     assert "suppliers: 3 documents, 6 versions, 0 of them after a gap, 2 problems\n" in ended.stdout
     ended = run_command(*arguments(mongo_uri, database.name, model), "--json")
     assert ended.returncode == 1, ended.stdout
-    told = json.loads(ended.stdout)["suppliers"]
-    assert told["versions"] == 6
-    assert [(each["kind"], each["documentId"], each["version"]) for each in told["findings"]] == [
+    report = json.loads(ended.stdout)["suppliers"]
+    assert report["versions"] == 6
+    assert [(each["kind"], each["documentId"], each["version"]) for each in report["findings"]] == [
         ("CHECKSUM", str(damaged["doc"]), 2),
         ("PRESENT", str(damaged["doc"]), 2),
     ]

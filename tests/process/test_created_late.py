@@ -99,9 +99,9 @@ def crash(process: Any, database: Database[Row]) -> None:
 
 def expected() -> Row:
     """Return all versions, the newest first."""
-    told = [("2", 1, "INSERT"), ("1", 2, "UPDATE"), ("1", 1, "INSERT")]
+    versions = [("2", 1, "INSERT"), ("1", 2, "UPDATE"), ("1", 1, "INSERT")]
     nodes = [
         {"documentId": id_, "version": version, "operation": operation, "gap": False}
-        for id_, version, operation in told
+        for id_, version, operation in versions
     ]
     return {"thingVersions": {"nodes": nodes}}

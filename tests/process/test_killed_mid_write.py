@@ -74,9 +74,9 @@ class Clients:
                     self.answers[answer] += 1
                     self._moved.notify_all()
 
-    async def disturb(self, start: Any, dice: random.Random) -> None:
+    async def disturb(self, start: Any, rng: random.Random) -> None:
         """Kill the gateway after random numbers of responses, and start another one each time."""
-        for count in sorted(dice.sample(range(TOTAL * 9 // 10), KILLS)):
+        for count in sorted(rng.sample(range(TOTAL * 9 // 10), KILLS)):
             async with self._moved:
                 await self._moved.wait_for(lambda count=count: self.answers.total() >= count)
             self._serving.clear()

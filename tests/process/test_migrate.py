@@ -52,16 +52,16 @@ def test_a_collection_is_moved_while_it_is_in_use(
             assert "run it with --finish" in first.stdout
         finished = run_command("migrate", "Product", "--to", "goods", "--finish", *where, "--json")
         assert finished.returncode == 0, finished.stderr
-        told = json.loads(finished.stdout)
-        assert told["finished"] is True
-        rules = told["moved"].pop("rules")
-        assert told["moved"] == {"versions": written, "documents": 7, "findings": []}
+        report = json.loads(finished.stdout)
+        assert report["finished"] is True
+        rules = report["moved"].pop("rules")
+        assert report["moved"] == {"versions": written, "documents": 7, "findings": []}
         assert rules["carried"] == [
             'index by_name: {"name": 1}',
             'the validator: {"name": {"$exists": true}}',
         ]
         assert all("it is the old layout's own" in each for each in rules["left"])
-        assert told["undo"] == [
+        assert report["undo"] == [
             'db.runCommand({"collMod": "products", "validator": {"name": {"$exists": true}}, '
             '"validationLevel": "strict", "validationAction": "error"})'
         ]

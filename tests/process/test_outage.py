@@ -100,9 +100,9 @@ def test_a_process_is_not_ready_during_an_outage_and_continues_after_it(
     finally:
         come_back(server)
     wait_until(lambda: ready(gateway) == (200, {}), within_s=GENEROUS_S)
-    told = [line for line in gateway.lines if "change stream interrupted" in line]
+    interruptions = [line for line in gateway.lines if "change stream interrupted" in line]
     # One line of the live stream, one of the recorder; none for each attempt.
-    assert len(told) <= 2, told
+    assert len(interruptions) <= 2, interruptions
     database.things.update_one({"_id": "a"}, {"$set": {"n": 2}})
     wait_until(lambda: archived(database) == [1, 2], within_s=GENEROUS_S)
     assert gateway.stop() == 0
@@ -263,13 +263,13 @@ def test_a_process_is_ready_while_another_one_records(
         wait_until(lambda: ready(follower) == (200, {}), within_s=GENEROUS_S)
         database.things.update_one({"_id": "a"}, {"$set": {"n": 2}})
 
-        def told(name: str) -> list[float]:
+        def metric(name: str) -> list[float]:
             return [scraped(each.address)[name, "things"] for each in (gateway, follower)]
 
         wait_until(lambda: archived(database) == [1, 2], within_s=GENEROUS_S)
-        assert told("revstream_recorder_lease_held") == [1, 0]
-        wait_until(lambda: told("revstream_recorder_lag_events") == [0, 0], within_s=GENEROUS_S)
-        wait_until(lambda: told("revstream_recorder_lag_seconds") == [0, 0], within_s=GENEROUS_S)
+        assert metric("revstream_recorder_lease_held") == [1, 0]
+        wait_until(lambda: metric("revstream_recorder_lag_events") == [0, 0], within_s=GENEROUS_S)
+        wait_until(lambda: metric("revstream_recorder_lag_seconds") == [0, 0], within_s=GENEROUS_S)
         assert follower.stop() == 0
 
 

@@ -90,11 +90,11 @@ def test_partitions_are_shared_and_taken_over_during_writes(
         with running_gateway(*start, command="record") as second:
             wait_until(lambda: shares(database, 4, first, second) == [2, 2], within_s=GENEROUS_S)
             writer.more(100)
-            told = first.query("{ streams { name state owner fence } }")["streams"]
-            assert [each["name"] for each in told] == [
+            streams = first.query("{ streams { name state owner fence } }")["streams"]
+            assert [each["name"] for each in streams] == [
                 f"recorder:things:{n}/4" for n in range(1, 5)
             ]
-            owners = Counter(each["owner"].split(":")[1] for each in told)
+            owners = Counter(each["owner"].split(":")[1] for each in streams)
             assert owners == {str(each.process.pid): 2 for each in (first, second)}
             second.kill()
             wait_until(lambda: shares(database, 4, first) == [4], within_s=GENEROUS_S)

@@ -92,9 +92,9 @@ async def test_truncated_history_is_reported(
     await events.aclose()
 
     # Unknown facts are omitted, not guessed.
-    told = 'thing(id: "a") { blame { path version { version } } history { nodes { %s } } }'
+    template = 'thing(id: "a") { blame { path version { version } } history { nodes { %s } } }'
     shown = "version changedFields diff { path kind before after } previous { version }"
-    found = gateway.query(f"{{ {told % shown} }}")["thing"]
+    found = gateway.query(f"{{ {template % shown} }}")["thing"]
     assert [(e["path"], e["version"]["version"]) for e in found["blame"]] == [("n", 5)]
     assert found["history"]["nodes"][1] == {
         "version": 4,
@@ -150,9 +150,9 @@ async def test_a_purge_is_a_command(
         thingChanges(after: $t, where: { note: { eq: "secret" } }) { documentId transition gap }
     }"""
     events = gateway.subscribe(changes, t=token)
-    told = [(await anext(events))["thingChanges"] for _ in range(2)]
+    received = [(await anext(events))["thingChanges"] for _ in range(2)]
     await events.aclose()
-    assert told == [
+    assert received == [
         {"documentId": "a", "transition": "LEAVE", "gap": True},
         {"documentId": "b1", "transition": "ENTER", "gap": False},
     ]

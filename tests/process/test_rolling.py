@@ -130,13 +130,13 @@ async def test_subscribers_lose_nothing_in_a_rolling_restart(
     for each in followers:
         received = [(change["documentId"], change["thing"]["n"]) for change in each.received]
         assert received == truth[each.id], each.id
-    told = [code for each in followers for code in each.told]
-    assert set(told) == {1012}
+    codes = [code for each in followers for code in each.told]
+    assert set(codes) == {1012}
     assert sum(each.cut for each in followers) == 0
     assert max(took) < SHUTDOWN_S
     print(  # noqa: T201
         f"{SUBSCRIBERS} subscribers, {len(writer.written)} writes, "
-        f"{sum(len(each.received) for each in followers)} events, told {len(told)} times, "
+        f"{sum(len(each.received) for each in followers)} events, interrupted {len(codes)} times, "
         f"stopped in {', '.join(f'{each:.2f}' for each in took)} s"
     )
 

@@ -225,10 +225,10 @@ def test_parked_deliveries_are_listed_retried_and_dropped(
             wait_until(parked, within_s=GENEROUS_S)
             ended = run_command("deliveries", "list", "--json", *where)
             assert ended.returncode == 1, ended.stderr
-            told = json.loads(ended.stdout)
-            assert (told["waiting"], told["parked"]) == (2, 2)
+            listing = json.loads(ended.stdout)
+            assert (listing["waiting"], listing["parked"]) == (2, 2)
             # The longest waiting first; those of several documents are sent at once.
-            assert sorted(each["id"] for each in told["documents"]) == ["a", "b"]
+            assert sorted(each["id"] for each in listing["documents"]) == ["a", "b"]
 
             ended = run_command(
                 "deliveries", "drop", "Thing", "a", "--by", "ada", "--why", "t1", *where
@@ -275,14 +275,14 @@ def test_a_receiver_that_is_unreachable_is_reported(
         wait_until(lambda: place_of(database, name), within_s=GENEROUS_S)
         database.things.insert_one({"_id": "a", "version": 1})
 
-        def told() -> dict[str, Any]:
+        def stream_status() -> dict[str, Any]:
             streams = gateway.query("{ streams { name trouble lagSeconds } }")["streams"]
             [found] = [each for each in streams if each["name"] == name]
             return dict(found)
 
         trouble = f"{redact_url(url)} takes nothing: no connection: Connection refused"
-        wait_until(lambda: told()["trouble"] == trouble, within_s=GENEROUS_S)
-        wait_until(lambda: told()["lagSeconds"] > 0, within_s=GENEROUS_S)
+        wait_until(lambda: stream_status()["trouble"] == trouble, within_s=GENEROUS_S)
+        wait_until(lambda: stream_status()["lagSeconds"] > 0, within_s=GENEROUS_S)
         assert scraped(gateway.address)["revstream_sink_paused", name] == 1
         assert httpx.get(f"{gateway.address}/readyz").status_code == 200
         where = ("--mongodb-uri", mongo_uri, "--database", database.name, "--schema", str(path))
@@ -295,7 +295,7 @@ def test_a_receiver_that_is_unreachable_is_reported(
         receiver.port = port
         with receiving(receiver):
             wait_until(lambda: receiver.taken == [("a", 1)], within_s=GENEROUS_S)
-            wait_until(lambda: told()["trouble"] is None, within_s=GENEROUS_S)
+            wait_until(lambda: stream_status()["trouble"] is None, within_s=GENEROUS_S)
     lines = "".join(gateway.lines)
     assert lines.count("listener failed") == 1
     assert "Traceback" not in lines

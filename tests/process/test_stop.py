@@ -255,8 +255,8 @@ def test_history_recorded_by_one_process_is_served_by_another(
 
         def served() -> bool:
             [thing] = server.query(HISTORY)["things"]["nodes"]
-            told = [(each["version"], each["operation"]) for each in thing["history"]["nodes"]]
-            return thing["n"] == 2 and told == [(2, "UPDATE"), (1, "INSERT")]
+            history = [(each["version"], each["operation"]) for each in thing["history"]["nodes"]]
+            return thing["n"] == 2 and history == [(2, "UPDATE"), (1, "INSERT")]
 
         wait_until(served, within_s=GENEROUS_S)
         assert not any("lease" in line for line in server.lines)

@@ -118,10 +118,10 @@ def test_a_gateway_serves_over_tls_and_reveals_no_secret(
         created = gateway.query('mutation { createThing(document: {name: "lamp"}) { __typename } }')
         assert created == {"createThing": {"__typename": "ThingWritten"}}
         assert gateway.query("{ things { nodes { name } } }")["things"]["nodes"]
-        told = [httpx.get(f"{gateway.address}/{page}").text for page in ("metrics", "readyz")]
-        told.append(str(gateway.post("{ nothing }")))
+        outputs = [httpx.get(f"{gateway.address}/{page}").text for page in ("metrics", "readyz")]
+        outputs.append(str(gateway.post("{ nothing }")))
         assert gateway.stop() == 0
-    everything = "".join([*told, *gateway.lines])
+    everything = "".join([*outputs, *gateway.lines])
     for secret in (PASSWORD, quote_plus(PASSWORD), uri, "PRIVATE KEY"):
         assert secret not in everything
 
@@ -177,11 +177,11 @@ async def test_a_tls_mismatch_is_reported_without_a_secret(
     with pytest.raises((Unsuitable, Unavailable)) as caught:
         async with Mongo.connect(uri, "shop", options=options) as mongo:
             await mongo.command({"ping": 1})
-    told = str(caught.value)
-    assert said.lower() in told.lower()
-    assert "\n" not in told
+    message = str(caught.value)
+    assert said.lower() in message.lower()
+    assert "\n" not in message
     for secret in (PASSWORD, quote_plus(PASSWORD), "k3ypass", "wr0ng"):
-        assert secret not in told
+        assert secret not in message
 
 
 async def test_a_connection_without_tls_is_reported_as_closed(guarded: Guarded) -> None:

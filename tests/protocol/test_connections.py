@@ -73,7 +73,7 @@ def things(tight: tuple[RunningGateway, Things]) -> Things:
     return tight[1]
 
 
-def told(gateway: RunningGateway, name: str, *labels: str) -> float:
+def metric(gateway: RunningGateway, name: str, *labels: str) -> float:
     return scraped(gateway.address)[(f"revstream_{name}", *labels)]
 
 
@@ -90,8 +90,8 @@ async def test_a_socket_beyond_the_limit_is_refused_with_retry_after(
     Requests are answered meanwhile, and the next socket is accepted once another is closed.
     """
     url = gateway.address.replace("http", "ws", 1) + "/graphql"
-    await eventually(lambda: told(gateway, "sockets") == 0)
-    refused = told(gateway, "sockets_refused_total")
+    await eventually(lambda: metric(gateway, "sockets") == 0)
+    refused = metric(gateway, "sockets_refused_total")
     async with AsyncExitStack() as stack:
         sockets = [
             await stack.enter_async_context(open_socket(gateway.address)) for _ in range(SOCKETS)
@@ -106,11 +106,11 @@ async def test_a_socket_beyond_the_limit_is_refused_with_retry_after(
         (error,) = json.loads(response.body)["errors"]
         assert error["extensions"] == {"code": "UNAVAILABLE", "retryAfterSeconds": 5}
         assert f"WebSockets: {SOCKETS} are open" in error["message"]
-        assert told(gateway, "sockets") == SOCKETS
-        assert told(gateway, "sockets_refused_total") == refused + 1
+        assert metric(gateway, "sockets") == SOCKETS
+        assert metric(gateway, "sockets_refused_total") == refused + 1
         assert gateway.query("{ resumeToken }")
         await sockets[0].connection.close()
-        await eventually(lambda: told(gateway, "sockets") == SOCKETS - 1)
+        await eventually(lambda: metric(gateway, "sockets") == SOCKETS - 1)
         async with open_socket(gateway.address) as another:
             assert await another.data("{ resumeToken }")
 
@@ -147,7 +147,7 @@ async def test_unfinished_messages_have_a_limit_of_memory(
     gateway: RunningGateway,
 ) -> None:
     """Connections with most bytes are closed with a reason; senders of whole messages stay."""
-    dropped = told(gateway, "sockets_dropped_total", "memory")
+    dropped = metric(gateway, "sockets_dropped_total", "memory")
     async with open_socket(gateway.address) as good:
         with ExitStack() as stack:
             rude = [stack.enter_context(rude_socket(gateway.address)) for _ in range(80)]
@@ -155,23 +155,23 @@ async def test_unfinished_messages_have_a_limit_of_memory(
                 each.begin_message(MESSAGE_BYTES, MESSAGE_BYTES * 9 // 10)
             # 80 messages of 90 KB are 7.2 MB, and the limit is 4 MB.
             await eventually(
-                lambda: told(gateway, "sockets_dropped_total", "memory") > dropped + 30
+                lambda: metric(gateway, "sockets_dropped_total", "memory") > dropped + 30
             )
-            assert told(gateway, "sockets_buffered_bytes") <= SOCKETS_BYTES
+            assert metric(gateway, "sockets_buffered_bytes") <= SOCKETS_BYTES
             assert await good.data("{ resumeToken }")
             closes = [each.closed() for each in rude]
         # The others were closed because they sent no init message.
         codes = [None if each is None else each.code for each in closes]
         assert set(codes) == {1013, 4408}
-    await eventually(lambda: told(gateway, "sockets") == 0)
-    assert told(gateway, "sockets_buffered_bytes") == 0
+    await eventually(lambda: metric(gateway, "sockets") == 0)
+    assert metric(gateway, "sockets_buffered_bytes") == 0
 
 
 async def test_a_client_that_never_reads_is_closed_and_others_miss_nothing(
     gateway: RunningGateway, things: Things
 ) -> None:
     """A client that reads receives every message, in order."""
-    stalled = told(gateway, "sockets_dropped_total", "stalled")
+    stalled = metric(gateway, "sockets_dropped_total", "stalled")
     names = [f"stalled-{number}" for number in range(60)]
     async with open_socket(gateway.address) as good:
         await good.start("1", CHANGES)
@@ -179,7 +179,7 @@ async def test_a_client_that_never_reads_is_closed_and_others_miss_nothing(
         with ExitStack() as stack:
             for _ in range(5):
                 stack.enter_context(rude_socket(gateway.address)).subscribe(CHANGES)
-            await eventually(lambda: told(gateway, "subscriptions", "things") == 6)
+            await eventually(lambda: metric(gateway, "subscriptions", "things") == 6)
             things.insert_many([{"_id": name, "name": "x" * 100_000} for name in names])
             seen = []
             while len(seen) < len(names):
@@ -187,12 +187,12 @@ async def test_a_client_that_never_reads_is_closed_and_others_miss_nothing(
                 seen.append(change["documentId"])
             assert seen == names
             await eventually(
-                lambda: told(gateway, "sockets_dropped_total", "stalled") == stalled + 5
+                lambda: metric(gateway, "sockets_dropped_total", "stalled") == stalled + 5
             )
-            assert told(gateway, "subscriptions", "things") == 1
+            assert metric(gateway, "subscriptions", "things") == 1
         await good.send({"id": "1", "type": "complete"})
         assert await good.data("{ resumeToken }")
-    await eventually(lambda: told(gateway, "sockets") == 0)
+    await eventually(lambda: metric(gateway, "sockets") == 0)
 
 
 async def test_pings_without_reading_the_pongs_end_the_connection(
@@ -200,11 +200,11 @@ async def test_pings_without_reading_the_pongs_end_the_connection(
 ) -> None:
     """These are WebSocket frames: the gateway stops reading them, and closes."""
     before = resident_bytes(gateway)
-    dropped = told(gateway, "sockets_dropped_total", "stalled")
+    dropped = metric(gateway, "sockets_dropped_total", "stalled")
     with rude_socket(gateway.address) as rude:
         rude.say(type="connection_init")
         sent = await asyncio.to_thread(rude.flood_pings, 200_000_000)
-        await eventually(lambda: told(gateway, "sockets_dropped_total", "stalled") == dropped + 1)
+        await eventually(lambda: metric(gateway, "sockets_dropped_total", "stalled") == dropped + 1)
     # The kernel's buffers on both sides, and one chunk of the gateway's.
     assert sent < 50_000_000
     assert resident_bytes(gateway) - before < 20_000_000
@@ -216,12 +216,12 @@ async def test_hundreds_of_messages_at_once_are_too_many(gateway: RunningGateway
         for _ in range(200):
             await socket.send({"type": "ping"})
         assert [await socket.receive() for _ in range(200)] == [{"type": "pong"}] * 200
-    flooded = told(gateway, "sockets_dropped_total", "flood")
+    flooded = metric(gateway, "sockets_dropped_total", "flood")
     with rude_socket(gateway.address) as rude:
         rude.say_often(3000, type="ping")
         close = rude.closed()
         assert close is None or close.code == 1013
-    assert told(gateway, "sockets_dropped_total", "flood") == flooded + 1
+    assert metric(gateway, "sockets_dropped_total", "flood") == flooded + 1
 
 
 async def test_a_request_that_does_not_arrive_is_not_awaited(gateway: RunningGateway) -> None:
@@ -258,7 +258,7 @@ async def test_many_sockets_that_send_garbage_or_never_read_stay_within_the_limi
 
     `python -m benchmarks sockets` has 5,000 and measures the delay of others.
     """
-    await eventually(lambda: told(gateway, "sockets") == 0)
+    await eventually(lambda: metric(gateway, "sockets") == 0)
     before = resident_bytes(gateway)
     each_kind = SOCKETS // 3 - 1
     most = before
@@ -276,8 +276,8 @@ async def test_many_sockets_that_send_garbage_or_never_read_stay_within_the_limi
                 assert change["documentId"] == f"crowd-{number}"
                 most = max(most, resident_bytes(gateway))
             assert httpx.get(f"{gateway.address}/livez").status_code == 200
-            assert told(gateway, "sockets_buffered_bytes") <= SOCKETS_BYTES
+            assert metric(gateway, "sockets_buffered_bytes") <= SOCKETS_BYTES
     # The ring holds the events, once as bytes and once as serialized messages.
     bound = SOCKETS_BYTES + SOCKETS * SOCKET_BYTES + EVENTS * EVENT_BYTES * 4
     assert most - before < bound, f"{most - before:,} bytes more, {bound:,} allowed"
-    await eventually(lambda: told(gateway, "sockets") == 0)
+    await eventually(lambda: metric(gateway, "sockets") == 0)

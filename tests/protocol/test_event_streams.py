@@ -194,9 +194,9 @@ async def test_an_invalid_last_event_is_refused(gateway: RunningGateway, token: 
     headers = {"accept": "text/event-stream", "last-event-id": token.encode()}
     async with httpx.AsyncClient(timeout=60) as client:
         answer = await client.post(f"{gateway.address}/graphql", json=asked, headers=headers)
-    told, end = answer.text.strip().split("\n\n")[1:]
-    assert "RESUME_TOKEN_INVALID" in told
-    assert "id:" not in told
+    error_event, end = answer.text.strip().split("\n\n")[1:]
+    assert "RESUME_TOKEN_INVALID" in error_event
+    assert "id:" not in error_event
     assert end == "event: complete\ndata:"
 
 
@@ -356,10 +356,10 @@ async def test_a_client_that_never_reads_is_disconnected(
     )
     before = scraped(gateway.address)["revstream_http_stalled_total",]
 
-    def told(*name: str) -> float:
+    def metric(*name: str) -> float:
         return scraped(gateway.address)[name]
 
-    await eventually(lambda: told("revstream_subscriptions", "things") == 0)
+    await eventually(lambda: metric("revstream_subscriptions", "things") == 0)
     async with open_stream(gateway.address, query) as reading:
         await attached(reading)
         with socket.socket() as plain:
@@ -367,13 +367,13 @@ async def test_a_client_that_never_reads_is_disconnected(
             plain.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
             plain.connect((host, int(port)))
             plain.sendall(request.encode())
-            await eventually(lambda: told("revstream_subscriptions", "things") == 2)
+            await eventually(lambda: metric("revstream_subscriptions", "things") == 2)
             for _ in range(BACKLOG - 1):
                 (id_,) = insert(things, "large", text="x" * 500_000)
                 while (await reading.change())["documentId"] != id_:
                     pass
-            await eventually(lambda: told("revstream_http_stalled_total") == before + 1)
-            await eventually(lambda: told("revstream_subscriptions", "things") == 1)
+            await eventually(lambda: metric("revstream_http_stalled_total") == before + 1)
+            await eventually(lambda: metric("revstream_subscriptions", "things") == 1)
         (id_,) = insert(things, "after")
         assert (await reading.change())["documentId"] == id_
 

@@ -105,14 +105,14 @@ async def test_each_response_has_the_current_document(shop: Shop, query: str) ->
 
     The version number is known, or has to be read.
     """
-    dice, gauges = random.Random(3), shop.database["gauges"]
+    rng, gauges = random.Random(3), shop.database["gauges"]
     async with (
         served(create_app(shop.gateway)) as address,
         connected(address, query) as connection,
     ):
         for step in range(scaled(all=200, fast=40)):
-            id_ = f"g{dice.randrange(4)}"
-            match dice.randrange(6):
+            id_ = f"g{rng.randrange(4)}"
+            match rng.randrange(6):
                 case 0:
                     gauges.delete_one({"_id": id_})
                 case 1:
@@ -121,15 +121,15 @@ async def test_each_response_has_the_current_document(shop: Shop, query: str) ->
                     row = {"sequence": step, "value": step / 2}
                     gauges.replace_one({"_id": id_}, row, upsert=True)
             connection.ask(id=id_)
-            _, told = await connection.answer()
+            _, response = await connection.answer()
             stored = gauges.find_one({"_id": id_})
             if stored is None:
-                assert told == {"data": {"gauge": None}}
+                assert response == {"data": {"gauge": None}}
             elif isinstance(stored["value"], str):
-                assert told["data"] == {"gauge": None}
-                assert [each["path"] for each in told["errors"]] == [["gauge", "value"]]
+                assert response["data"] == {"gauge": None}
+                assert [each["path"] for each in response["errors"]] == [["gauge", "value"]]
             else:
-                shown = told["data"]["gauge"]
+                shown = response["data"]["gauge"]
                 shown.pop("version", None)
                 assert shown == {
                     "id": id_,
@@ -147,8 +147,8 @@ async def test_two_pipelined_requests_are_answered_in_order(shop: Shop, reads: R
         await eventually(lambda: reads.begun > before)
         connection.ask(id="g2")
         reads.go_on.set()
-        told = [(await connection.answer())[1]["data"]["gauge"]["id"] for _ in range(2)]
-        assert told == ["g1", "g2"]
+        response = [(await connection.answer())[1]["data"]["gauge"]["id"] for _ in range(2)]
+        assert response == ["g1", "g2"]
 
 
 @pytest.mark.parametrize("query", [GAUGE, NUMBERED])
@@ -195,8 +195,8 @@ async def test_pending_requests_are_answered_while_the_server_stops(
         await eventually(lambda: reads.begun > before)
         stopping = asyncio.create_task(once_refused(address, reads.go_on))
     await stopping
-    head, told = await connection.answer()
-    assert told["data"]["gauge"]["id"] == "g1"
+    head, response = await connection.answer()
+    assert response["data"]["gauge"]["id"] == "g1"
     assert b"\r\nconnection: close\r\n" in head
     assert await connection.reader.read() == b""
     await opened.__aexit__(None, None, None)

@@ -64,21 +64,21 @@ def _thing(n: int) -> dict[str, Any]:
     return {"_id": f"t{n:02}", "name": f"Thing {n}", "n": n, "tags": ["a"], "ownerId": f"o{n % 3}"}
 
 
-def _write(dice: random.Random, things: Collection[dict[str, Any]]) -> None:
-    one = {"_id": f"t{dice.randrange(24):02}"}
-    owner = {"_id": f"o{dice.randrange(3)}"}
-    match dice.randrange(5):
+def _write(rng: random.Random, things: Collection[dict[str, Any]]) -> None:
+    one = {"_id": f"t{rng.randrange(24):02}"}
+    owner = {"_id": f"o{rng.randrange(3)}"}
+    match rng.randrange(5):
         case 0:
             things.delete_one(one)
         case 1:
-            things.replace_one(one, _thing(dice.randrange(24)) | one, upsert=True)
+            things.replace_one(one, _thing(rng.randrange(24)) | one, upsert=True)
         case 2:
-            things.update_one(one, {"$set": {"n": dice.randrange(3), "tags": ["b", "c"]}})
+            things.update_one(one, {"$set": {"n": rng.randrange(3), "tags": ["b", "c"]}})
         case 3:
             # The response has only the version number.
             things.update_one(one, {"$inc": {"unmodelled": 1}})
         case 4:
-            things.database["owners"].update_one(owner, {"$set": {"name": f"{dice.random()}"}})
+            things.database["owners"].update_one(owner, {"$set": {"name": f"{rng.random()}"}})
 
 
 def _shown(things: Collection[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -88,12 +88,12 @@ def _shown(things: Collection[dict[str, Any]]) -> list[dict[str, Any]]:
     ]
 
 
-def _check(name: str, told: dict[str, Any], things: Collection[dict[str, Any]]) -> None:
+def _check(name: str, connection: dict[str, Any], things: Collection[dict[str, Any]]) -> None:
     expected = _shown(things)
     if name == "edges":
-        assert [each["node"] for each in told["edges"]] == expected
+        assert [each["node"] for each in connection["edges"]] == expected
         return
-    nodes = told["nodes"]
+    nodes = connection["nodes"]
     if name == "renamed":
         expected = [
             {"tags": each["tags"], "n": each["n"], "title": each["name"], "id": each["id"]}
@@ -119,11 +119,11 @@ def test_each_response_has_the_current_documents(
     gateway: RunningGateway, things: Collection[dict[str, Any]]
 ) -> None:
     """Writes and reads alternate at random."""
-    dice = random.Random(7)
+    rng = random.Random(7)
     for _ in range(STEPS):
-        if dice.randrange(2):
-            _write(dice, things)
-        name = dice.choice(list(LISTS))
+        if rng.randrange(2):
+            _write(rng, things)
+        name = rng.choice(list(LISTS))
         _check(name, gateway.query(LISTS[name])["things"], things)
 
 
@@ -133,8 +133,8 @@ def test_a_version_number_is_the_last_one_though_no_other_field_changes(
     """Its document is unchanged."""
 
     def numbers() -> dict[str, int]:
-        told = gateway.query(LISTS["numbered"])["things"]["nodes"]
-        return {each["id"]: each["version"] for each in told}
+        nodes = gateway.query(LISTS["numbered"])["things"]["nodes"]
+        return {each["id"]: each["version"] for each in nodes}
 
     wait_until(lambda: set(numbers().values()) == {1})
     for _ in range(2):

@@ -48,15 +48,15 @@ def test_counters_end_in_total_and_names_have_their_units() -> None:
 def test_recording_is_counted(gateway: RunningGateway, things: Things) -> None:
     """Events, versions, the ring, the lag and the recorder have metrics."""
 
-    def told(name: str) -> float:
+    def metric(name: str) -> float:
         return scraped(gateway.address).get((name, "things"), 0)
 
     # The recorder has read the oplog up to here.
-    wait_until(lambda: told("revstream_recorder_first_reading_done") == 1, within_s=60)
+    wait_until(lambda: metric("revstream_recorder_first_reading_done") == 1, within_s=60)
     before = scraped(gateway.address)
 
     def since(name: str) -> float:
-        return told(name) - before.get((name, "things"), 0)
+        return metric(name) - before.get((name, "things"), 0)
 
     things.insert_many([{"name": "counted"} for _ in range(25)])
     wait_until(lambda: since("revstream_recorder_versions_total") == 25)
@@ -65,11 +65,11 @@ def test_recording_is_counted(gateway: RunningGateway, things: Things) -> None:
     assert since("revstream_ring_events") == 25
     assert since("revstream_ring_bytes") > 25 * 30
     assert since("revstream_recorder_duplicates_total") == 0
-    wait_until(lambda: told("revstream_recorder_lag_events") == 0)
-    assert told("revstream_recorder_lag_seconds") == 0
-    assert told("revstream_recorder_fencing_token") == 1
-    assert told("revstream_recorder_lease_changes_total") == 1
-    assert told("revstream_recorder_fences_refused_total") == 0
+    wait_until(lambda: metric("revstream_recorder_lag_events") == 0)
+    assert metric("revstream_recorder_lag_seconds") == 0
+    assert metric("revstream_recorder_fencing_token") == 1
+    assert metric("revstream_recorder_lease_changes_total") == 1
+    assert metric("revstream_recorder_fences_refused_total") == 0
 
 
 async def test_subscriptions_and_their_events_are_counted(

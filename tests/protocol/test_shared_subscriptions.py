@@ -74,19 +74,19 @@ async def test_one_execution_serves_all_subscriptions_in_order(
         await shared(gateway, 7)
         things.insert_many([{"_id": each, "name": name} for each in ids[:20]])
         things.insert_one({"_id": other, "name": other})
-        told = await asyncio.gather(*(changes(each, 20) for each in sockets[:8]))
+        received = await asyncio.gather(*(changes(each, 20) for each in sockets[:8]))
         # One resumes from the first token, one from the middle; one leaves.
-        await started(sockets[8], name, told[0][0]["resumeToken"])
-        await started(sockets[9], name, told[3][9]["resumeToken"])
+        await started(sockets[8], name, received[0][0]["resumeToken"])
+        await started(sockets[9], name, received[3][9]["resumeToken"])
         await sockets[1].send({"id": "s", "type": "complete"})
         things.insert_many([{"_id": each, "name": name} for each in ids[20:]])
-        told += await asyncio.gather(changes(sockets[8], 59), changes(sockets[9], 50))
+        received += await asyncio.gather(changes(sockets[8], 59), changes(sockets[9], 50))
         more = await asyncio.gather(*(changes(sockets[n], 40) for n in (0, *range(2, 8))))
-        assert [each["documentId"] for each in told[8]] == ids[1:]
-        assert [each["documentId"] for each in told[9]] == ids[10:]
-        for first, rest in zip((told[0], *told[2:8]), more, strict=True):
+        assert [each["documentId"] for each in received[8]] == ids[1:]
+        assert [each["documentId"] for each in received[9]] == ids[10:]
+        for first, rest in zip((received[0], *received[2:8]), more, strict=True):
             assert [each["documentId"] for each in first + rest] == ids
-            assert first + rest == [told[0][0], *told[8]]
+            assert first + rest == [received[0][0], *received[8]]
         assert [each["documentId"] for each in await changes(stranger, 1)] == [other]
         await shared(gateway, 9)
     await shared(gateway, 0)
@@ -143,15 +143,15 @@ async def test_every_transport_is_served_by_the_same_execution(
         parts = await enter(open_parts(gateway.address, CHANGES, name=name))
         await shared(gateway, 5)
         things.insert_many([{"_id": each, "name": name} for each in ids])
-        told = [await changes(each, len(ids)) for each in sockets]
+        received = [await changes(each, len(ids)) for each in sockets]
         events = [[await each.change() for _ in ids] for each in streams]
-        told.append([change for change in [await anext(parts) for _ in range(31)] if change])
-        assert [each["documentId"] for each in told[0]] == ids
-        assert told[0] == told[1] == told[2] == told[3]
+        received.append([change for change in [await anext(parts) for _ in range(31)] if change])
+        assert [each["documentId"] for each in received[0]] == ids
+        assert received[0] == received[1] == received[2] == received[3]
         for each in events:
-            assert [change.pop("id") for change in each] == [c["resumeToken"] for c in told[0]]
-            assert each == told[0]
-        token = told[0][9]["resumeToken"]
+            assert [change.pop("id") for change in each] == [c["resumeToken"] for c in received[0]]
+            assert each == received[0]
+        token = received[0][9]["resumeToken"]
         again = await enter(open_stream(gateway.address, CHANGES, name=name, last=token))
         assert [(await again.change())["documentId"] for _ in ids[10:]] == ids[10:]
         await shared(gateway, 7)
@@ -207,7 +207,7 @@ async def test_a_reconnect_storm_within_the_ring_sends_no_command_to_mongodb(
     ids = [f"{name}-{number:03}" for number in range(120)]
     database = client[things.database.name]
 
-    def told(messages: list[dict[str, Any]]) -> list[str]:
+    def document_ids(messages: list[dict[str, Any]]) -> list[str]:
         assert messages[-1]["kind"] == "CHECKPOINT"
         return [each["documentId"] for each in messages[:-1]]
 
@@ -228,7 +228,7 @@ async def test_a_reconnect_storm_within_the_ring_sends_no_command_to_mongodb(
             for each, place in zip(sockets, order, strict=True):
                 await each.start("s", CHANGES, name=name, after=tokens[place])
             for each, place in zip(sockets, order, strict=True):
-                assert told(await until_checkpoint(each)) == ids[place + 1 :]
+                assert document_ids(await until_checkpoint(each)) == ids[place + 1 :]
             # The profiler records this command, and would record others.
             things.find_one({"_id": f"seen-{name}"})
         finally:

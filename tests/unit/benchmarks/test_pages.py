@@ -77,11 +77,11 @@ def test_a_curve_has_a_readable_number_of_points() -> None:
 def test_several_rounds_are_reported_by_their_medians() -> None:
     """Each number is the median of its rounds."""
 
-    def round_(ms: float, other: float, told: str) -> list[Table | Chart]:
+    def round_(ms: float, other: float, text: str) -> list[Table | Chart]:
         table = Table("Title", "what", "ms", "told")
-        table.add("this", ms, told)
-        table.add("that", other, told)
-        table.note(told)
+        table.add("this", ms, text)
+        table.add("that", other, text)
+        table.note(text)
         return [table, bars("chart", {"this": ms, "that": other})]
 
     table, chart = over_rounds([round_(9, 2, "a"), round_(1, 3, "b"), round_(5, 1, "c")])

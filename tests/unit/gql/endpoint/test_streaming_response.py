@@ -62,9 +62,9 @@ async def test_a_stream_that_has_ended_is_complete() -> None:
 @pytest.mark.parametrize("code", ["BAD_USER_INPUT", "HISTORY_LOST", "INTERNAL", "UNAVAILABLE"])
 async def test_a_permanent_error_is_sent_and_complete(code: str) -> None:
     """A reconnecting client would get it again, or repeat a mutation; it has no token."""
-    told, end = await chunks(SSE, failed(code), place=SubscriptionPosition(token="t.x"))
-    assert code.encode() in told
-    assert b"id:" not in told
+    event, end = await chunks(SSE, failed(code), place=SubscriptionPosition(token="t.x"))
+    assert code.encode() in event
+    assert b"id:" not in event
     assert end == COMPLETE
 
 
@@ -82,8 +82,8 @@ async def test_an_error_that_a_retry_does_not_fix_is_an_event() -> None:
     """Lost history stays lost."""
     error = HistoryLost("gone")
     shown = GraphQLError("gone", original_error=error, extensions=error.extensions)
-    told, end = await chunks(SSE, ExecutionResult(data=None, errors=[shown]))
-    assert (b"HISTORY_LOST" in told, end) == (True, COMPLETE)
+    event, end = await chunks(SSE, ExecutionResult(data=None, errors=[shown]))
+    assert (b"HISTORY_LOST" in event, end) == (True, COMPLETE)
 
 
 async def test_every_error_is_sent_in_multipart() -> None:

@@ -14,9 +14,9 @@ from revstream.gql.observability import logging_setup
 from revstream.gql.observability.logging_setup import configure_logging
 
 
-@pytest.mark.parametrize(("failure", "told"), [(WebSocketDisconnected(), 0), (ValueError("x"), 1)])
+@pytest.mark.parametrize(("failure", "count"), [(WebSocketDisconnected(), 0), (ValueError("x"), 1)])
 def test_a_send_to_a_disconnected_client_is_not_logged(
-    failure: Exception, told: int, capsys: pytest.CaptureFixture[str]
+    failure: Exception, count: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Strawberry logs the end of such an operation on a socket."""
     root = logging.getLogger()
@@ -26,7 +26,7 @@ def test_a_send_to_a_disconnected_client_is_not_logged(
         logging.getLogger("strawberry.ws.task").exception("failed", exc_info=failure)
     finally:
         root.handlers[:], root.level = handlers, level
-    assert capsys.readouterr().err.count("failed") == told
+    assert capsys.readouterr().err.count("failed") == count
 
 
 def record(event: str, failure: BaseException | None = None, **facts: object) -> logging.LogRecord:
@@ -55,8 +55,8 @@ def test_input_of_a_client_stays_in_its_line_and_in_its_fact(
     line = formatter.format(record(event, ValueError(words), name_=fact, paths=[fact, 1]))
     line.encode()
     if as_json:
-        told = orjson.loads(line)
-        assert told.keys() == {"time", "level", "logger", "event", "name_", "paths", "exception"}
+        parsed = orjson.loads(line)
+        assert parsed.keys() == {"time", "level", "logger", "event", "name_", "paths", "exception"}
         assert "\n" not in line
         return
     _, *others = line.split("\n")

@@ -39,10 +39,10 @@ def test_durations_equal_those_of_the_library(took: list[tuple[str, float]]) -> 
     assert (ours.name, ours.documentation, ours.type) == (
         *(theirs.name, theirs.documentation, theirs.type),
     )
-    assert told(ours) == told(theirs)
+    assert samples(ours) == samples(theirs)
 
 
-def told(metric: Any) -> dict[Any, float]:
+def samples(metric: Any) -> dict[Any, float]:
     """Return the samples, without the time of creation."""
     return {
         (each.name, *sorted(each.labels.items())): each.value

@@ -110,7 +110,7 @@ async def opened(address: str) -> AsyncIterator[tuple[asyncio.StreamReader, asyn
             await writer.wait_closed()
 
 
-async def told(address: str, *parts: bytes) -> tuple[int, Any]:
+async def exchange(address: str, *parts: bytes) -> tuple[int, Any]:
     """Send the parts, and return the status and the body after the last head."""
     async with opened(address) as (reader, writer), asyncio.timeout(10):
         for part in parts:
@@ -129,7 +129,7 @@ async def test_trailers_are_no_headers() -> None:
     chunked = b"Connection: close\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n"
     async with served(shop.app) as address:
         trailers = b"X-User: the-ceo\r\nAuthorization: Bearer x\r\n\r\n"
-        status, body = await told(address, POST + chunked + trailers)
+        status, body = await exchange(address, POST + chunked + trailers)
         assert status == 200
         assert json.loads(body) == {
             "names": ["connection", "host", "transfer-encoding"],
@@ -137,7 +137,7 @@ async def test_trailers_are_no_headers() -> None:
         }
         # A trailer does not turn the request into a handshake either.
         upgrade = b"Upgrade: websocket\r\nConnection: Upgrade\r\n\r\n"
-        assert (await told(address, POST + chunked + upgrade))[0] == 200
+        assert (await exchange(address, POST + chunked + upgrade))[0] == 200
 
 
 @pytest.mark.parametrize(
@@ -175,7 +175,7 @@ async def test_a_head_beyond_the_limit_is_refused(pieces: int) -> None:
             raw = POST + lines + b"Connection: close\r\n\r\n"
             step = len(raw) // pieces + 1
             parts = [raw[n : n + step] for n in range(0, len(raw), step)]
-            status, body = await told(address, *parts)
+            status, body = await exchange(address, *parts)
             assert status == expected, (size, body)
             if expected == 431:
                 assert "maximum" in json.loads(body)["refused"]
@@ -185,9 +185,9 @@ async def test_a_line_without_an_end_is_refused() -> None:
     """It is never passed on as a header."""
     async with served(Shop().app) as address:
         for parts in ([b"y" * 100_000], [b"y" * 10_000 for _ in range(30)]):
-            status, _ = await told(address, POST + b"X: ", *parts)
+            status, _ = await exchange(address, POST + b"X: ", *parts)
             assert status == 431
-            status, _ = await told(address, POST + b"X: " + parts[0], *parts[1:])
+            status, _ = await exchange(address, POST + b"X: " + parts[0], *parts[1:])
             assert status == 431
 
 
@@ -195,13 +195,15 @@ async def test_a_trailer_without_an_end_is_refused() -> None:
     """It is buffered until it ends; parts of a body that are larger than a head are not."""
     chunked = POST + b"Transfer-Encoding: chunked\r\nConnection: close\r\n\r\n"
     async with served(Shop().app) as address:
-        status, _ = await told(address, chunked + b"0\r\nX: ", *[b"y" * 10_000] * 30)
+        status, _ = await exchange(address, chunked + b"0\r\nX: ", *[b"y" * 10_000] * 30)
         assert status == 431
         part = b"y" * 100_000
-        status, _ = await told(address, chunked, *[b"186a0\r\n" + part + b"\r\n"] * 5, b"0\r\n\r\n")
+        status, _ = await exchange(
+            address, chunked, *[b"186a0\r\n" + part + b"\r\n"] * 5, b"0\r\n\r\n"
+        )
         assert status == 200
         length = POST + b"Content-Length: 500000\r\nConnection: close\r\n\r\n"
-        assert (await told(address, length, *[part] * 5))[0] == 200
+        assert (await exchange(address, length, *[part] * 5))[0] == 200
 
 
 async def test_large_bodies_of_consecutive_requests_are_read() -> None:
@@ -311,7 +313,7 @@ async def test_a_body_that_arrives_fast_enough_is_awaited(
 
 async def ask(address: str, path: str) -> tuple[int, Any]:
     head = f"GET {path} HTTP/1.1\r\nHost: shop\r\nConnection: close\r\n\r\n"
-    return await told(address, head.encode())
+    return await exchange(address, head.encode())
 
 
 async def test_idle_connections_are_closed_for_new_ones_and_health_is_always_served() -> None:

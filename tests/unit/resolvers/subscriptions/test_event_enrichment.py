@@ -30,17 +30,17 @@ async def test_equal_events_are_enriched_once_for_equal_needs() -> None:
     completion = EventEnrichment(nothing, nothing, nothing, nothing, numbers)
     events = [event(second, key="a", operation="insert", after={"x": 1}) for second in (1, 2)]
 
-    async def told(version: bool, replayed: bool, first: int = 0) -> list[tuple[Any, bool]]:
+    async def enriched(version: bool, replayed: bool, first: int = 0) -> list[tuple[Any, bool]]:
         needs = EventNeeds(version=version)
         found = await completion.of_events(events[first:], needs, replayed=replayed)
         return [(each.version, each.replayed) for each in found]
 
     for _ in range(2):
-        assert await told(version=False, replayed=False) == [(None, False)] * 2
-        assert await told(version=True, replayed=False) == [(7, False)] * 2
-        assert await told(version=True, replayed=True) == [(7, True)] * 2
+        assert await enriched(version=False, replayed=False) == [(None, False)] * 2
+        assert await enriched(version=True, replayed=False) == [(7, False)] * 2
+        assert await enriched(version=True, replayed=True) == [(7, True)] * 2
     assert numbers.asked == 2
-    assert await told(version=True, replayed=False, first=1) == [(7, False)]
+    assert await enriched(version=True, replayed=False, first=1) == [(7, False)]
 
 
 async def test_the_author_of_a_version_is_the_recorders() -> None:

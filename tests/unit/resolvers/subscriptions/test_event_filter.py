@@ -99,12 +99,12 @@ async def test_subscriptions_with_different_filters_share_a_change() -> None:
     """
     nothing: Any = None
     completion = EventEnrichment(THING, nothing, nothing, nothing)
-    told = LiveEvents([event(1, before={"name": "a"}, after={"name": "c"})])
+    events = LiveEvents([event(1, before={"name": "a"}, after={"name": "c"})])
     found = []
     for bound in ("b", "d", "e"):
         request = ChangeRequest(where=Compare("name", Comparison.LT, bound))
         watching = EventFilter(THING, request, ALL_ROWS, completion, quiet_s=QUIET_S)
-        found += await watching.take(told)
+        found += await watching.take(events)
     left, stayed, others = found
     assert [each.transition for each in found] == ["LEAVE", "STAY", "STAY"]
     assert stayed is others

@@ -31,7 +31,9 @@ from revstream.streams.versioning.version import changed_paths
 from tests.support.shapes import SHAPES, THING
 
 
-def told(before: dict[str, Any] | None, after: dict[str, Any] | None) -> list[tuple[Any, ...]]:
+def differences(
+    before: dict[str, Any] | None, after: dict[str, Any] | None
+) -> list[tuple[Any, ...]]:
     return [
         (each.path, each.kind, each.before, each.after)
         for each in FieldDiff(THING, SHAPES).changes(before, after)
@@ -42,7 +44,7 @@ def test_fields_have_their_api_names() -> None:
     """Stored names differ from API names at the top level and inside embedded documents."""
     before = {"t": "a", "size": {"w": 1.0, "label": "x"}}
     after = {"t": "b", "size": {"w": 2.0, "label": "x"}}
-    assert told(before, after) == [
+    assert differences(before, after) == [
         ("text", "CHANGED", "a", "b"),
         ("size.width", "CHANGED", 1.0, 2.0),
     ]
@@ -51,7 +53,7 @@ def test_fields_have_their_api_names() -> None:
 def test_changes_come_in_the_order_of_the_model() -> None:
     """The order of a document depends on its writer."""
     after = {"lines": [], "whole": 1, "t": "a"}
-    assert [path for path, *_ in told({}, after)] == ["text", "whole", "lines"]
+    assert [path for path, *_ in differences({}, after)] == ["text", "whole", "lines"]
 
 
 VALUES = st.recursive(
@@ -122,20 +124,20 @@ def test_fields_outside_the_model_are_hidden() -> None:
     """These are unknown fields at any depth, the id, the version field and the attribution."""
     before = {"_id": 1, "version": 1, "secret": 1, "size": {"w": 1.0, "secret": 1}}
     after = {"_id": 2, "version": 2, "secret": 2, "size": {"w": 1.0, "secret": 2}, "_change": {}}
-    assert told(before, after) == []
+    assert differences(before, after) == []
 
 
 def test_a_field_is_added_or_removed() -> None:
     """A missing document has no fields."""
-    assert told(None, {"_id": 1, "version": 1, "t": "a"}) == [("text", "ADDED", None, "a")]
-    assert told({"_id": 1, "t": "a"}, None) == [("text", "REMOVED", "a", None)]
-    assert told(None, None) == []
+    assert differences(None, {"_id": 1, "version": 1, "t": "a"}) == [("text", "ADDED", None, "a")]
+    assert differences({"_id": 1, "t": "a"}, None) == [("text", "REMOVED", "a", None)]
+    assert differences(None, None) == []
 
 
 def test_an_added_embedded_document_is_one_change() -> None:
     """It has only fields of the model, by their API names."""
     inside = {"w": 1.5, "secret": 1, "corner": {"x": 1}, "corners": [{"x": 2, "secret": 1}]}
-    assert told({}, {"size": inside}) == [
+    assert differences({}, {"size": inside}) == [
         (
             "size",
             "ADDED",
@@ -149,7 +151,7 @@ def test_a_list_is_one_value() -> None:
     """Embedded documents in it have API names too."""
     before = {"lines": [{"sku": "a", "n": 1}]}
     after = {"lines": [{"sku": "a", "n": 2}, None]}
-    assert told(before, after) == [
+    assert differences(before, after) == [
         ("lines", "CHANGED", [{"sku": "a", "count": 1}], [{"sku": "a", "count": 2}, None])
     ]
 
@@ -158,7 +160,7 @@ def test_a_json_field_keeps_its_own_keys() -> None:
     """Keys may contain dots or equal stored names of fields."""
     before = {"attributes": {"t": {"w": 1}, "5.5": "y"}}
     after = {"attributes": {"t": {"w": 1.0}, "5.5": "n"}}
-    assert told(before, after) == [
+    assert differences(before, after) == [
         ("attributes.t.w", "CHANGED", 1, 1.0),
         ("attributes.5.5", "CHANGED", "y", "n"),
     ]
@@ -166,14 +168,14 @@ def test_a_json_field_keeps_its_own_keys() -> None:
 
 def test_types_that_differ_are_changes() -> None:
     """1, 1.0 and true are three values."""
-    assert told({"whole": 1}, {"whole": 1.0}) == [("whole", "CHANGED", 1, 1.0)]
-    assert told({"flag": True}, {"flag": 1}) == [("flag", "CHANGED", True, 1)]
+    assert differences({"whole": 1}, {"whole": 1.0}) == [("whole", "CHANGED", 1, 1.0)]
+    assert differences({"flag": True}, {"flag": 1}) == [("flag", "CHANGED", True, 1)]
 
 
 def test_values_are_json() -> None:
     """Decimals and ids are texts, also an id that is stored as a number."""
     owner = ObjectId("5" * 24)
-    assert told({}, {"price": Decimal128("1.50"), "owner": owner}) == [
+    assert differences({}, {"price": Decimal128("1.50"), "owner": owner}) == [
         ("price", "ADDED", None, "1.50"),
         ("ownerId", "ADDED", None, "5" * 24),
     ]
@@ -184,8 +186,8 @@ def test_values_are_json() -> None:
 
 def test_values_that_do_not_fit_the_model_are_rendered_unchanged() -> None:
     """An object in place of a text, or the reverse, is a change as well."""
-    assert told({"t": {"a": 1}}, {"t": {"a": 2}}) == [("text.a", "CHANGED", 1, 2)]
-    assert told({"size": "big"}, {"size": {"w": 1.0}}) == [
+    assert differences({"t": {"a": 1}}, {"t": {"a": 2}}) == [("text.a", "CHANGED", 1, 2)]
+    assert differences({"size": "big"}, {"size": {"w": 1.0}}) == [
         ("size", "CHANGED", "big", {"width": 1.0})
     ]
 

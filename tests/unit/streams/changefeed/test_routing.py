@@ -41,7 +41,7 @@ RED_AND_DEAR = Somebody("red and dear", replace(RED.interest, filter=DEAR.intere
 ALL = [WHOLE, ONE, LAMPS, CHAIRS, RED, DEAR, RED_AND_DEAR]
 
 
-def told(made: ChangeEvent) -> set[str]:
+def receivers(made: ChangeEvent) -> set[str]:
     routing: Routing[Somebody] = Routing()
     for each in ALL:
         routing.add(each)
@@ -75,14 +75,17 @@ def test_values_before_and_after_a_change_decide(
 ) -> None:
     """A subscriber of the document itself is added."""
     made = event(key=2, before=before, after=after)
-    assert told(made) == {"whole", *concerned}
-    assert told(event(key=1, before=before, after=after)) == {"whole", "one", *concerned}
+    assert receivers(made) == {"whole", *concerned}
+    assert receivers(event(key=1, before=before, after=after)) == {"whole", "one", *concerned}
 
 
 def test_a_missing_state_has_no_values() -> None:
     """An insert has no state before, and a delete none after."""
-    assert told(event(key=2, operation="insert", after={"kind": "chair"})) == {"whole", "chairs"}
-    assert told(event(key=2, operation="delete", before={"colour": "red"})) == {"whole", "red"}
+    assert receivers(event(key=2, operation="insert", after={"kind": "chair"})) == {
+        "whole",
+        "chairs",
+    }
+    assert receivers(event(key=2, operation="delete", before={"colour": "red"})) == {"whole", "red"}
 
 
 def test_a_filter_that_fails_routes_the_event_to_its_subscriber() -> None:
@@ -101,15 +104,15 @@ def test_a_filter_that_fails_routes_the_event_to_its_subscriber() -> None:
 
 def test_collection_events_reach_all() -> None:
     """A drop concerns every subscriber."""
-    assert told(event(key=None, operation="drop")) == {each.name for each in ALL}
+    assert receivers(event(key=None, operation="drop")) == {each.name for each in ALL}
 
 
 @pytest.mark.parametrize("operation", ["insert", "update", "delete"])
 def test_an_event_that_becomes_no_version_reaches_none(operation: str) -> None:
     """The driver cannot represent the document's id, whatever else is known of the event."""
     made = event(key=1, operation=operation, after={"kind": "lamp"}, before={"price": 10})
-    assert told(made)
-    assert told(replace(made, fault=InexactKey("no driver keeps it"))) == set()
+    assert receivers(made)
+    assert receivers(replace(made, fault=InexactKey("no driver keeps it"))) == set()
 
 
 def test_a_removed_subscriber_leaves_no_trace() -> None:

@@ -88,7 +88,7 @@ def test_the_hash_is_the_same_in_every_process() -> None:
     keys = "['abc', 7, -1, {'a': 'é'}, True, None, 2.5]"
     code = "from revstream.streams.changefeed.event import key_hash; "
     code += f"print([key_hash(each) for each in {keys}])"
-    told = {
+    outputs = {
         subprocess.run(
             [sys.executable, "-c", code],
             capture_output=True,
@@ -98,7 +98,9 @@ def test_the_hash_is_the_same_in_every_process() -> None:
         ).stdout
         for seed in ("1", "2")
     }
-    assert told == {f"{[key_hash(each) for each in ['abc', 7, -1, {'a': 'é'}, True, None, 2.5]]}\n"}
+    assert outputs == {
+        f"{[key_hash(each) for each in ['abc', 7, -1, {'a': 'é'}, True, None, 2.5]]}\n"
+    }
     assert key_hash("abc") == KNOWN
 
 

@@ -47,10 +47,10 @@ class Event:
         uuid = "" if self.uuid is None else f"5A1004{self.uuid}"
         if version == 1:
             return f"{begin}{uuid}{self.key or ''}04"
-        told = f"463C{text('operationType')}3C{text(self.operation)}"
+        encoded = f"463C{text('operationType')}3C{text(self.operation)}"
         if self.key is not None:
-            told += f"46{text('documentKey')}{self.key}"
-        return f"{begin}{uuid or '14'}{told}0004"
+            encoded += f"46{text('documentKey')}{self.key}"
+        return f"{begin}{uuid or '14'}{encoded}0004"
 
 
 words = st.integers(0, 2**32 - 1)

@@ -106,18 +106,18 @@ async def drafted_and_asked(steps: list[Any]) -> None:
                 made = event(second, key=key, operation=kind, after=after, before={"_id": key})
                 recorder.events.append(made)
     recorder.draft(len(recorder.events))
-    told: dict[str, NumberedEvent] = {}
+    known: dict[str, NumberedEvent] = {}
     for each in await asyncio.gather(*asked):
-        told |= each
+        known |= each
     if recorder.events:
-        told |= await numbers.lookup(recorder.events)
+        known |= await numbers.lookup(recorder.events)
     recorded = {each["_id"]: each for each in recorder.records}
-    for token, (number, previous, *_) in told.items():
+    for token, (number, previous, *_) in known.items():
         record = recorded[token]
         assert record["v"] == number
         assert previous == (None if record["prev"] is None else recorded[record["prev"]]["v"])
     # An event without a number has more to it.
-    assert all("gap" in recorded[each] for each in recorded.keys() - told.keys())
+    assert all("gap" in recorded[each] for each in recorded.keys() - known.keys())
 
 
 def numbered(*seconds: int) -> dict[str, NumberedEvent]:

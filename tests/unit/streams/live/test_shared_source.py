@@ -135,10 +135,10 @@ STEPS = st.lists(
 @given(steps=STEPS, count=st.integers(1, 2))
 def test_every_event_once_and_in_order(steps: list[tuple[str, int]], count: int) -> None:
     """This holds for any steps, any lag of the live stream, and any number of interruptions."""
-    asyncio.run(told(steps, Oplog(Partition("things", 0, count))))
+    asyncio.run(check(steps, Oplog(Partition("things", 0, count))))
 
 
-async def told(steps: list[tuple[str, int]], oplog: Oplog) -> None:
+async def check(steps: list[tuple[str, int]], oplog: Oplog) -> None:
     reader = Reader(oplog)
     reading = asyncio.ensure_future(reader.read())
     for what, number in steps:

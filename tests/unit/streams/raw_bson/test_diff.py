@@ -61,12 +61,12 @@ def test_raw_and_decoded_documents_have_the_same_differences(
 ) -> None:
     """The recorder compares raw documents, the API decoded ones."""
 
-    def told(one: Any, other: Any) -> list[tuple[tuple[str, ...], DifferenceKind]]:
+    def kinds(one: Any, other: Any) -> list[tuple[tuple[str, ...], DifferenceKind]]:
         return [(each.path, each.kind) for each in find_differences(one, other)]
 
-    expected = told(before, after)
-    assert told(raw(before), raw(after)) == expected
-    assert told(raw(before), after) == expected
+    expected = kinds(before, after)
+    assert kinds(raw(before), raw(after)) == expected
+    assert kinds(raw(before), after) == expected
     assert is_same(raw(before), raw(after)) == is_same(before, after)
 
 

@@ -73,14 +73,14 @@ def test_images_without_duplicates_are_unchanged(document: dict[str, Any], neste
         ),
         max_size=6,
     ),
-    told=st.sets(st.sampled_from(["a", "ba", "b", ""])),
+    named=st.sets(st.sampled_from(["a", "ba", "b", ""])),
 )
-def test_each_field_keeps_its_last_place(fields: list[tuple[str, Any]], told: set[str]) -> None:
+def test_each_field_keeps_its_last_place(fields: list[tuple[str, Any]], named: set[str]) -> None:
     """Other occurrences of the name do not matter; the description lists each appended field."""
     appended = {
         name for n, (name, _) in enumerate(fields) if name in {each for each, _ in fields[:n]}
     }
-    update = raw(("updatedFields", dict.fromkeys(sorted(told | appended), 1)))
+    update = raw(("updatedFields", dict.fromkeys(sorted(named | appended), 1)))
     last = [
         each
         for n, each in enumerate(fields)

@@ -13,7 +13,11 @@ from hypothesis import strategies as st
 from revstream.gql.engine.execution import compiled_documents
 from tests.support.exhaustive import examples
 from tests.support.reads import Memory
-from tests.unit.gql.engine.execution.test_compiled_query import by_graphql_core, by_the_schema, told
+from tests.unit.gql.engine.execution.test_compiled_query import (
+    by_graphql_core,
+    by_the_schema,
+    response_json,
+)
 from tests.unit.gql.engine.request.test_plan import BAD, GOOD, SUPPLIERS, memories
 
 FIELDS = """
@@ -59,7 +63,7 @@ async def test_valid_documents_are_rendered_without_objects(
     monkeypatch.setattr(compiled_documents, "CurrentDocument", made)
     for _ in range(2):
         found = await schema.execute(text, None, memory.context())
-        assert told(found.data, found.errors) == told(expected.data, None)
+        assert response_json(found.data, found.errors) == response_json(expected.data, None)
 
 
 @settings(max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.too_slow])

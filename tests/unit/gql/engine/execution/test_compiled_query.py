@@ -55,10 +55,10 @@ def by_graphql_core(schema: Any, memory: Memory, text: str, variables: dict[str,
         return result.data, result.errors
 
     data, errors = asyncio.run(execute())
-    return told(data, errors)
+    return response_json(data, errors)
 
 
-def told(data: Any, errors: Any) -> bytes:
+def response_json(data: Any, errors: Any) -> bytes:
     """Return a response as JSON; root fields run concurrently, so that errors have no order."""
     shown = sorted((_shown(each) for each in errors or ()), key=repr)
     return orjson.dumps({"data": data, "errors": shown})
@@ -70,7 +70,7 @@ def by_the_schema(schema: Any, memory: Memory, text: str, variables: dict[str, A
     result = asyncio.run(schema.execute(text, variables, memory.context()))
     # Generated code raises no other exceptions than those of unusual data.
     assert not [each for each in counts - before if each[1] == "exception"]
-    return told(result.data, result.errors)
+    return response_json(result.data, result.errors)
 
 
 @settings(
@@ -454,7 +454,7 @@ async def test_variables_of_other_types_are_coerced_by_graphql_core(
     expected = await asyncio.to_thread(by_graphql_core, schema, memory, text, variables)
     for _ in range(4):
         found = await schema.execute(text, variables, memory.context())
-        assert told(found.data, found.errors) == expected
+        assert response_json(found.data, found.errors) == expected
 
 
 VALUES = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3) | st.just([])

@@ -118,7 +118,7 @@ def test_a_misspelt_use_counts_as_a_use(errors: Callable[[str], list[str]]) -> N
 
 def test_two_cycles_are_two_errors(errors: Callable[[str], list[str]]) -> None:
     """Each cycle of embedded types is reported once, at its first type."""
-    told = errors(
+    found = errors(
         """
         type Product @collection(name: "products") { id: ID! a: A c: C }
         type A { b: B! }
@@ -126,7 +126,7 @@ def test_two_cycles_are_two_errors(errors: Callable[[str], list[str]]) -> None:
         type C { a: A! c: C! }
         """
     )
-    assert [each.partition(";")[0] for each in told] == [
+    assert [each.partition(";")[0] for each in found] == [
         "2: A.b: each A would have to contain another one: A in B in A",
         "4: C.c: each C would have to contain another one: C in C",
     ]

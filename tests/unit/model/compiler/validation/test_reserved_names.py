@@ -387,12 +387,12 @@ def test_no_type_may_have_a_name_that_every_api_has(
     name: str, errors: Callable[[str], list[str]]
 ) -> None:
     """Each reserved name is reported at the type that has it."""
-    told = errors(
+    found = errors(
         f'type Product @collection(name: "products") {{ id: ID! name: String }}\n'
         f'type {name} @collection(name: "things") {{ id: ID! name: String }}'
     )
-    assert len(told) == 1
-    assert told[0].startswith(f"2: {name}: ")
+    assert len(found) == 1
+    assert found[0].startswith(f"2: {name}: ")
 
 
 @pytest.mark.parametrize("name", [*ENTITY_FIELDS, *FILTER_WORDS])
@@ -400,5 +400,5 @@ def test_no_field_of_an_entity_may_have_a_name_that_the_api_adds(
     name: str, errors: Callable[[str], list[str]]
 ) -> None:
     """Each reserved name is reported at its field, and @stored keeps the data."""
-    (told,) = errors(f'type Product @collection(name: "products") {{ id: ID! {name}: [Int] }}')
-    assert told.startswith(f'1: Product.{name}: "{name}" is a ')
+    (found,) = errors(f'type Product @collection(name: "products") {{ id: ID! {name}: [Int] }}')
+    assert found.startswith(f'1: Product.{name}: "{name}" is a ')
