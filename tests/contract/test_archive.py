@@ -185,9 +185,12 @@ async def test_the_newest_versions_at_one_time_equal_those_of_single_reads(
     for n, key in enumerate(keys):
         records, _ = versions(key, [10 + n, 30 + n, 50 + n])
         assert await archive.insert(records)
-    asked = [*keys, 1.0, "$name", "missing", False]
+    keys_with_duplicates = [*keys, 1.0, "$name", "missing", False]
     for moment in (None, Timestamp(9, 1), Timestamp(33, 1), Timestamp(99, 1)):
-        wanted = [{"key": key} if moment is None else {"key": key, "at": moment} for key in asked]
+        wanted = [
+            {"key": key} if moment is None else {"key": key, "at": moment}
+            for key in keys_with_duplicates
+        ]
         several: list[Any] = [{"$match": {}}]
         for projection in (None, {"v": 1}, {"doc": 1, "full.n": 1}):
             one = await archive.newest(wanted, limit=1, projection=projection)

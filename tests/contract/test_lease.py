@@ -34,7 +34,7 @@ def run_out(client: Client, mongo: Mongo) -> None:
     )
 
 
-async def held(leases: Leases) -> Lease:
+async def acquired(leases: Leases) -> Lease:
     lease = await leases.acquire(NAME)
     assert lease is not None
     return lease
@@ -43,7 +43,7 @@ async def held(leases: Leases) -> Lease:
 async def test_the_first_caller_gets_the_lease(mongo: Mongo, client: Client) -> None:
     """It has fencing token 1 and an expiry set by the database."""
     before = time.monotonic()
-    lease = await held(Leases(mongo, "one"))
+    lease = await acquired(Leases(mongo, "one"))
     assert (lease.name, lease.holder, lease.fencing_token) == (NAME, "one", 1)
     assert before + 10 <= lease.expires_at <= time.monotonic() + 10
     assert not lease.expired
@@ -54,11 +54,11 @@ async def test_the_first_caller_gets_the_lease(mongo: Mongo, client: Client) -> 
 
 async def test_another_holder_is_refused_until_the_lease_ends(mongo: Mongo) -> None:
     """The attempt changes nothing; other names are free."""
-    lease = await held(Leases(mongo, "one"))
+    lease = await acquired(Leases(mongo, "one"))
     other = Leases(mongo, "two")
     assert await other.acquire(NAME) is None
     assert await other.acquire("recorder:other") is not None
-    assert (await held(Leases(mongo, "one"))).fencing_token == lease.fencing_token
+    assert (await acquired(Leases(mongo, "one"))).fencing_token == lease.fencing_token
 
 
 async def test_renewing_keeps_the_fencing_token_and_moves_the_end(
@@ -66,14 +66,14 @@ async def test_renewing_keeps_the_fencing_token_and_moves_the_end(
 ) -> None:
     """The same holder continues, even after the lease ran out, if no other process took it."""
     one = Leases(mongo, "one")
-    lease = await held(one)
+    lease = await acquired(one)
     end = stored(client, mongo)["expiresAt"]
-    renewed = await held(one)
+    renewed = await acquired(one)
     assert renewed.fencing_token == lease.fencing_token
     assert renewed.expires_at > lease.expires_at
     assert stored(client, mongo)["expiresAt"] > end
     run_out(client, mongo)
-    assert (await held(one)).fencing_token == lease.fencing_token
+    assert (await acquired(one)).fencing_token == lease.fencing_token
 
 
 async def test_a_change_of_holder_increases_the_fencing_token(mongo: Mongo, client: Client) -> None:
@@ -82,12 +82,12 @@ async def test_a_change_of_holder_increases_the_fencing_token(mongo: Mongo, clie
     The former holder gets it back later, with a new token.
     """
     one, two = Leases(mongo, "one"), Leases(mongo, "two")
-    await held(one)
+    await acquired(one)
     run_out(client, mongo)
-    assert (await held(two)).fencing_token == 2
+    assert (await acquired(two)).fencing_token == 2
     assert await one.acquire(NAME) is None
     run_out(client, mongo)
-    assert (await held(one)).fencing_token == 3
+    assert (await acquired(one)).fencing_token == 3
 
 
 async def test_release_frees_it_at_once_and_never_restarts_the_fencing_token(
@@ -95,25 +95,25 @@ async def test_release_frees_it_at_once_and_never_restarts_the_fencing_token(
 ) -> None:
     """The document stays; the fencing token grows even for the same holder."""
     one = Leases(mongo, "one")
-    await one.release(await held(one))
+    await one.release(await acquired(one))
     found = stored(client, mongo)
     assert "holder" not in found
     assert "expiresAt" not in found
-    assert (await held(Leases(mongo, "two"))).fencing_token == 2
+    assert (await acquired(Leases(mongo, "two"))).fencing_token == 2
     await Leases(mongo, "two").release(Lease(NAME, "two", 2, 0.0))
-    assert (await held(one)).fencing_token == 3
+    assert (await acquired(one)).fencing_token == 3
 
 
 async def test_a_late_release_does_not_free_the_next_lease(mongo: Mongo, client: Client) -> None:
     """The next lease may be another holder's, or the same holder's new one."""
     one, two = Leases(mongo, "one"), Leases(mongo, "two")
-    old = await held(one)
+    old = await acquired(one)
     run_out(client, mongo)
-    await held(two)
+    await acquired(two)
     await one.release(old)
     assert stored(client, mongo)["holder"] == "two"
     run_out(client, mongo)
-    new = await held(one)
+    new = await acquired(one)
     await one.release(old)
     assert stored(client, mongo)["fencingToken"] == new.fencing_token
     assert stored(client, mongo)["holder"] == "one"
@@ -124,13 +124,13 @@ async def test_of_many_concurrent_callers_one_gets_the_lease(mongo: Mongo) -> No
     found = await asyncio.gather(*(Leases(mongo, str(n)).acquire(NAME) for n in range(8)))
     leases = [each for each in found if each is not None]
     assert [each.fencing_token for each in leases] == [1]
-    assert (await held(Leases(mongo, leases[0].holder))).fencing_token == 1
+    assert (await acquired(Leases(mongo, leases[0].holder))).fencing_token == 1
 
 
 async def test_the_holders_of_leases_can_be_read(mongo: Mongo, client: Client) -> None:
     """Leases are live, expired or released; a name that was never held is left out."""
     one = Leases(mongo, "one")
-    lease = await held(one)
+    lease = await acquired(one)
     names = [NAME, "never"]
     assert await one.holders(names) == {NAME: Holder("one", 1, live=True)}
     run_out(client, mongo)

@@ -58,7 +58,7 @@ class Answers:
 
 
 @pytest.mark.parametrize(
-    ("hello", "version", "said"),
+    ("hello", "version", "message"),
     [
         ({}, "7.0.1", "standalone"),
         ({"setName": "rs0"}, "5.0.14", "MongoDB 5.0.14 is too old; revstream needs 6.0"),
@@ -66,10 +66,10 @@ class Answers:
     ],
 )
 async def test_a_server_that_cannot_serve_is_refused_with_the_remedy(
-    hello: dict[str, Any], version: str, said: str
+    hello: dict[str, Any], version: str, message: str
 ) -> None:
     """It is a standalone server, or one that is too old."""
-    with pytest.raises(Unsuitable, match=said):
+    with pytest.raises(Unsuitable, match=message):
         await inspect_server(Answers(hello, version))  # type: ignore[arg-type]
 
 
@@ -102,7 +102,7 @@ COSMOS = {"setName": "globaldb", "hosts": ["shop.mongo.cosmos.azure.com:10255"]}
 
 
 @pytest.mark.parametrize(
-    ("server", "said"),
+    ("server", "message"),
     [
         (Answers(DOCUMENTDB, "5.0.0"), r"Amazon DocumentDB.*5\.0\.0 is too old"),
         (Answers(COSMOS, "4.2.0"), "Azure Cosmos DB"),
@@ -111,15 +111,15 @@ COSMOS = {"setName": "globaldb", "hosts": ["shop.mongo.cosmos.azure.com:10255"]}
     ],
 )
 async def test_another_database_that_cannot_be_suitable_is_refused_by_its_name(
-    server: Answers, said: str
+    server: Answers, message: str
 ) -> None:
     """The refusal names the database, and the remedy is a MongoDB replica set."""
-    with pytest.raises(Unsuitable, match=f"this is {said}.*use a MongoDB replica set"):
+    with pytest.raises(Unsuitable, match=f"this is {message}.*use a MongoDB replica set"):
         await inspect_server(server)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
-    ("server", "said"),
+    ("server", "message"),
     [
         (
             Answers(DOCUMENTDB, "8.0.0", token={"_data": "0165A1B2C30000000701"}),
@@ -140,11 +140,11 @@ async def test_another_database_that_cannot_be_suitable_is_refused_by_its_name(
     ],
 )
 async def test_a_change_stream_of_another_product_is_refused_at_the_start(
-    server: Answers, said: str
+    server: Answers, message: str
 ) -> None:
     """The error has the product's name, if the server sends it."""
     found = await inspect_server(server)  # type: ignore[arg-type]
-    with pytest.raises(Unsuitable, match=f"this is {said}"):
+    with pytest.raises(Unsuitable, match=f"this is {message}"):
         await check_stream(server, found)  # type: ignore[arg-type]
 
 

@@ -97,13 +97,13 @@ def test_the_doctor_finds_nothing_where_revstream_serves(
     model = tmp_path / "schema.graphql"
     model.write_text('type Thing @collection(name: "things") { id: ID! name: String @unique }')
     name = f"doctor_{uuid4().hex[:8]}"
-    asked = ("doctor", "--mongodb-uri", mongo_uri, "--database", name, "--schema", str(model))
+    doctor = ("doctor", "--mongodb-uri", mongo_uri, "--database", name, "--schema", str(model))
     asyncio.run(begin_now(mongo_uri, name, "things"))
     with running_gateway(mongo_uri, name, model):
         leases = client[name]["revstream.leases"]
         wait_until(lambda: leases.count_documents({"holder": {"$ne": None}}) == 1)
         wait_until(lambda: client[name]["revstream.checkpoints"].count_documents({}) == 1)
-        ended = run_command(*asked, "--json")
+        ended = run_command(*doctor, "--json")
         wrong = {
             each["subject"]
             for each in json.loads(ended.stdout)
@@ -112,7 +112,7 @@ def test_the_doctor_finds_nothing_where_revstream_serves(
         # The oplog's fill level depends on all tests.
         assert wrong <= {"oplog"}, ended.stdout
         assert ended.returncode == len(wrong)
-    ended = run_command(*asked, "--json")
+    ended = run_command(*doctor, "--json")
     assert ended.returncode == 1
     wrong = [each for each in json.loads(ended.stdout) if each["level"] == "error"]
     assert [each["subject"] for each in wrong] == ["recorders"]
@@ -123,8 +123,8 @@ def test_the_doctor_finds_nothing_where_revstream_serves(
 def test_a_gateway_warns_if_no_process_records(mongo_uri: str, database: Any, model: Path) -> None:
     """`/readyz` has the warning, and `doctor` reports it too."""
     with running_gateway(mongo_uri, database.name, model, "--no-record") as gateway:
-        said = httpx.get(f"{gateway.address}/readyz", timeout=60).json()
-    assert set(said["warnings"]) == {"recorder:suppliers"}
-    assert said["warnings"]["recorder:suppliers"].startswith("no process records")
+        readiness = httpx.get(f"{gateway.address}/readyz", timeout=60).json()
+    assert set(readiness["warnings"]) == {"recorder:suppliers"}
+    assert readiness["warnings"]["recorder:suppliers"].startswith("no process records")
     command = ("doctor", *arguments(mongo_uri, database.name, model)[1:])
     assert "suppliers: no process records" in run_command(*command).stdout

@@ -66,20 +66,20 @@ def running_demo(directory: Path, rate: int) -> Iterator[tuple[RunningGateway, s
     demo.reader = threading.Thread(target=lambda: demo.lines.extend(process.stderr or ()))
     demo.reader.start()
     with ended(demo), process.stdout as output:
-        said = []
+        printed_lines = []
         for line in output:
-            said.append(line)
+            printed_lines.append(line)
             if LAST_LINE in line:
                 break
-        assert said, "".join(demo.lines)
-        assert LAST_LINE in said[-1], "".join(demo.lines)
-        demo.address = printed(said, "Timeline").rstrip("/")
-        yield demo, "".join(said)
+        assert printed_lines, "".join(demo.lines)
+        assert LAST_LINE in printed_lines[-1], "".join(demo.lines)
+        demo.address = printed(printed_lines, "Timeline").rstrip("/")
+        yield demo, "".join(printed_lines)
 
 
-def printed(said: list[str], name: str) -> str:
+def printed(printed_lines: list[str], name: str) -> str:
     """Return the address that is printed after a name."""
-    [line] = [each for each in said if each.strip().startswith(name)]
+    [line] = [each for each in printed_lines if each.strip().startswith(name)]
     return line.split()[-1]
 
 
@@ -99,13 +99,13 @@ def versions(demo: RunningGateway) -> dict[str, list[dict[str, Any]]]:
 
 def test_the_printed_addresses_are_served(demo: tuple[RunningGateway, str]) -> None:
     """They are pages for a browser, and the API's schema."""
-    _, said = demo
+    _, printed_lines = demo
     for name, content in (
         ("GraphiQL", "text/html"),
         ("Timeline", "text/html"),
         ("Schema", "text/plain"),
     ):
-        address = printed(said.splitlines(), name)
+        address = printed(printed_lines.splitlines(), name)
         assert address.startswith("http://127.0.0.1:")
         response = httpx.get(address, headers={"accept": content})
         assert response.status_code == 200
@@ -116,9 +116,11 @@ async def test_the_three_printed_queries_are_valid(
     demo: tuple[RunningGateway, str],
 ) -> None:
     """Each is on one line: two reads and a subscription."""
-    running, said = demo
+    running, printed_lines = demo
     goods, trail, changes = (
-        line.strip() for line in said.splitlines() if line.startswith(("  {", "  subscription"))
+        line.strip()
+        for line in printed_lines.splitlines()
+        if line.startswith(("  {", "  subscription"))
     )
     products = running.query(goods)["products"]["nodes"]
     assert len(products) == 3

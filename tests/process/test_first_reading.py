@@ -108,18 +108,18 @@ def test_a_snapshot_whose_process_is_killed_continues_where_it_was(
     start = (server.uri, database.name, model, "--lease-s", "1")
     seen: list[dict[str, Any]] = []
 
-    def shown(gateway: RunningGateway) -> bool:
+    def progress_is_reported(gateway: RunningGateway) -> bool:
         [status] = gateway.query(STREAMS)["streams"]
         seen.append(status)
         return bool(status["reading"] and status["reading"]["documents"])
 
     with writing(database):
         with running_gateway(*start) as gateway:
-            wait_until(lambda: shown(gateway), within_s=GENEROUS_S)
+            wait_until(lambda: progress_is_reported(gateway), within_s=GENEROUS_S)
             read = kill_within_the_reading(gateway, database)
         with running_gateway(*start) as gateway:
             wait_until(lambda: baseline(database)["done"], within_s=GENEROUS_S)
-            wait_until(lambda: not shown(gateway), within_s=GENEROUS_S)
+            wait_until(lambda: not progress_is_reported(gateway), within_s=GENEROUS_S)
             assert first_told(gateway) >= read
             assert any("first reading done" in each for each in gateway.lines)
     with running_gateway(*start):

@@ -120,7 +120,7 @@ def test_a_failing_listener_is_reported_and_affects_no_other_part(
 
 
 @pytest.mark.parametrize(
-    ("listeners", "said"),
+    ("listeners", "message"),
     [
         ("nonsense", "'nonsense' is not written as module:Class"),
         ("tests.support.tallying:Missing", "has no attribute 'Missing'"),
@@ -134,10 +134,10 @@ def test_a_failing_listener_is_reported_and_affects_no_other_part(
     ],
 )
 def test_an_invalid_listener_is_refused_at_the_start(
-    mongo_uri: str, database: Shop, model: Path, listeners: str, said: str
+    mongo_uri: str, database: Shop, model: Path, listeners: str, message: str
 ) -> None:
     """The exit code is 2, with the reason."""
     where = ("--mongodb-uri", mongo_uri, "--database", database.name, "--schema", str(model))
     refused = run_command("record", *where, "--listeners", listeners)
     assert refused.returncode == 2
-    assert said in refused.stderr
+    assert message in refused.stderr

@@ -187,7 +187,7 @@ async def test_fifty_clients_with_compared_writes_lose_none_and_repeat_none(
     stored = database["products"].find_one({"_id": "p1"})
     assert stored is not None
     assert (stored["version"], stored["stock"]) == (1 + total, INITIAL + total)
-    versions = shown(gateway)
+    versions = all_versions(gateway)
     assert [(each["version"], each["document"]["stock"]) for each in versions] == [
         (n, INITIAL + n - 1) for n in range(1, total + 2)
     ]
@@ -226,7 +226,7 @@ async def test_plain_programs_and_clients_lose_no_write(
     assert stored["stock"] == INITIAL + total
     # The recorder reaches the writes of plain programs later; no request waits for it.
     wait_until(lambda: database["products.versions"].count_documents({}) >= total + 1)
-    versions = shown(gateway)
+    versions = all_versions(gateway)
     assert [each["document"]["stock"] for each in versions] == [
         *range(INITIAL, INITIAL + total + 1)
     ]
@@ -245,7 +245,7 @@ def write_plainly(
         assert result.modified_count == 1
 
 
-def shown(gateway: RunningGateway) -> list[Version]:
+def all_versions(gateway: RunningGateway) -> list[Version]:
     """Return all versions of the product from the API, page by page, the oldest first."""
     found: list[Version] = []
     after = None

@@ -85,7 +85,7 @@ def test_a_collection_is_moved_while_it_is_in_use(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (("Nothing", "--to", "goods"), "the model has no entity 'Nothing'; it has Product"),
         (("Product", "--to", "products"), "the model has that collection"),
@@ -94,13 +94,13 @@ def test_a_collection_is_moved_while_it_is_in_use(
     ],
 )
 def test_a_migration_that_is_impossible_is_refused(
-    mongo_uri: str, database: Shop, model: Path, arguments: tuple[str, ...], said: str
+    mongo_uri: str, database: Shop, model: Path, arguments: tuple[str, ...], message: str
 ) -> None:
     """The exit code is 2, with the reason."""
     where = ("--mongodb-uri", mongo_uri, "--database", database.name, "--schema", str(model))
     refused = run_command("migrate", *arguments, *where)
     assert refused.returncode == 2
-    assert said in refused.stderr
+    assert message in refused.stderr
 
 
 def test_without_a_recorder_a_migration_cannot_finish(

@@ -69,7 +69,7 @@ def archived(database: Database[dict[str, Any]]) -> list[int]:
 
 
 @pytest.mark.parametrize(
-    ("leave", "come_back", "said"),
+    ("leave", "come_back", "reason"),
     [
         (BareMongod.kill, BareMongod.start, "MongoDB's change stream is not open"),
         pytest.param(
@@ -87,13 +87,13 @@ def test_a_process_is_not_ready_during_an_outage_and_continues_after_it(
     database: Database[dict[str, Any]],
     leave: Act,
     come_back: Act,
-    said: str,
+    reason: str,
 ) -> None:
     """/readyz names the part; /livez stays live, and the process recovers without help."""
     leave(server)
     try:
         wait_until(
-            lambda: ready(gateway)[1].get("stream", "").startswith(said), within_s=GENEROUS_S
+            lambda: ready(gateway)[1].get("stream", "").startswith(reason), within_s=GENEROUS_S
         )
         assert ready(gateway)[0] == 503
         assert httpx.get(f"{gateway.address}/livez").status_code == 200
@@ -167,12 +167,12 @@ def test_requests_during_a_known_outage_do_not_wait(
                     return client.post(f"{gateway.address}/graphql", json={"query": text}).json()
 
                 texts = ["{ things { nodes { n } } }", "{ resumeToken streams { name } }", write]
-                asked = [pool.submit(post, text) for text in 50 * texts]
+                pending = [pool.submit(post, text) for text in 50 * texts]
                 for text in ("{ __typename }", "{ ...F } fragment F on Query { __typename }"):
                     assert gateway.post(text) == {"data": {"__typename": "Query"}}
                 assert httpx.get(f"{gateway.address}/livez").status_code == 200
                 waited_s = time.monotonic() - began
-                answers = [each.result() for each in asked]
+                answers = [each.result() for each in pending]
             took_s = time.monotonic() - began
             codes = {each["extensions"]["code"] for a in answers for each in a.get("errors", ())}
             assert codes == {"UNAVAILABLE"}

@@ -103,8 +103,8 @@ def test_partitions_are_shared_and_taken_over_during_writes(
             wait_until(lambda: shares(database, 4, first, third) == [2, 2], within_s=GENEROUS_S)
             writer.more(100)
             token = first.query("{ resumeToken }")["resumeToken"]
-            asked = f'{{ thingsAsOf(asOf: {{ token: "{token}" }}) {{ nodes {{ version }} }} }}'
-            past = sum(each["version"] for each in first.query(asked)["thingsAsOf"]["nodes"])
+            query = f'{{ thingsAsOf(asOf: {{ token: "{token}" }}) {{ nodes {{ version }} }} }}'
+            past = sum(each["version"] for each in first.query(query)["thingsAsOf"]["nodes"])
             assert third.stop() == 0
             wait_until(lambda: shares(database, 4, first) == [4], within_s=GENEROUS_S)
             writer.more(100)

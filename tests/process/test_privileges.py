@@ -90,16 +90,16 @@ def refusal(uri: str, shop: Shop, model: Path, *options: str) -> str:
     return ended_so.stderr
 
 
-def run_in_mongosh(root: MongoClient[dict[str, Any]], said: str) -> None:
+def run_in_mongosh(root: MongoClient[dict[str, Any]], message: str) -> None:
     """Run the command of a message, as its reader would."""
-    home, user, role, database = said_grant(said)
+    home, user, role, database = granted_role(message)
     root[home].command("grantRolesToUser", user, roles=[{"role": role, "db": database}])
 
 
-def said_grant(said: str) -> tuple[str, ...]:
+def granted_role(message: str) -> tuple[str, ...]:
     """Return the user's database and name, and role and database, of a message's command."""
-    found = GRANT.search(said)
-    assert found is not None, said
+    found = GRANT.search(message)
+    assert found is not None, message
     return found.groups()
 
 
@@ -120,12 +120,12 @@ def test_with_read_write_alone_it_records_and_warns_of_what_is_missing(
     images, *oplog = [line for line in gateway.lines if " warning " in line]
     assert "no images: versions are made from deltas collections=things, others" in images
     assert "not authorized on" in images
-    assert said_grant(images) == ("admin", "joe", "dbAdmin", shop.name)
+    assert granted_role(images) == ("admin", "joe", "dbAdmin", shop.name)
     # Each collection's recorder logs it.
     assert len(oplog) == 2
     for line in oplog:
         assert "the oplog cannot be read: history begins now" in line
-        assert said_grant(line) == ("admin", "joe", "read", "local")
+        assert granted_role(line) == ("admin", "joe", "read", "local")
 
 
 def versions(shop: Shop) -> list[str]:
@@ -159,11 +159,11 @@ def test_without_change_streams_it_does_not_start_and_names_the_grant(
 ) -> None:
     """The error has the action, the database, and a command after which it does start."""
     uri = make_user(actions=[*READING, *WRITING])
-    said = refusal(uri, shop, model, "--driver", driver)
-    assert "changeStream" in said
-    assert f"the database {shop.name}" in said
-    assert said_grant(said) == ("admin", "joe", "read", shop.name)
-    run_in_mongosh(root, said)
+    message = refusal(uri, shop, model, "--driver", driver)
+    assert "changeStream" in message
+    assert f"the database {shop.name}" in message
+    assert granted_role(message) == ("admin", "joe", "read", shop.name)
+    run_in_mongosh(root, message)
     with running_gateway(uri, shop.name, model, "--driver", driver):
         pass
 
@@ -184,9 +184,9 @@ def test_without_write_access_for_history_it_does_not_start_and_names_the_grant(
     actions: list[str],
 ) -> None:
     """It is refused at the start, not with the first version."""
-    said = refusal(make_user(actions=actions), shop, model)
-    assert f"keeping history needs the role readWrite on the database {shop.name}" in said
-    assert said_grant(said) == ("admin", "joe", "readWrite", shop.name)
+    message = refusal(make_user(actions=actions), shop, model)
+    assert f"keeping history needs the role readWrite on the database {shop.name}" in message
+    assert granted_role(message) == ("admin", "joe", "readWrite", shop.name)
 
 
 @pytest.mark.parametrize("driver", representatives(["motor", "pymongo"], "motor"))
@@ -211,9 +211,9 @@ def test_a_login_failure_is_an_error_with_its_possible_causes(
 ) -> None:
     """It is one sentence without the password; MongoDB itself does not name the cause."""
     make_user([{"role": "readWrite", "db": shop.name}])
-    said = refusal(uri_of(root, user, password, more), shop, model, "--driver", driver)
-    assert "MongoDB does not know this user with this password" in said
-    assert "?authSource=admin" in said
+    message = refusal(uri_of(root, user, password, more), shop, model, "--driver", driver)
+    assert "MongoDB does not know this user with this password" in message
+    assert "?authSource=admin" in message
 
 
 def test_a_uri_without_a_user_is_refused_with_a_fix(
@@ -221,9 +221,9 @@ def test_a_uri_without_a_user_is_refused_with_a_fix(
 ) -> None:
     """Without a user no role can be granted."""
     host, port = root.address or ("", 0)
-    said = refusal(f"mongodb://{host}:{port}/?replicaSet=rs0", shop, model)
-    assert "the connection is not authenticated: put a user and a password into the URI" in said
-    assert "grantRolesToUser" not in said
+    message = refusal(f"mongodb://{host}:{port}/?replicaSet=rs0", shop, model)
+    assert "the connection is not authenticated: put a user and a password into the URI" in message
+    assert "grantRolesToUser" not in message
 
 
 def test_a_revoked_privilege_ends_a_running_process_with_the_reason(
@@ -242,6 +242,6 @@ def test_a_revoked_privilege_ends_a_running_process_with_the_reason(
         for line in gateway.lines
     )
     assert "does not permit this" in gateway.lines[-1]
-    said = "".join(gateway.lines)
-    assert "Traceback" not in said, said
-    assert PASSWORD not in said
+    message = "".join(gateway.lines)
+    assert "Traceback" not in message, message
+    assert PASSWORD not in message

@@ -93,8 +93,8 @@ async def test_truncated_history_is_reported(
 
     # Unknown facts are omitted, not guessed.
     template = 'thing(id: "a") { blame { path version { version } } history { nodes { %s } } }'
-    shown = "version changedFields diff { path kind before after } previous { version }"
-    found = gateway.query(f"{{ {template % shown} }}")["thing"]
+    selection = "version changedFields diff { path kind before after } previous { version }"
+    found = gateway.query(f"{{ {template % selection} }}")["thing"]
     assert [(e["path"], e["version"]["version"]) for e in found["blame"]] == [("n", 5)]
     assert found["history"]["nodes"][1] == {
         "version": 4,
@@ -123,14 +123,14 @@ async def test_a_purge_is_a_command(
     held = gateway.query('{ thing(id: "a") { history(last: 1) { nodes { resumeToken } } } }')
     token = held["thing"]["history"]["nodes"][0]["resumeToken"]
     place = ("--mongodb-uri", mongo_uri, "--database", database_name, "--schema", str(model))
-    said = ("--by", "officer", "--why", "request 4711")
-    asked = run_command("purge", "Thing", "a", *said, *place)
-    assert asked.returncode == 2
-    assert "give --yes" in asked.stderr
-    unknown = run_command("purge", "Thin", "a", "--yes", *said, *place)
+    operator = ("--by", "officer", "--why", "request 4711")
+    unconfirmed = run_command("purge", "Thing", "a", *operator, *place)
+    assert unconfirmed.returncode == 2
+    assert "give --yes" in unconfirmed.stderr
+    unknown = run_command("purge", "Thin", "a", "--yes", *operator, *place)
     assert "the model has no entity 'Thin'; it has Thing" in unknown.stderr
 
-    done = run_command("purge", "Thing", "a", "--yes", *said, *place)
+    done = run_command("purge", "Thing", "a", "--yes", *operator, *place)
     assert done.returncode == 0, done.stderr
     assert "Thing a: removed 1 versions, 0 drafts and 0 comments" in done.stdout
     assert "it still exists: version 2 stays" in done.stdout
@@ -158,5 +158,5 @@ async def test_a_purge_is_a_command(
     ]
     verified = run_command("verify", *place)
     assert verified.returncode == 0, verified.stdout
-    missing = run_command("purge", "Thing", "b", "--yes", *said, *place)
+    missing = run_command("purge", "Thing", "b", "--yes", *operator, *place)
     assert (missing.returncode, "Thing b has no version" in missing.stderr) == (1, True)

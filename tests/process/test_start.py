@@ -50,15 +50,15 @@ def test_an_unreachable_mongodb_is_an_error_within_the_time_limit(model: Path, d
 
     The option has precedence over the variable, whose limit is longer than the test.
     """
-    said = refusal(
+    message = refusal(
         1,
         *("serve", "--schema", str(model), "--port", "0", "--connect-s", "0.5"),
         *("--mongodb-uri", "mongodb://joe:s3cret@127.0.0.1:1/shop?replicaSet=rs0"),
         *("--driver", driver),
         REVSTREAM_CONNECT_S="600",
     )
-    assert said.startswith("revstream: MongoDB cannot be reached: 127.0.0.1:1: ")
-    assert said.count("\n") == 1
+    assert message.startswith("revstream: MongoDB cannot be reached: 127.0.0.1:1: ")
+    assert message.count("\n") == 1
 
 
 @pytest.fixture(scope="module")
@@ -72,14 +72,14 @@ def test_a_standalone_is_an_error_with_the_steps_to_a_replica_set(
     standalone: BareMongod, model: Path, driver: str
 ) -> None:
     """Change streams need a replica set."""
-    said = refusal(
+    message = refusal(
         1,
         *("serve", "--schema", str(model), "--port", "0", "--database", "shop"),
         *("--mongodb-uri", f"mongodb://127.0.0.1:{standalone.port}/", "--driver", driver),
     )
-    assert "standalone" in said
-    assert "--replSet" in said
-    assert "rs.initiate()" in said
+    assert "standalone" in message
+    assert "--replSet" in message
+    assert "rs.initiate()" in message
 
 
 @pytest.mark.parametrize(
@@ -91,14 +91,14 @@ def test_a_replica_set_that_is_not_initiated_is_an_error_with_the_command(
     """The options of the URI do not matter."""
     folder = tmp_path_factory.mktemp("uninitiated")
     with bare_mongod(folder, "--replSet", "rs0") as server:
-        said = refusal(
+        message = refusal(
             1,
             *("serve", "--schema", str(model), "--port", "0", "--connect-s", "2"),
             *("--mongodb-uri", f"mongodb://127.0.0.1:{server.port}/shop{options}"),
         )
-    assert "not initiated" in said
-    assert "rs.initiate()" in said
-    assert "standalone" not in said
+    assert "not initiated" in message
+    assert "rs.initiate()" in message
+    assert "standalone" not in message
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_a_setting_that_the_command_does_not_use_is_refused(model: Path, command
 
 
 @pytest.mark.parametrize(
-    ("uri", "said"),
+    ("uri", "message"),
     [
         ("postgres://joe:s3cret@host/shop", "mongodb://"),
         pytest.param("mongodb://joe:s3cret@/shop", "Empty host", marks=exhaustive),
@@ -129,14 +129,14 @@ def test_a_setting_that_the_command_does_not_use_is_refused(model: Path, command
         ("mongodb://joe:x:s3cret@host/shop", "must be escaped"),
     ],
 )
-def test_an_invalid_uri_is_refused_without_showing_it(model: Path, uri: str, said: str) -> None:
+def test_an_invalid_uri_is_refused_without_showing_it(model: Path, uri: str, message: str) -> None:
     """The error names the fault, and shows nothing that may be a password."""
     arguments = ("serve", "--schema", str(model), "--port", "0")
-    assert said in refusal(2, *arguments, "--mongodb-uri", uri)
+    assert message in refusal(2, *arguments, "--mongodb-uri", uri)
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         ((), "no MongoDB given: --mongodb-uri URI"),
         (("--mongodb-uri", "mongodb://host/x", "--embedded", "db"), "not both"),
@@ -151,23 +151,23 @@ def test_an_invalid_uri_is_refused_without_showing_it(model: Path, uri: str, sai
         (("--nope",), "--nope"),
     ],
 )
-def test_invalid_settings_are_named(model: Path, arguments: tuple[str, ...], said: str) -> None:
+def test_invalid_settings_are_named(model: Path, arguments: tuple[str, ...], message: str) -> None:
     """Invalid settings are wrong usage, reported before any connection."""
     code = 1 if "99999" in arguments else 2
     settings = arguments if "--port" in arguments else ("--port", "0", *arguments)
-    assert said in refusal(code, "serve", "--schema", str(model), *settings)
+    assert message in refusal(code, "serve", "--schema", str(model), *settings)
 
 
 def test_an_unknown_variable_is_refused_with_a_suggestion(model: Path) -> None:
     """Otherwise a misspelt name would have no effect; each is named."""
-    said = refusal(
+    message = refusal(
         2,
         *("serve", "--schema", str(model)),
         REVSTREAM_MONGO_URI="mongodb://joe:s3cret@host/shop",
         REVSTREAM_PROT="80",
     )
-    assert "REVSTREAM_MONGO_URI is not a setting; did you mean REVSTREAM_MONGODB_URI?" in said
-    assert "REVSTREAM_PROT is not a setting; did you mean REVSTREAM_PORT?" in said
+    assert "REVSTREAM_MONGO_URI is not a setting; did you mean REVSTREAM_MONGODB_URI?" in message
+    assert "REVSTREAM_PROT is not a setting; did you mean REVSTREAM_PORT?" in message
 
 
 def test_a_port_that_is_taken_is_reported_at_once(model: Path) -> None:
@@ -177,31 +177,33 @@ def test_a_port_that_is_taken_is_reported_at_once(model: Path) -> None:
     """
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        said = refusal(
+        message = refusal(
             1,
             *("serve", "--schema", str(model), "--port", str(port)),
             *("--mongodb-uri", "mongodb://127.0.0.1:1/shop"),
         )
-    assert f"cannot listen on 127.0.0.1:{port}: Address already in use" in said
-    assert "--port" in said
+    assert f"cannot listen on 127.0.0.1:{port}: Address already in use" in message
+    assert "--port" in message
 
 
 @pytest.mark.parametrize("command", representatives(["serve", "record", "schema"], "serve"))
 def test_a_missing_model_is_named(tmp_path: Path, command: str) -> None:
     """The error has the page on models, and the option for the path."""
     path = tmp_path / "none.graphql"
-    said = refusal(2, command, "--schema", str(path))
-    assert f"no model at {path}" in said
-    assert "docs/model.md" in said
-    assert "--schema" in said
+    message = refusal(2, command, "--schema", str(path))
+    assert f"no model at {path}" in message
+    assert "docs/model.md" in message
+    assert "--schema" in message
 
 
 def test_all_errors_of_a_model_are_reported(tmp_path: Path) -> None:
     """Each has its line; there is no connection before."""
     path = tmp_path / "schema.graphql"
     path.write_text(TEN_MISTAKES)
-    said = refusal(1, "serve", "--schema", str(path), "--mongodb-uri", "mongodb://127.0.0.1:1/shop")
-    lines = [line for line in said.splitlines() if line.startswith(f"{path}:")]
-    assert len(lines) >= 10, said
+    message = refusal(
+        1, "serve", "--schema", str(path), "--mongodb-uri", "mongodb://127.0.0.1:1/shop"
+    )
+    lines = [line for line in message.splitlines() if line.startswith(f"{path}:")]
+    assert len(lines) >= 10, message
     for name in ("Strin", "Size", "twice", "__odd", "Maker", "products", "nope", "indx"):
-        assert name in said
+        assert name in message

@@ -93,9 +93,9 @@ class Writer:
 def assert_quiet(gateway: RunningGateway) -> None:
     """Check that the log has no errors."""
     gateway.close()
-    said = "".join(gateway.lines)
-    assert " error " not in said.lower(), said
-    assert "Traceback" not in said, said
+    log = "".join(gateway.lines)
+    assert " error " not in log.lower(), log
+    assert "Traceback" not in log, log
 
 
 def assert_interrupted(closed: ConnectionClosed) -> None:
@@ -284,7 +284,7 @@ def test_a_background_task_that_dies_ends_the_process_with_an_error(
     assert set(holders(database)) == {None}
 
 
-def asked_in_vain(gateway: RunningGateway) -> HTTPConnection:
+def request_without_recorder(gateway: RunningGateway) -> HTTPConnection:
     """Return a connection with a pending request for history that no process records."""
     token = gateway.query("{ resumeToken }")["resumeToken"]
     connection = HTTPConnection(gateway.address.removeprefix("http://"), timeout=GENEROUS_S)
@@ -302,9 +302,9 @@ def test_pending_requests_are_answered_before_the_end(
     """Requests that take no longer than the bound receive their responses."""
     options = ("--no-record", "--archive-wait-s", "1", "--shutdown-s", "20")
     with running_gateway(mongo_uri, database.name, model, *options) as gateway:
-        asked = [asked_in_vain(gateway) for _ in range(3)]
+        connections = [request_without_recorder(gateway) for _ in range(3)]
         assert gateway.stop() == 0
-    for connection in asked:
+    for connection in connections:
         with contextlib.closing(connection):
             answer = json.load(connection.getresponse())
         assert answer["errors"][0]["extensions"]["code"] == "ARCHIVE_BEHIND"
@@ -317,9 +317,9 @@ def test_requests_that_take_too_long_are_ended_without_an_error(
     """They delay the end no longer than the bound, and the log has their number."""
     options = ("--no-record", "--archive-wait-s", "600", "--shutdown-s", "1")
     with running_gateway(mongo_uri, database.name, model, *options) as gateway:
-        asked = [asked_in_vain(gateway) for _ in range(3)]
+        connections = [request_without_recorder(gateway) for _ in range(3)]
         assert gateway.stop() == 0
-    for connection in asked:
+    for connection in connections:
         with contextlib.closing(connection):
             assert connection.getresponse().status == 500
     assert_quiet(gateway)

@@ -166,9 +166,9 @@ REFUSED: dict[str, tuple[str, str, str]] = {
 
 
 @DRIVERS
-@pytest.mark.parametrize(("old", "new", "said"), REFUSED.values(), ids=REFUSED)
+@pytest.mark.parametrize(("old", "new", "expected"), REFUSED.values(), ids=REFUSED)
 async def test_a_tls_mismatch_is_reported_without_a_secret(
-    guarded: Guarded, driver: Driver, old: str, new: str, said: str
+    guarded: Guarded, driver: Driver, old: str, new: str, expected: str
 ) -> None:
     """The command reports the mismatch in one line."""
     uri = guarded.by_password.replace(old, new)
@@ -178,7 +178,7 @@ async def test_a_tls_mismatch_is_reported_without_a_secret(
         async with Mongo.connect(uri, "shop", options=options) as mongo:
             await mongo.command({"ping": 1})
     message = str(caught.value)
-    assert said.lower() in message.lower()
+    assert expected.lower() in message.lower()
     assert "\n" not in message
     for secret in (PASSWORD, quote_plus(PASSWORD), "k3ypass", "wr0ng"):
         assert secret not in message
@@ -201,7 +201,7 @@ async def test_a_certificate_of_no_user_is_refused(guarded: Guarded) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "given", "said"),
+    ("content", "given", "expected"),
     [
         (None, None, "uri cannot be read: No such file or directory"),
         (b" \n", None, "uri is empty"),
@@ -212,7 +212,7 @@ async def test_a_certificate_of_no_user_is_refused(guarded: Guarded) -> None:
     ids=["missing", "empty", "bytes", "both", "wrong"],
 )
 def test_an_unusable_file_is_named(
-    tmp_path: Path, content: bytes | None, given: str | None, said: str
+    tmp_path: Path, content: bytes | None, given: str | None, expected: str
 ) -> None:
     """An unusable file is wrong usage, and the error does not show its content."""
     file = tmp_path / "uri"
@@ -220,12 +220,12 @@ def test_an_unusable_file_is_named(
         file.write_bytes(content)
     with pytest.raises(click.UsageError) as caught:
         Settings(mongodb_uri=given, mongodb_uri_file=file).with_files_read().database_name()
-    assert said in caught.value.message
+    assert expected in caught.value.message
     assert "s3cret" not in caught.value.message
 
 
 @pytest.mark.parametrize(
-    ("uri", "shown"),
+    ("uri", "printed"),
     [
         ("mongodb://a,b:1/shop", "mongodb://a,b:1/shop"),
         ("mongodb://joe:s3cret@a/shop", "mongodb://***@a/shop"),
@@ -234,9 +234,9 @@ def test_an_unusable_file_is_named(
         ("mongodb+srv://joe:s3cret?@a/shop", "mongodb+srv://***@a/shop"),
     ],
 )
-def test_settings_are_printed_without_secrets(uri: str, shown: str) -> None:
+def test_settings_are_printed_without_secrets(uri: str, printed: str) -> None:
     """The output has the address, and nothing that grants access."""
-    assert f"mongodb_uri='{shown}'" in repr(Settings(mongodb_uri=uri))
+    assert f"mongodb_uri='{printed}'" in repr(Settings(mongodb_uri=uri))
 
 
 def test_secrets_of_sinks_may_be_in_a_file_too(tmp_path: Path) -> None:
@@ -263,9 +263,9 @@ def names(port: int) -> Iterator[int]:
                 wire, client = plain.recvfrom(4096)
                 if not wire:
                     return
-                asked = dns.message.from_wire(wire)
-                question = asked.question[0]
-                reply = dns.message.make_response(asked)
+                request = dns.message.from_wire(wire)
+                question = request.question[0]
+                reply = dns.message.make_response(request)
                 kind = dns.rdatatype.to_text(question.rdtype)
                 record = records.get((str(question.name), kind))
                 if record is None:

@@ -74,7 +74,7 @@ def archived(database: Things) -> list[int]:
     return [each["full"]["n"] for each in database["things.versions"].find().sort("_id")]
 
 
-def said(gateway: RunningGateway, text: str) -> list[str]:
+def log_lines(gateway: RunningGateway, text: str) -> list[str]:
     return [each for each in gateway.lines if text in each]
 
 
@@ -112,11 +112,11 @@ def test_a_holder_paused_beyond_its_lease_is_refused_and_becomes_a_follower(
                 wait_until(lambda: len(archived(database)) > count, within_s=GENEROUS_S)
             finally:
                 sleeper.process.send_signal(signal.SIGCONT)
-            wait_until(lambda: said(sleeper, "lease lost"), within_s=GENEROUS_S)
+            wait_until(lambda: log_lines(sleeper, "lease lost"), within_s=GENEROUS_S)
             count = len(written)
             wait_until(lambda: len(archived(database)) > count + 20, within_s=GENEROUS_S)
             assert sleeper.query("{ things { nodes { n } } }")["things"]["nodes"]
-            assert not said(other, "lease lost")
+            assert not log_lines(other, "lease lost")
             other.kill()
             wait_until(lambda: fence(database) == 3, within_s=GENEROUS_S)
             count = len(written)
@@ -126,7 +126,7 @@ def test_a_holder_paused_beyond_its_lease_is_refused_and_becomes_a_follower(
     assert archived(database) == written
     check_chains(list(database["things.versions"].find().sort("_id")))
     if blind:
-        [line] = said(sleeper, "lease lost")
+        [line] = log_lines(sleeper, "lease lost")
         assert re.search(
             r"checkpoint with fencing token 1 refused, 2 is stored"
             r"|another process has written the archive",

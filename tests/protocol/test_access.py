@@ -143,9 +143,9 @@ def test_pages_with_the_schema_need_authentication(
     """The schema is as protected as introspection."""
     url = f"{guarded.address}/{page}"
     assert httpx.get(url).status_code == 401
-    shown = httpx.get(url, headers=bearer(reader(issuer)))
-    assert shown.status_code == 200
-    assert "notes" in shown.text
+    sessions = httpx.get(url, headers=bearer(reader(issuer)))
+    assert sessions.status_code == 200
+    assert "notes" in sessions.text
 
 
 @asynccontextmanager
@@ -203,7 +203,7 @@ async def test_a_socket_closes_when_its_token_expires_unless_it_is_renewed(
             ] == "CHECKPOINT"
         fresh = {"authorization": f"Bearer {reader(issuer)}"}
         await renewed.send({"type": "ping", "payload": fresh})
-        await heard(renewed, type="pong")
+        await receive_matching(renewed, type="pong")
         sent = []
         with pytest.raises(ConnectionClosed) as caught:
             while True:
@@ -216,7 +216,7 @@ async def test_a_socket_closes_when_its_token_expires_unless_it_is_renewed(
         assert closed is not None
         assert (closed.code, "expired" in closed.reason) == (1012, True)
         await renewed.start("q", NOTES)
-        answer = await heard(renewed, id="q")
+        answer = await receive_matching(renewed, id="q")
         assert answer["payload"] == {"data": {"notes": {"nodes": [{"id": "a"}]}}}
 
 
@@ -245,8 +245,8 @@ async def test_a_stream_over_http_ends_with_its_token(
     assert ('"errors"' in text) == accept.startswith("multipart")
     assert "event: complete" not in text
     operator = bearer(issuer.token("olga", roles=["operator"]))
-    shown = httpx.get(f"{guarded.address}/admin/sessions", headers=operator).json()["sessions"]
-    assert [each for each in shown if each["principal"] == "ann"] == []
+    sessions = httpx.get(f"{guarded.address}/admin/sessions", headers=operator).json()["sessions"]
+    assert [each for each in sessions if each["principal"] == "ann"] == []
 
 
 async def test_a_withdrawn_key_ends_the_connections_that_it_signed(
@@ -314,7 +314,7 @@ async def test_a_removed_or_changed_api_key_ends_its_connections(
     await asyncio.to_thread(wait_until, lambda: ask(guarded, bob).status_code == 200)
 
 
-async def heard(socket: Socket, **wanted: str) -> dict[str, Any]:
+async def receive_matching(socket: Socket, **wanted: str) -> dict[str, Any]:
     """Return the next message with these values; the subscription's messages are skipped."""
     while True:
         message = await socket.receive()
@@ -351,8 +351,8 @@ async def test_an_administrator_lists_and_ends_connections(
         assert httpx.get(f"{admin}/sessions", headers=bearer(reader(issuer))).status_code == 403
 
         def followed() -> list[str]:
-            shown = httpx.get(f"{admin}/sessions", headers=operator).json()["sessions"]
-            hers = [each for each in shown if each["principal"] == "carl"]
+            sessions = httpx.get(f"{admin}/sessions", headers=operator).json()["sessions"]
+            hers = [each for each in sessions if each["principal"] == "carl"]
             return [name for each in hers for name in each["subscriptions"]]
 
         await asyncio.to_thread(wait_until, lambda: followed() == ["noteChanges"])
@@ -386,7 +386,7 @@ def test_requests_of_an_administrator_are_checked_like_others(
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "expected"),
     [
         ((), "there is no authentication"),
         (("--jwt-keys", "jwks.json"), "--jwt-issuer and --jwt-audience"),
@@ -395,7 +395,7 @@ def test_requests_of_an_administrator_are_checked_like_others(
     ],
 )
 def test_a_model_with_access_rules_needs_authentication(
-    mongo_uri: str, tmp_path: Path, options: tuple[str, ...], said: str
+    mongo_uri: str, tmp_path: Path, options: tuple[str, ...], expected: str
 ) -> None:
     """A model with @access does not start where authentication is impossible.
 
@@ -408,7 +408,7 @@ def test_a_model_with_access_rules_needs_authentication(
         *("--schema", str(model), *options),
     )
     assert done.returncode != 0
-    assert said in done.stderr
+    assert expected in done.stderr
 
 
 def test_the_log_has_no_tokens(guarded: RunningGateway, issuer: Issuer) -> None:

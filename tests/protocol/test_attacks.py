@@ -190,8 +190,8 @@ def test_the_cost_is_in_the_response_if_requested(gateway: RunningGateway) -> No
         "query($n: Int) { products(first: $n) { nodes { history(first: 50) { nodes { id } } } } }"
     )
     for number, cost in ((100, 5100), (1000, 51_000)):
-        asked = {"query": query, "variables": {"n": number}, "extensions": {"cost": True}}
-        answer = httpx.post(f"{gateway.address}/graphql", json=asked, timeout=60).json()
+        payload = {"query": query, "variables": {"n": number}, "extensions": {"cost": True}}
+        answer = httpx.post(f"{gateway.address}/graphql", json=payload, timeout=60).json()
         assert answer["extensions"]["cost"]["cost"] == cost
         assert answer["extensions"]["cost"]["maxCost"] == 10_000
         refusals = [each["message"] for each in answer.get("errors", ())]

@@ -49,7 +49,7 @@ def preflight(gateway: RunningGateway, origin: str) -> httpx.Response:
     return httpx.options(f"{gateway.address}/graphql", headers=headers)
 
 
-def asked(gateway: RunningGateway, origin: str) -> httpx.Response:
+def post(gateway: RunningGateway, origin: str) -> httpx.Response:
     query = {"query": "{ resumeToken }"}
     return httpx.post(f"{gateway.address}/graphql", json=query, headers={"origin": origin})
 
@@ -66,7 +66,7 @@ def test_pages_of_an_allowed_origin_may_send_requests(
     names = allowed.headers["access-control-allow-headers"].lower()
     for each in ASKS["access-control-request-headers"].split(","):
         assert each in names
-    answer = asked(open_gateway, origin)
+    answer = post(open_gateway, origin)
     assert answer.status_code == 200
     for response in (allowed, answer):
         assert response.headers["access-control-allow-origin"] == origin
@@ -96,7 +96,7 @@ def test_pages_of_other_origins_are_refused(open_gateway: RunningGateway, origin
     """No preflight succeeds, and no response allows them to read it."""
     refused = preflight(open_gateway, origin)
     assert refused.status_code == 400
-    for response in (refused, asked(open_gateway, origin)):
+    for response in (refused, post(open_gateway, origin)):
         assert "access-control-allow-origin" not in response.headers
 
 
@@ -104,7 +104,7 @@ def test_pages_of_other_origins_are_refused(open_gateway: RunningGateway, origin
 def test_without_allowed_origins_no_page_is_allowed(gateway: RunningGateway, origin: str) -> None:
     """There is no preflight, and no response has headers on origins."""
     assert preflight(gateway, origin).status_code == 405
-    for response in (preflight(gateway, origin), asked(gateway, origin)):
+    for response in (preflight(gateway, origin), post(gateway, origin)):
         assert not [name for name in response.headers if name.startswith("access-control")]
 
 
@@ -191,8 +191,8 @@ def test_pages_have_a_content_security_policy(gateway: RunningGateway, path: str
     """It allows only the gateway's own scripts, no frames, and no other servers."""
     response = httpx.get(gateway.address + path, headers={"accept": "text/html"})
     assert response.status_code == 200
-    said = response.headers["content-security-policy"].split("; ")
-    policy = dict(each.split(" ", 1) for each in said)
+    directives = response.headers["content-security-policy"].split("; ")
+    policy = dict(each.split(" ", 1) for each in directives)
     assert policy["default-src"] == "'none'"
     assert policy["script-src"] == "'self'"
     assert policy["connect-src"] == "'self'"

@@ -40,7 +40,7 @@ def limiter_of(shop: Shop) -> ConcurrencyLimiter:
     return limiter
 
 
-async def asked(address: str, id_: str) -> asyncio.StreamWriter:
+async def send_request(address: str, id_: str) -> asyncio.StreamWriter:
     host, _, port = address.partition(":")
     _, writer = await asyncio.open_connection(host, int(port))
     body = json.dumps(
@@ -59,7 +59,7 @@ async def test_a_waiting_operation_is_dropped_with_its_client(shop: Shop) -> Non
         limiter = limiter_of(shop)
         limiter._slots = FairSemaphore(1, per_caller=1)
         await limiter.acquire("somebody")
-        writers = [await asked(address, f"h{n}") for n in range(6)]
+        writers = [await send_request(address, f"h{n}") for n in range(6)]
         async with open_socket(f"http://{address}", TRANSPORT) as socket:
             for n in range(2):
                 await socket.start(f"w{n}", WRITE, id=f"w{n}", document=document(f"w{n}"))

@@ -190,10 +190,10 @@ async def test_a_snapshot_is_resumed_only_after_its_end(
 @pytest.mark.parametrize("token", ["nonsense", "é", "6760D1A400000001~.nowhere"])
 async def test_an_invalid_last_event_is_refused(gateway: RunningGateway, token: str) -> None:
     """The stream ends with the error, and never continues from now on."""
-    asked = {"query": CHANGES}
+    query_body = {"query": CHANGES}
     headers = {"accept": "text/event-stream", "last-event-id": token.encode()}
     async with httpx.AsyncClient(timeout=60) as client:
-        answer = await client.post(f"{gateway.address}/graphql", json=asked, headers=headers)
+        answer = await client.post(f"{gateway.address}/graphql", json=query_body, headers=headers)
     error_event, end = answer.text.strip().split("\n\n")[1:]
     assert "RESUME_TOKEN_INVALID" in error_event
     assert "id:" not in error_event

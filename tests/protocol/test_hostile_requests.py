@@ -67,7 +67,7 @@ def document(text: str) -> bytes:
     return orjson.dumps({"query": text})
 
 
-def given(json: str) -> bytes:
+def mutation_with(json: str) -> bytes:
     """Return a mutation whose variables are this text."""
     return b'{"query": %b, "variables": %b}' % (orjson.dumps(CREATE), json.encode())
 
@@ -79,23 +79,23 @@ BODIES: dict[str, bytes] = {
     "text": b'"{ resumeToken }"',
     "lists in lists": b"[" * DEEP + b"]" * DEEP,
     "objects in objects": b'{"a":' * DEEP + b"1" + b"}" * DEEP,
-    "variables in variables": given('{"data": ' + "[" * DEEP + "]" * DEEP + "}"),
-    "more lists than MongoDB holds": given(f'{{"data": {"[" * NESTED + "]" * NESTED}}}'),
-    "more objects than MongoDB holds": given(
+    "variables in variables": mutation_with('{"data": ' + "[" * DEEP + "]" * DEEP + "}"),
+    "more lists than MongoDB holds": mutation_with(f'{{"data": {"[" * NESTED + "]" * NESTED}}}'),
+    "more objects than MongoDB holds": mutation_with(
         '{"data": ' + '{"a":' * NESTED + "1" + "}" * NESTED + "}"
     ),
     "lists that do not end": b"[" * 1_000_000,
-    "an endless integer": given(f'{{"n": {DIGITS}}}'),
-    "an endless negative integer": given(f'{{"data": -{DIGITS}}}'),
-    "an endless exponent": given(f'{{"f": 1e{DIGITS}}}'),
-    "not a number": given('{"f": NaN}'),
-    "infinity": given('{"f": 1e999}'),
+    "an endless integer": mutation_with(f'{{"n": {DIGITS}}}'),
+    "an endless negative integer": mutation_with(f'{{"data": -{DIGITS}}}'),
+    "an endless exponent": mutation_with(f'{{"f": 1e{DIGITS}}}'),
+    "not a number": mutation_with('{"f": NaN}'),
+    "infinity": mutation_with('{"f": 1e999}'),
     "no UTF-8": b'{"query": "{ resumeToken \xff }"}',
     "a byte too many of UTF-8": b'{"query": "\xc0\xaf"}',
     "UTF-16": '{"query": "{ resumeToken }"}'.encode("utf-16"),
     "half of a surrogate pair": b'{"query": "{ resumeToken } # \\ud800"}',
-    "half of a surrogate pair in a variable": given('{"name": "\\udfff"}'),
-    "half of a surrogate pair as a name": given('{"data": {"\\ud800": 1}}'),
+    "half of a surrogate pair in a variable": mutation_with('{"name": "\\udfff"}'),
+    "half of a surrogate pair as a name": mutation_with('{"data": {"\\ud800": 1}}'),
     "half of a surrogate pair encoded": b'{"query": "{ resumeToken } # \xed\xa0\x80"}',
     "half of a surrogate pair in the document": document(
         'mutation { createThing(id: "\\uD800", document: {}) { __typename } }'
@@ -169,8 +169,8 @@ def test_an_infinite_float_is_not_stored(gateway: RunningGateway) -> None:
 
     The result is that of other invalid documents.
     """
-    asked = f"mutation {{ createThing(document: {{f: {DIGITS[:400]}}}) {{ {MESSAGE} }} }}"
-    answer = httpx.post(f"{gateway.address}/graphql", json={"query": asked}).json()
+    mutation = f"mutation {{ createThing(document: {{f: {DIGITS[:400]}}}) {{ {MESSAGE} }} }}"
+    answer = httpx.post(f"{gateway.address}/graphql", json={"query": mutation}).json()
     assert "finite" in answer["data"]["createThing"]["message"]
 
 

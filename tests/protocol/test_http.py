@@ -101,11 +101,11 @@ NOT_EXECUTED = {
 }
 
 
-@pytest.mark.parametrize("asked", NOT_EXECUTED.values(), ids=NOT_EXECUTED)
-def test_the_status_depends_on_the_media_type(url: str, asked: dict[str, Any]) -> None:
+@pytest.mark.parametrize("payload", NOT_EXECUTED.values(), ids=NOT_EXECUTED)
+def test_the_status_depends_on_the_media_type(url: str, payload: dict[str, Any]) -> None:
     """A refused request has no data in either type; only `application/json` has status 200."""
     for accept, status in (("application/json", 200), ("application/graphql-response+json", 400)):
-        response = httpx.post(url, json=asked, headers={"accept": accept})
+        response = httpx.post(url, json=payload, headers={"accept": accept})
         assert response.status_code == status
         body = response.json()
         assert body.keys() == {"errors"}
@@ -116,21 +116,21 @@ async def test_one_of_two_operations_must_be_named_over_a_socket_too(
     gateway: RunningGateway,
 ) -> None:
     """Without the name neither is executed."""
-    asked = NOT_EXECUTED["which of two"]
+    payload = NOT_EXECUTED["which of two"]
     async with open_socket(gateway.address) as socket:
-        [error] = await socket.errors(asked["query"])
+        [error] = await socket.errors(payload["query"])
         assert "2 operations" in error["message"]
         await socket.send(
-            {"id": "1", "type": "subscribe", "payload": {**asked, "operationName": "A"}}
+            {"id": "1", "type": "subscribe", "payload": {**payload, "operationName": "A"}}
         )
         assert (await socket.receive())["payload"]["data"]["resumeToken"]
 
 
 def test_an_error_of_a_field_is_part_of_a_response(url: str) -> None:
     """The status is 200, with the available data, in both types."""
-    asked = {"query": '{ things(first: 1, after: "nonsense") { totalCount } }'}
+    payload = {"query": '{ things(first: 1, after: "nonsense") { totalCount } }'}
     for accept in ("application/json", "application/graphql-response+json"):
-        response = httpx.post(url, json=asked, headers={"accept": accept})
+        response = httpx.post(url, json=payload, headers={"accept": accept})
         assert response.status_code == 200
         assert response.json().keys() == {"data", "errors"}
 
@@ -207,9 +207,9 @@ REFUSED: dict[str, tuple[dict[str, Any], int, str]] = {
 }
 
 
-@pytest.mark.parametrize(("request_", "status", "said"), REFUSED.values(), ids=REFUSED)
+@pytest.mark.parametrize(("request_", "status", "message"), REFUSED.values(), ids=REFUSED)
 def test_an_invalid_request_is_refused_in_json(
-    url: str, request_: dict[str, Any], status: int, said: str
+    url: str, request_: dict[str, Any], status: int, message: str
 ) -> None:
     """The code is that of bad input."""
     response = httpx.post(url, **request_)
@@ -217,11 +217,11 @@ def test_an_invalid_request_is_refused_in_json(
     assert response.headers["content-type"] == PLAIN
     (error,) = response.json()["errors"]
     assert error["extensions"] == {"code": "BAD_USER_INPUT"}
-    assert said in error["message"]
+    assert message in error["message"]
 
 
 @pytest.mark.parametrize(
-    ("params", "status", "said"),
+    ("params", "status", "message"),
     [
         ({}, 400, "no query"),
         ({"query": "subscription { thingChanges { kind } }"}, 400, "graphql-transport-ws"),
@@ -232,14 +232,14 @@ def test_an_invalid_request_is_refused_in_json(
     ],
 )
 def test_an_operation_that_a_get_cannot_have_is_refused_in_json(
-    url: str, params: dict[str, Any], status: int, said: str
+    url: str, params: dict[str, Any], status: int, message: str
 ) -> None:
     """These are mutations and subscriptions."""
     response = httpx.get(url, params=params, headers={"accept": "application/json"})
     assert response.status_code == status
     (error,) = response.json()["errors"]
     assert error["extensions"] == {"code": "BAD_USER_INPUT"}
-    assert said in error["message"]
+    assert message in error["message"]
 
 
 @pytest.mark.parametrize("method", ["PUT", "DELETE", "PATCH", "OPTIONS", "TRACE"])

@@ -129,9 +129,9 @@ async def test_each_response_has_the_current_document(shop: Shop, query: str) ->
                 assert response["data"] == {"gauge": None}
                 assert [each["path"] for each in response["errors"]] == [["gauge", "value"]]
             else:
-                shown = response["data"]["gauge"]
-                shown.pop("version", None)
-                assert shown == {
+                gauge = response["data"]["gauge"]
+                gauge.pop("version", None)
+                assert gauge == {
                     "id": id_,
                     "sequence": stored["sequence"],
                     "value": stored["value"],

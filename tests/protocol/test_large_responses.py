@@ -67,8 +67,8 @@ def served(
                 {"_id": "few"}, {"_id": "few", "version": version, "meta": meta}, upsert=True
             )
         query = '{ thing(id: "few") { history { totalCount } } }'
-        shown = {"thing": {"history": {"totalCount": 2}}}
-        wait_until(lambda: ask(running, query).get("data") == shown)
+        response = {"thing": {"history": {"totalCount": 2}}}
+        wait_until(lambda: ask(running, query).get("data") == response)
         yield running, database
         assert running.stop() == 0
     client.drop_database(database.name)
@@ -132,7 +132,7 @@ def test_a_page_of_short_documents_has_the_same_maximum_size(
     options = "--max-response-bytes=300000"
     with running_gateway(mongo_uri, database.name, model, options) as gateway:
         long = "n" * 4_000
-        for shown in (
+        for selection in (
             f"things(first: #) {{ nodes {{ {long}: id }} }}",
             f"things(first: #) {{ edges {{ {long}: cursor node {{ id }} }} }}",
             f"things(first: #) {{ edges {{ {long}: __typename node {{ id }} }} }}",
@@ -141,9 +141,9 @@ def test_a_page_of_short_documents_has_the_same_maximum_size(
             TEXTS,
         ):
             for _ in range(3):
-                refused = ask(gateway, f"{{ {shown.replace('#', '100')} }}")
+                refused = ask(gateway, f"{{ {selection.replace('#', '100')} }}")
                 assert limit_of(refused) == "max_response_bytes"
-                assert "errors" not in ask(gateway, f"{{ {shown.replace('#', '2')} }}")
+                assert "errors" not in ask(gateway, f"{{ {selection.replace('#', '2')} }}")
         assert gateway.stop() == 0
     client.drop_database(database.name)
 
@@ -226,8 +226,8 @@ def test_versions_stored_as_deltas_are_counted_by_their_full_size(
     for _ in range(150):
         database.notes.update_one({"_id": "n"}, {"$inc": {"stars": 1, "version": 1}})
     query = '{ note(id: "n") { history { totalCount } } }'
-    shown = {"note": {"history": {"totalCount": 151}}}
-    wait_until(lambda: ask(gateway, query).get("data") == shown)
+    expected = {"note": {"history": {"totalCount": 151}}}
+    wait_until(lambda: ask(gateway, query).get("data") == expected)
     for _ in range(3):
         history = "history(first: #) { nodes { document { stars } } }"
         query = f'{{ note(id: "n") {{ {history} }} }}'
@@ -299,6 +299,6 @@ async def test_differences_of_events_have_a_limit(served: tuple[RunningGateway, 
                 payload = message["payload"]
                 events[payload["data"]["thingChanges"]["documentId"]] = payload
         assert limit_of(events["few"]) == "max_values"
-        shown = [each for each in events["few"]["data"]["thingChanges"].values() if each]
-        assert len(shown) == 2 + 100_000 // FEW_KEYS
+        changes_found = [each for each in events["few"]["data"]["thingChanges"].values() if each]
+        assert len(changes_found) == 2 + 100_000 // FEW_KEYS
         assert "errors" not in events["behind"]

@@ -106,9 +106,9 @@ def _check(name: str, connection: dict[str, Any], things: Collection[dict[str, A
     if name == "owned":
         owners = {each["_id"]: each["name"] for each in things.database["owners"].find()}
         for each in things.find():
-            [shown] = [one for one in nodes if one["id"] == each["_id"]]
+            [node] = [one for one in nodes if one["id"] == each["_id"]]
             owner = each["ownerId"]
-            assert shown.pop("owner") == {"id": owner, "name": owners[owner]}
+            assert node.pop("owner") == {"id": owner, "name": owners[owner]}
     if name == "numbered":
         for one in nodes:
             del one["version"]

@@ -233,14 +233,14 @@ async def test_a_reconnect_storm_within_the_ring_sends_no_command_to_mongodb(
             things.find_one({"_id": f"seen-{name}"})
         finally:
             database.command("profile", 0)
-        asked = [
+        commands = [
             each
             for each in database["system.profile"].find({"ns": {"$regex": r"\.things|cmd\.aggr"}})
             # Only the change streams wait for events.
             if "getMore" not in each["command"]
         ]
         database.drop_collection("system.profile")
-        assert [each["command"].get("filter") for each in asked] == [{"_id": f"seen-{name}"}]
+        assert [each["command"].get("filter") for each in commands] == [{"_id": f"seen-{name}"}]
 
 
 async def test_events_are_routed_to_filters_that_match_before_or_after(
@@ -292,7 +292,7 @@ async def open_parts(
 ) -> AsyncIterator[AsyncIterator[dict[str, Any] | None]]:
     """Yield changes as Apollo Client reads them; None for other lines."""
     headers = {"accept": "multipart/mixed;boundary=graphql;subscriptionSpec=1.0,application/json"}
-    asked = {"query": query, "variables": variables}
+    body = {"query": query, "variables": variables}
 
     async def found(response: httpx.Response) -> AsyncIterator[dict[str, Any] | None]:
         async for line in response.aiter_lines():
@@ -303,7 +303,7 @@ async def open_parts(
 
     async with (
         httpx.AsyncClient(timeout=60) as client,
-        client.stream("POST", f"{address}/graphql", headers=headers, json=asked) as response,
+        client.stream("POST", f"{address}/graphql", headers=headers, json=body) as response,
     ):
         yield found(response)
 
@@ -317,9 +317,9 @@ async def unread(address: str, query: str, **variables: Any) -> AsyncIterator[as
     plain.setblocking(False)
     await asyncio.get_running_loop().sock_connect(plain, (host, int(port)))
     reader, writer = await asyncio.open_connection(sock=plain, limit=256 * 1024)
-    asked = urlencode({"query": query, "variables": json.dumps(variables)})
+    parameters = urlencode({"query": query, "variables": json.dumps(variables)})
     writer.write(
-        f"GET /graphql?{asked} HTTP/1.1\r\nhost: {host}:{port}\r\n"
+        f"GET /graphql?{parameters} HTTP/1.1\r\nhost: {host}:{port}\r\n"
         "accept: text/event-stream\r\n\r\n".encode()
     )
     try:

@@ -83,10 +83,10 @@ async def test_a_conversation_continues_or_ends_with_a_code_of_its_protocol(
     gateway: RunningGateway, conversation: tuple[Protocol, bool, list[str | bytes]]
 ) -> None:
     """A query is answered after each conversation that stays open."""
-    protocol, introduced, said = conversation
+    protocol, introduced, sent = conversation
     async with open_socket(gateway.address, protocol, init=introduced) as socket:
         with suppress(ConnectionClosed):
-            for each in said:
+            for each in sent:
                 await socket.send(each)
             if not introduced:
                 await socket.send({"type": "connection_init"})
@@ -98,5 +98,5 @@ async def test_a_conversation_continues_or_ends_with_a_code_of_its_protocol(
             return
         close = await socket.closed()
     assert close is not None, "1006"
-    left = any(isinstance(each, str) and "connection_terminate" in each for each in said)
+    left = any(isinstance(each, str) and "connection_terminate" in each for each in sent)
     assert close.code in CODES | CODES_OF_FRAMES | ({1000} if left else set())

@@ -89,7 +89,7 @@ def normal(text: str) -> str:
     return text
 
 
-def written(lines: list[str]) -> str:
+def transcript_text(lines: list[str]) -> str:
     """Join a transcript's lines, without blanks at their ends."""
     text = "\n".join(normal(each) for each in lines)
     return re.sub(r"[ \r]+$", "", text, flags=re.M) + "\n"
@@ -152,8 +152,8 @@ def _post(query: Any, accept: str = JSON_TYPE, kind: str = JSON_TYPE, **variable
 
 
 def _get(query: str, accept: str = JSON_TYPE, **variables: Any) -> Any:
-    asked = urlencode({"query": query, "variables": json.dumps(variables)})
-    return "GET", f"/graphql?{asked}", {"accept": accept}, None
+    parameters = urlencode({"query": query, "variables": json.dumps(variables)})
+    return "GET", f"/graphql?{parameters}", {"accept": accept}, None
 
 
 REQUESTS: dict[str, tuple[str, str, dict[str, str], bytes | None]] = {
@@ -217,7 +217,7 @@ def test_http_is_the_transcript(gateway: RunningGateway) -> None:
         ]
         lines += [response.read().decode(), ""]
     connection.close()
-    assert_snapshot("transcripts/http.txt", written(lines))
+    assert_snapshot("transcripts/http.txt", transcript_text(lines))
 
 
 def _repeated(message: str, lines: list[str]) -> bool:
@@ -321,7 +321,7 @@ async def test_a_web_socket_is_the_transcript(
             await conversation.receive("CHECKPOINT")
             await conversation.send(operation("changes", CHANGES, name="nothing"))
             await conversation.closed()
-    assert_snapshot(f"transcripts/{protocol}.txt", written(lines))
+    assert_snapshot(f"transcripts/{protocol}.txt", transcript_text(lines))
 
 
 @pytest.mark.parametrize(
@@ -340,8 +340,8 @@ async def test_a_stream_over_http_is_the_transcript(
         for query in (PAGE, "{", WRONG):
             response = await client.post(url, json={"query": query}, headers=headers)
             lines += [*_head(response, query), response.text, ""]
-        asked = {"query": CHANGES, "variables": {"name": name}}
-        async with client.stream("POST", url, json=asked, headers=headers) as response:
+        body = {"query": CHANGES, "variables": {"name": name}}
+        async with client.stream("POST", url, json=body, headers=headers) as response:
             lines += _head(response, CHANGES)
             pieces = _split(response.aiter_text(), end)
             await _note(pieces, lines, "CHECKPOINT")
@@ -351,7 +351,7 @@ async def test_a_stream_over_http_is_the_transcript(
             await _note(pieces, lines, '"LEAVE"')
             things.delete_one({"_id": f"{name}-1"})
             await _note(pieces, lines, '"DELETE"')
-    assert_snapshot(f"transcripts/{name}.txt", written(lines))
+    assert_snapshot(f"transcripts/{name}.txt", transcript_text(lines))
 
 
 def _head(response: httpx.Response, query: str) -> list[str]:

@@ -311,8 +311,8 @@ async def test_the_older_protocol_keeps_its_connections(gateway: RunningGateway)
     """The first `ka` follows the acknowledgement at once; its client counts from there on."""
     async with open_socket(gateway.address, LEGACY, init=False) as socket:
         await socket.send({"type": "connection_init"})
-        said = [json.loads(await socket.connection.recv()) for _ in range(2)]
-        assert said == [{"type": "connection_ack"}, {"type": "ka"}]
+        received = [json.loads(await socket.connection.recv()) for _ in range(2)]
+        assert received == [{"type": "connection_ack"}, {"type": "ka"}]
 
 
 async def test_the_older_protocol_has_a_message_to_close(gateway: RunningGateway) -> None:
@@ -340,10 +340,10 @@ async def test_too_deep_nesting_is_an_error_of_its_operation(
 ) -> None:
     """Variables have almost the maximum depth of JSON, and a document the maximum of text."""
     kind = "start" if protocol == LEGACY else "subscribe"
-    asked = "query ($where: ThingWhere) { things(where: $where) { nodes { id } } }"
+    document = "query ($where: ThingWhere) { things(where: $where) { nodes { id } } }"
     deep = '{"not":' * 1000 + "{}" + "}" * 1000
     async with open_socket(gateway.address, protocol) as socket:
-        for query, where in ((asked, deep), ("{ things" + "{ nodes " * 1000, "null")):
+        for query, where in ((document, deep), ("{ things" + "{ nodes " * 1000, "null")):
             await socket.send(
                 f'{{"id": "1", "type": "{kind}", "payload": '
                 f'{{"query": "{query}", "variables": {{"where": {where}}}}}}}'

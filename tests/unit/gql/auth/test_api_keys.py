@@ -15,7 +15,7 @@ DIGEST = hashlib.sha256(KEY.encode()).hexdigest()
 ENTRY = f'[[keys]]\nsha256 = "{DIGEST}"\nprincipal = "importer"\n'
 
 
-def written(path: Path, text: str) -> Path:
+def write_file(path: Path, text: str) -> Path:
     path.write_text(text)
     return path
 
@@ -23,7 +23,7 @@ def written(path: Path, text: str) -> Path:
 def test_a_key_is_a_principal(tmp_path: Path) -> None:
     """It has roles and claims; it is the same object each time, so that caches can refer to it."""
     more = 'roles = ["writer"]\nclaims = { tenant = "acme" }\n'
-    keys = ApiKeys(written(tmp_path / "keys.toml", ENTRY + more))
+    keys = ApiKeys(write_file(tmp_path / "keys.toml", ENTRY + more))
     found = keys.principal(KEY)
     assert (found.name, found.roles, found.claim("tenant")) == ("importer", {"writer"}, "acme")
     assert keys.principal(KEY) is found
@@ -35,12 +35,12 @@ def test_a_key_is_a_principal(tmp_path: Path) -> None:
 def test_a_removed_key_is_refused(tmp_path: Path) -> None:
     """The file is read at most once a second; an invalid file changes nothing."""
     now = 0.0
-    path = written(tmp_path / "keys.toml", ENTRY)
+    path = write_file(tmp_path / "keys.toml", ENTRY)
     keys = ApiKeys(path, clock=lambda: now)
-    written(path, "not TOML")
+    write_file(path, "not TOML")
     now += 2
     assert keys.principal(KEY)
-    written(path, "keys = []")
+    write_file(path, "keys = []")
     assert keys.principal(KEY)
     now += 2
     with pytest.raises(Unauthenticated):
@@ -51,14 +51,14 @@ def test_an_entry_that_changes_is_another_key(tmp_path: Path) -> None:
     """Sessions opened with the old key end; those of unchanged keys continue."""
     now = 0.0
     other = f'[[keys]]\nsha256 = "{"0" * 64}"\nprincipal = "reader"\n'
-    path = written(tmp_path / "keys.toml", ENTRY)
+    path = write_file(tmp_path / "keys.toml", ENTRY)
     keys = ApiKeys(path, clock=lambda: now)
     changes: list[bool] = []
     found = keys.principal(KEY)
     keys.changed = lambda: changes.append(keys.holds(found))
     assert keys.holds(found)
     for text in (other + ENTRY, f'{ENTRY}roles = ["writer"]\n'):
-        written(path, text)
+        write_file(path, text)
         now += 2
         keys.principal(KEY)
     assert changes == [True, False]
@@ -84,4 +84,4 @@ def test_an_entry_that_changes_is_another_key(tmp_path: Path) -> None:
 def test_an_invalid_file_is_refused_at_the_start(tmp_path: Path, text: str) -> None:
     """The error has its path."""
     with pytest.raises(ValueError, match=r"keys\.toml"):
-        ApiKeys(written(tmp_path / "keys.toml", text))
+        ApiKeys(write_file(tmp_path / "keys.toml", text))

@@ -53,7 +53,7 @@ def tampered(token: str) -> str:
     return f"{head}.{other.rstrip('=')}.{signature}"
 
 
-def hashed(claims: dict[str, Any], secret: bytes) -> str:
+def sign_with_secret(claims: dict[str, Any], secret: bytes) -> str:
     """Sign as PyJWT itself refuses to."""
     parts = [{"alg": "HS256", "typ": "JWT", "kid": "first"}, claims]
     encoded = [base64.urlsafe_b64encode(json.dumps(each).encode()).rstrip(b"=") for each in parts]
@@ -62,7 +62,7 @@ def hashed(claims: dict[str, Any], secret: bytes) -> str:
 
 
 @pytest.mark.parametrize(
-    ("claims", "said"),
+    ("claims", "message"),
     [
         ({"lasts_s": -10}, "expired"),
         ({"nbf": time.time() + 100_000}, "not valid yet"),
@@ -80,10 +80,10 @@ def hashed(claims: dict[str, Any], secret: bytes) -> str:
     ],
 )
 async def test_invalid_claims_are_refused(
-    issuer: Issuer, bearer: BearerTokens, claims: dict[str, Any], said: str
+    issuer: Issuer, bearer: BearerTokens, claims: dict[str, Any], message: str
 ) -> None:
     """The error has the reason."""
-    with pytest.raises(Unauthenticated, match=said):
+    with pytest.raises(Unauthenticated, match=message):
         await bearer.principal(issuer.token(**claims))
 
 
@@ -95,8 +95,8 @@ async def test_an_expiry_in_milliseconds_can_be_rendered(
     sessions = Sessions()
     session = Session(await bearer.principal(issuer.token(exp=exp)), "websocket", lambda *_: None)
     sessions.open(session)
-    [shown] = sessions.shown()
-    assert shown["expiresAt"].startswith("9999-12-31T")
+    [listed] = sessions.shown()
+    assert listed["expiresAt"].startswith("9999-12-31T")
     sessions.close(session)
 
 
@@ -110,7 +110,7 @@ async def test_a_token_with_an_invalid_signature_is_refused(
     forged = [
         tampered(token),
         jwt.encode(claims, None, algorithm="none", headers={"kid": "first"}),
-        hashed(claims, public),
+        sign_with_secret(claims, public),
         token.rsplit(".", 1)[0] + ".",
         *("", "x", "a.b.c", "x" * 20_000),
     ]

@@ -41,11 +41,11 @@ def issuer(tmp_path: Path) -> Issuer:
 
 @pytest.fixture
 def server(issuer: Issuer) -> Iterator[KeyServer]:
-    with key_server(shown(issuer)) as served:
+    with key_server(key_set(issuer)) as served:
         yield served
 
 
-def shown(issuer: Issuer) -> bytes:
+def key_set(issuer: Issuer) -> bytes:
     return orjson.dumps(issuer.jwks())
 
 
@@ -56,12 +56,12 @@ async def test_keys_rotate(issuer: Issuer, server: KeyServer) -> None:
     old = issuer.token()
     await bearer.principal(old)
     issuer.rotate("second", keep=True)
-    server.pieces = [shown(issuer)]
+    server.pieces = [key_set(issuer)]
     clock.now += 11
     assert await bearer.principal(issuer.token("bob"))
     assert await bearer.principal(old)
     issuer.withdraw("first")
-    server.pieces = [shown(issuer)]
+    server.pieces = [key_set(issuer)]
     clock.now += 301
     with pytest.raises(Unauthenticated, match="unknown key"):
         await bearer.principal(old)
@@ -85,7 +85,7 @@ async def test_an_issuer_that_is_unavailable_at_the_start(
                 await bearer.principal(issuer.token())
             assert refused.value.facts == {"retryAfterSeconds": 10}
             clock.now += 11
-        with key_server(shown(issuer), gone.port):
+        with key_server(key_set(issuer), gone.port):
             assert await bearer.principal(issuer.token())
     assert [each.message for each in caplog.records] == ["keys not read", "keys read"]
 
@@ -112,7 +112,7 @@ async def test_an_issuer_that_becomes_unavailable_later(
 
 async def test_a_set_sent_in_pieces_is_read_whole(issuer: Issuer, server: KeyServer) -> None:
     """A slow network sends it like this."""
-    whole = shown(issuer)
+    whole = key_set(issuer)
     server.pieces = (whole[at : at + 10] for at in range(0, len(whole), 10))
     server.held.clear()
     keys = JsonWebKeySet(server.url)

@@ -75,8 +75,8 @@ def test_the_time_of_the_as_of_example_is_now_in_utc() -> None:
 def test_the_default_time_is_the_clocks() -> None:
     """Without an argument, the example reads the present."""
     text = query(Model(entities=(LAMP,)), "ThenAndNow")
-    asked = datetime.fromisoformat(text.split('time: "')[1].split('"')[0])
-    assert abs(datetime.now(UTC) - asked) < timedelta(minutes=1)
+    time_point = datetime.fromisoformat(text.split('time: "')[1].split('"')[0])
+    assert abs(datetime.now(UTC) - time_point) < timedelta(minutes=1)
 
 
 def test_a_model_without_entities_has_no_examples() -> None:

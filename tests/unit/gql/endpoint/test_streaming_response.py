@@ -36,8 +36,8 @@ def failed(code: str, message: str = "for a reason") -> ExecutionResult:
 def interrupted(error: GatewayError) -> ExecutionResult:
     error.resubscribe = True
     extensions = {"code": error.code}
-    shown = GraphQLError(error.message, original_error=error, extensions=extensions)
-    return ExecutionResult(data=None, errors=[shown])
+    wrapped = GraphQLError(error.message, original_error=error, extensions=extensions)
+    return ExecutionResult(data=None, errors=[wrapped])
 
 
 async def chunks(
@@ -73,16 +73,16 @@ async def test_a_temporary_error_ends_a_stream_without_an_event(
     kind: type[GatewayError],
 ) -> None:
     """The client reconnects then, with or without earlier events."""
-    said = f": {kind.code} two lines\n\n".encode()
-    assert await chunks(SSE, interrupted(kind("two\nlines"))) == [said]
-    assert (await chunks(SSE, EVENT, interrupted(kind("two\nlines")), EVENT))[1:] == [said]
+    comment = f": {kind.code} two lines\n\n".encode()
+    assert await chunks(SSE, interrupted(kind("two\nlines"))) == [comment]
+    assert (await chunks(SSE, EVENT, interrupted(kind("two\nlines")), EVENT))[1:] == [comment]
 
 
 async def test_an_error_that_a_retry_does_not_fix_is_an_event() -> None:
     """Lost history stays lost."""
     error = HistoryLost("gone")
-    shown = GraphQLError("gone", original_error=error, extensions=error.extensions)
-    event, end = await chunks(SSE, ExecutionResult(data=None, errors=[shown]))
+    wrapped = GraphQLError("gone", original_error=error, extensions=error.extensions)
+    event, end = await chunks(SSE, ExecutionResult(data=None, errors=[wrapped]))
     assert (b"HISTORY_LOST" in event, end) == (True, COMPLETE)
 
 

@@ -35,9 +35,9 @@ def request(pieces: Sequence[bytes], *, ends: bool = True, **headers: str) -> Re
     return Request(scope, receive)
 
 
-async def read(asked: Request, most_bytes: int) -> GraphQLRequest:
-    headers = headers_of(asked.scope)
-    return await read_request(asked.scope, asked._receive, headers, most_bytes=most_bytes)
+async def read(incoming: Request, most_bytes: int) -> GraphQLRequest:
+    headers = headers_of(incoming.scope)
+    return await read_request(incoming.scope, incoming._receive, headers, most_bytes=most_bytes)
 
 
 @pytest.mark.parametrize("size", [1, 7, len(BODY)])

@@ -107,14 +107,14 @@ def test_resume_tokens_among_the_facts_have_the_deployments_tag() -> None:
 
 def test_graphql_errors_keep_their_message(caplog: pytest.LogCaptureFixture) -> None:
     """Syntax and validation errors are for the client, and are not logged."""
-    said = GraphQLError("Cannot query field 'nope' on type 'Product'.")
-    again = GraphQLError("Variable '$x' has invalid value", original_error=said)
+    plain = GraphQLError("Cannot query field 'nope' on type 'Product'.")
+    again = GraphQLError("Variable '$x' has invalid value", original_error=plain)
     unnamed = wrapped(CannotGetOperationTypeError("nope"))
-    before = [said.message, again.message, unnamed.message]
+    before = [plain.message, again.message, unnamed.message]
     with caplog.at_level(logging.DEBUG):
-        finish_errors([said, again, unnamed], str.lower)
-    assert [said.message, again.message, unnamed.message] == before
-    assert said.extensions == again.extensions == unnamed.extensions == {"code": "BAD_USER_INPUT"}
+        finish_errors([plain, again, unnamed], str.lower)
+    assert [plain.message, again.message, unnamed.message] == before
+    assert plain.extensions == again.extensions == unnamed.extensions == {"code": "BAD_USER_INPUT"}
     assert not caplog.records
 
 

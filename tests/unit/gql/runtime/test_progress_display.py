@@ -22,7 +22,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return now
 
 
-def said(caplog: pytest.LogCaptureFixture) -> list[tuple[str, int | None, int | None]]:
+def logged(caplog: pytest.LogCaptureFixture) -> list[tuple[str, int | None, int | None]]:
     return [
         (each.getMessage(), getattr(each, "documents", None), getattr(each, "per_second", None))
         for each in caplog.records
@@ -40,7 +40,7 @@ async def test_a_snapshot_logs_its_progress_every_ten_seconds(
             clock[0] += 0.1
             report("things", read, 300)
         report("things", 299, 299)
-    assert said(caplog) == [
+    assert logged(caplog) == [
         ("first reading", 0, None),
         ("first reading", 100, 10),
         ("first reading", 200, 10),
@@ -67,7 +67,7 @@ async def test_snapshots_of_several_collections_are_logged_separately(
         clock[0] += 2
         report("others", 100, 100)
         report("things", 100, 100)
-    assert said(caplog) == [
+    assert logged(caplog) == [
         ("first reading", 0, None),
         ("first reading", 0, None),
         ("first reading interrupted", None, None),
@@ -107,7 +107,7 @@ async def test_a_terminal_has_a_bar_below_the_log_lines(
             report("things", 0, 0)
     finally:
         root.handlers[:], root.level = before
-    shown = terminal.getvalue()
-    assert "reading things" in shown
-    assert "/100" in shown
-    assert "something happened\n" in shown
+    output = terminal.getvalue()
+    assert "reading things" in output
+    assert "/100" in output
+    assert "something happened\n" in output

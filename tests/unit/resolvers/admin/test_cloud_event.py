@@ -68,9 +68,9 @@ def test_a_document_is_rendered_as_in_the_api() -> None:
     """API names and scalars are used; fields outside the model are omitted."""
     from bson import ObjectId
 
-    shown = event(full={**FULL, "_id": ObjectId("65b000000000000000000001")})
-    assert shown["subject"] == shown["partitionkey"] == "65b000000000000000000001"
-    assert shown["data"]["document"] == {
+    rendered = event(full={**FULL, "_id": ObjectId("65b000000000000000000001")})
+    assert rendered["subject"] == rendered["partitionkey"] == "65b000000000000000000001"
+    assert rendered["data"]["document"] == {
         "id": "65b000000000000000000001",
         "total": "12.50",
         "count": str(2**60),
@@ -79,8 +79,8 @@ def test_a_document_is_rendered_as_in_the_api() -> None:
         "more": {"_change": 1, "x": ["1.0"]},
         "placedAt": "2024-05-01T00:00:00.000Z",
     }
-    assert shown["data"]["changedFields"] == ["total", "shipTo.city", "lines"]
-    assert "misfits" not in shown["data"]
+    assert rendered["data"]["changedFields"] == ["total", "shipTo.city", "lines"]
+    assert "misfits" not in rendered["data"]
 
 
 def test_values_that_do_not_fit_the_model_are_null_and_listed() -> None:

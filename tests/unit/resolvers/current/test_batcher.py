@@ -70,14 +70,14 @@ async def test_the_number_of_concurrent_reads_is_limited() -> None:
     source = Source()
     source.open.clear()
     pool = BatchLoader(source.read, under_way=2, patience_s=0.0)
-    asked = []
+    lookups = []
     for key in range(6):
-        asked.append(pool.ask([key]))
-        await eventually(lambda: len(source.reads) == min(len(asked), 2))
+        lookups.append(pool.ask([key]))
+        await eventually(lambda: len(source.reads) == min(len(lookups), 2))
     assert source.reads == [[0], [1]]
     assert not pool.idle
     source.open.set()
-    assert await asyncio.gather(*asked) == [[2 * key] for key in range(6)]
+    assert await asyncio.gather(*lookups) == [[2 * key] for key in range(6)]
     assert source.reads == [[0], [1], [2, 3, 4, 5]]
 
 
@@ -86,22 +86,22 @@ async def test_lookups_do_not_wait_for_a_slow_read() -> None:
     source = Source()
     source.open.clear()
     pool = BatchLoader(source.read, under_way=2, patience_s=3600)
-    asked = [pool.ask([0])]
+    lookups = [pool.ask([0])]
     await turns()
-    asked += [pool.ask([1]), pool.ask([2])]
+    lookups += [pool.ask([1]), pool.ask([2])]
     await turns()
     assert source.reads == [[0]]
     source.open.set()
-    assert await asyncio.gather(*asked) == [[0], [2], [4]]
+    assert await asyncio.gather(*lookups) == [[0], [2], [4]]
     assert source.reads == [[0], [1, 2]]
     source.open.clear()
     slow = BatchLoader(source.read, under_way=2, patience_s=0.001)
-    asked = [slow.ask([3])]
+    lookups = [slow.ask([3])]
     await turns()
-    asked.append(slow.ask([4]))
+    lookups.append(slow.ask([4]))
     await eventually(lambda: source.reads[2:] == [[3], [4]])
     source.open.set()
-    assert await asyncio.gather(*asked) == [[6], [8]]
+    assert await asyncio.gather(*lookups) == [[6], [8]]
 
 
 async def test_a_full_batch_is_read_at_once() -> None:
@@ -109,19 +109,19 @@ async def test_a_full_batch_is_read_at_once() -> None:
     source = Source()
     source.open.clear()
     pool = BatchLoader(source.read, under_way=2, patience_s=3600, enough=3)
-    asked = [pool.ask([0])]
+    lookups = [pool.ask([0])]
     await turns()
-    asked += [pool.ask([1]), pool.ask([2])]
+    lookups += [pool.ask([1]), pool.ask([2])]
     await turns()
     assert source.reads == [[0]]
-    asked.append(pool.ask([3]))
+    lookups.append(pool.ask([3]))
     await turns()
     assert source.reads == [[0], [1, 2, 3]]
-    asked += [pool.ask([each]) for each in (4, 5, 6)]
+    lookups += [pool.ask([each]) for each in (4, 5, 6)]
     await turns()
     assert source.reads == [[0], [1, 2, 3]]
     source.open.set()
-    assert await asyncio.gather(*asked) == [[2 * each] for each in range(7)]
+    assert await asyncio.gather(*lookups) == [[2 * each] for each in range(7)]
     assert source.reads == [[0], [1, 2, 3], [4, 5, 6]]
     await turns()
     assert pool.idle
@@ -178,9 +178,9 @@ async def test_a_read_cancelled_with_its_operation_ends_its_lookups() -> None:
         return await source.read(keys)
 
     pool = BatchLoader(cancelled)
-    asked = pool.ask([1])
+    lookups = pool.ask([1])
     with pytest.raises(asyncio.CancelledError):
-        await asyncio.wait_for(asked, 5)
+        await asyncio.wait_for(lookups, 5)
     await eventually(lambda: pool.idle)
 
 
@@ -254,10 +254,10 @@ async def test_keys_without_an_operation_are_read_once_however_large() -> None:
     pool = BatchLoader(read)
     async with asyncio.timeout(5):
         assert await pool.ask([1]) == [2]
-        asked = [pool.ask([2]), pool.ask([3])]
+        lookups = [pool.ask([2]), pool.ask([3])]
         with operation():
-            asked.append(pool.ask([4]))
-        assert await asyncio.gather(*asked) == [[4], [6], [8]]
+            lookups.append(pool.ask([4]))
+        assert await asyncio.gather(*lookups) == [[4], [6], [8]]
     assert reads == [[1], [2, 3, 4], [2, 3], [4]]
 
 
@@ -269,10 +269,10 @@ async def test_a_large_read_that_cannot_be_divided_fails() -> None:
 
     pool = BatchLoader(read)
     with operation():
-        asked = pool.ask([1])
+        lookups = pool.ask([1])
     async with asyncio.timeout(5):
         with pytest.raises(LargeRead):
-            await asked
+            await lookups
     await turns()
     assert pool.idle
 

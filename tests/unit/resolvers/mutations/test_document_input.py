@@ -306,7 +306,7 @@ def test_an_absent_id_is_generated(type_: str, kind: type) -> None:
 
 
 @pytest.mark.parametrize(
-    ("type_", "text", "said"),
+    ("type_", "text", "message"),
     [
         ("Int", None, "a number of your own"),
         ("Long", None, "a number of your own"),
@@ -315,8 +315,8 @@ def test_an_absent_id_is_generated(type_: str, kind: type) -> None:
         ("UUID", "x", "Thing.id is a UUID"),
     ],
 )
-def test_an_invalid_id_is_refused(type_: str, text: str | None, said: str) -> None:
+def test_an_invalid_id_is_refused(type_: str, text: str | None, message: str) -> None:
     """Numbers are not generated: only the client knows the next one."""
-    with pytest.raises(InvalidDocument, match=said) as found:
+    with pytest.raises(InvalidDocument, match=message) as found:
         new_id(keyed(type_), text)
     assert found.value.path == "id"

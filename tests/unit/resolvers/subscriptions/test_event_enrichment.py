@@ -16,10 +16,10 @@ class Counted:
     """Knows the numbers and counts the lookups."""
 
     def __init__(self) -> None:
-        self.asked = 0
+        self.lookups = 0
 
     async def lookup(self, events: Collection[ChangeEvent]) -> Mapping[str, NumberedEvent]:
-        self.asked += 1
+        self.lookups += 1
         return {each.token: NumberedEvent(7, 6) for each in events}
 
 
@@ -39,7 +39,7 @@ async def test_equal_events_are_enriched_once_for_equal_needs() -> None:
         assert await enriched(version=False, replayed=False) == [(None, False)] * 2
         assert await enriched(version=True, replayed=False) == [(7, False)] * 2
         assert await enriched(version=True, replayed=True) == [(7, True)] * 2
-    assert numbers.asked == 2
+    assert numbers.lookups == 2
     assert await enriched(version=True, replayed=False, first=1) == [(7, False)]
 
 
@@ -58,21 +58,21 @@ async def test_the_author_of_a_version_is_the_recorders() -> None:
         replayed=False,
     )
     assert (change.by, change.why) == (None, None)
-    assert numbers.asked == 1
+    assert numbers.lookups == 1
     # Without an attribution in the document, no lookup is needed.
     plain = event(2, key="c", operation="insert", after={"x": 1})
     [change] = await completion.of_events([plain], EventNeeds(author=True), replayed=False)
-    assert (change.by, numbers.asked) == (None, 1)
+    assert (change.by, numbers.lookups) == (None, 1)
 
 
 async def test_a_failed_read_of_records_ends_all_lookups() -> None:
     """Unexpected failures do so as well; the next lookup reads again."""
 
     class Broken:
-        asked = 0
+        lookups = 0
 
         async def by_token(self, tokens: Any, *, projection: Any) -> Any:
-            self.asked += 1
+            self.lookups += 1
             raise RuntimeError("broken")
 
     archive: Any = Broken()
@@ -82,4 +82,4 @@ async def test_a_failed_read_of_records_ends_all_lookups() -> None:
             *(records.load(["t"], full=False) for _ in range(2)), return_exceptions=True
         )
         assert [str(each) for each in await asyncio.wait_for(both, 5)] == ["broken"] * 2
-        assert archive.asked == count
+        assert archive.lookups == count

@@ -31,26 +31,26 @@ class Items:
             self.ended = True
 
 
-async def taken(
-    farewell: SubscriptionShutdown,
+async def collect(
+    shutdown: SubscriptionShutdown,
     items: Items,
     into: list[int],
     other: SubscriptionShutdown | None = None,
 ) -> None:
     async with aclosing(items.given()) as parts:
         while True:
-            into += [await farewell.next(parts, other)]
+            into += [await shutdown.next(parts, other)]
 
 
 async def test_a_waiting_subscription_ends_at_once() -> None:
     """The awaited iterator is cancelled and closed."""
-    farewell, items = SubscriptionShutdown(), Items(2)
+    shutdown, items = SubscriptionShutdown(), Items(2)
     received: list[int] = []
-    task = asyncio.create_task(taken(farewell, items, received))
+    task = asyncio.create_task(collect(shutdown, items, received))
     for _ in range(5):
         await turn()
     assert (received, task.done()) == ([1, 2], False)
-    farewell.say("come again")
+    shutdown.say("come again")
     with pytest.raises(Unavailable, match="come again"):
         await task
     assert items.ended
@@ -58,21 +58,21 @@ async def test_a_waiting_subscription_ends_at_once() -> None:
 
 async def test_a_busy_subscription_ends_before_its_next_item() -> None:
     """No item is taken and lost."""
-    farewell, items = SubscriptionShutdown(), Items(5)
+    shutdown, items = SubscriptionShutdown(), Items(5)
     async with aclosing(items.given()) as parts:
-        assert await farewell.next(parts) == 1
-        farewell.say("come again")
+        assert await shutdown.next(parts) == 1
+        shutdown.say("come again")
         with pytest.raises(Unavailable):
-            await farewell.next(parts)
+            await shutdown.next(parts)
         assert await anext(parts) == 2
 
 
 @pytest.mark.parametrize("waits", [True, False], ids=["while it waits", "while it is served"])
 async def test_either_of_two_shutdowns_ends_a_subscription(waits: bool) -> None:
     """One is the process's, one the connection's; the error is that of the shutdown."""
-    farewell, other = SubscriptionShutdown(), SubscriptionShutdown()
+    shutdown, other = SubscriptionShutdown(), SubscriptionShutdown()
     received: list[int] = []
-    task = asyncio.create_task(taken(farewell, Items(0 if waits else 5), received, other))
+    task = asyncio.create_task(collect(shutdown, Items(0 if waits else 5), received, other))
     if waits:
         await turn()
         await turn()
@@ -80,28 +80,28 @@ async def test_either_of_two_shutdowns_ends_a_subscription(waits: bool) -> None:
     with pytest.raises(HistoryLost, match="signed in anew"):
         await task
     assert received == []
-    assert not farewell._waits
-    assert not farewell.said
+    assert not shutdown._waits
+    assert not shutdown.said
 
 
 async def test_a_later_subscription_ends_as_well() -> None:
     """A gateway that shuts down starts no new work."""
-    farewell, items = SubscriptionShutdown(), Items(5)
-    farewell.say("come again")
-    farewell.say("said already")
+    shutdown, items = SubscriptionShutdown(), Items(5)
+    shutdown.say("come again")
+    shutdown.say("said already")
     received: list[int] = []
     with pytest.raises(Unavailable, match="come again"):
-        await taken(farewell, items, received)
+        await collect(shutdown, items, received)
     assert received == []
 
 
 async def test_each_subscription_has_an_error_of_its_own() -> None:
     """The raiser adds the position of that subscriber."""
-    farewell = SubscriptionShutdown()
-    tasks = [asyncio.create_task(taken(farewell, Items(0), [])) for _ in range(2)]
+    shutdown = SubscriptionShutdown()
+    tasks = [asyncio.create_task(collect(shutdown, Items(0), [])) for _ in range(2)]
     await turn()
     await turn()
-    farewell.say("come again")
+    shutdown.say("come again")
     one, other = await asyncio.gather(*tasks, return_exceptions=True)
     assert isinstance(one, Unavailable)
     assert isinstance(other, Unavailable)
@@ -115,18 +115,18 @@ async def test_a_timeout_of_the_awaited_read_is_not_the_shutdown() -> None:
         raise TimeoutError("of a read")
         yield 1
 
-    farewell = SubscriptionShutdown()
+    shutdown = SubscriptionShutdown()
     with pytest.raises(TimeoutError, match="of a read"):
-        await farewell.next(late())
+        await shutdown.next(late())
 
 
 async def test_a_cancelled_subscription_leaves_the_shutdown() -> None:
     """It is cancelled while it waits; the shutdown has nothing left to interrupt."""
-    farewell, items = SubscriptionShutdown(), Items(0)
-    task = asyncio.create_task(taken(farewell, items, []))
+    shutdown, items = SubscriptionShutdown(), Items(0)
+    task = asyncio.create_task(collect(shutdown, items, []))
     await turn()
     await turn()
     await finished(task)
     assert items.ended
-    assert not farewell._waits
-    farewell.say("come again")
+    assert not shutdown._waits
+    shutdown.say("come again")

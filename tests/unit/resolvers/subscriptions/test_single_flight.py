@@ -11,7 +11,7 @@ from revstream.resolvers.subscriptions.single_flight import SingleFlight
 from revstream.streams.core.errors import GatewayError, Unavailable
 
 
-class Making:
+class Computation:
     """Counts executions; each waits for its signal to end."""
 
     def __init__(self) -> None:
@@ -33,7 +33,7 @@ def flight() -> SingleFlight[str, str]:
     return SingleFlight(kept=2)
 
 
-async def asked(
+async def started_calls(
     flight: SingleFlight[str, str], make: Callable[[], Awaitable[str]], count: int
 ) -> list[asyncio.Task[str]]:
     """Start `count` concurrent calls with the same key."""
@@ -46,8 +46,8 @@ async def test_concurrent_and_later_calls_share_one_result(
     flight: SingleFlight[str, str],
 ) -> None:
     """Another key has another result."""
-    making = Making()
-    tasks = await asked(flight, making.make, 3)
+    making = Computation()
+    tasks = await started_calls(flight, making.make, 3)
     making.go.set()
     assert await asyncio.gather(*tasks) == ["made 1"] * 3
     assert await flight.run("a", making.make) == "made 1"
@@ -56,7 +56,7 @@ async def test_concurrent_and_later_calls_share_one_result(
 
 async def test_the_number_of_kept_results_is_limited(flight: SingleFlight[str, str]) -> None:
     """The oldest result is evicted and computed again."""
-    making = Making()
+    making = Computation()
     making.go.set()
     for key in "abc":
         await flight.run(key, making.make)
@@ -67,24 +67,24 @@ async def test_a_running_execution_is_not_evicted_for_finished_ones(
     flight: SingleFlight[str, str],
 ) -> None:
     """A later call joins it."""
-    slow, quick = Making(), Making()
+    slow, quick = Computation(), Computation()
     quick.go.set()
-    tasks = await asked(flight, slow.make, 1)
+    tasks = await started_calls(flight, slow.make, 1)
     for key in "bcd":
         await flight.run(key, quick.make)
-    tasks += await asked(flight, slow.make, 1)
+    tasks += await started_calls(flight, slow.make, 1)
     slow.go.set()
     assert await asyncio.gather(*tasks) == ["made 1"] * 2
 
 
-@pytest.mark.parametrize(("who", "made"), [(0, "made 2"), (1, "made 1")])
+@pytest.mark.parametrize(("index", "made"), [(0, "made 2"), (1, "made 1")])
 async def test_a_cancelled_call_does_not_affect_the_others(
-    flight: SingleFlight[str, str], who: int, made: str
+    flight: SingleFlight[str, str], index: int, made: str
 ) -> None:
     """If it was executing, another call executes instead."""
-    making = Making()
-    tasks = await asked(flight, making.make, 3)
-    left = tasks.pop(who)
+    making = Computation()
+    tasks = await started_calls(flight, making.make, 3)
+    left = tasks.pop(index)
     left.cancel()
     with pytest.raises(asyncio.CancelledError):
         await left
@@ -96,9 +96,9 @@ async def test_each_call_has_an_error_of_its_own_and_the_next_one_retries(
     flight: SingleFlight[str, str],
 ) -> None:
     """Facts added for one caller, such as where to resume, do not reach another."""
-    making = Making()
+    making = Computation()
     making.errors.append(Unavailable("gone", oldestResumeToken="t"))
-    tasks = await asked(flight, making.make, 3)
+    tasks = await started_calls(flight, making.make, 3)
     making.go.set()
     errors = await asyncio.gather(*tasks, return_exceptions=True)
     assert len({id(each) for each in errors}) == 3
@@ -112,9 +112,9 @@ async def test_each_call_has_an_error_of_its_own_and_the_next_one_retries(
 
 async def test_a_bug_reaches_only_the_executing_call(flight: SingleFlight[str, str]) -> None:
     """The other calls execute themselves."""
-    making = Making()
+    making = Computation()
     making.errors.append(ZeroDivisionError())
-    first, *others = await asked(flight, making.make, 3)
+    first, *others = await started_calls(flight, making.make, 3)
     making.go.set()
     with pytest.raises(ZeroDivisionError):
         await first

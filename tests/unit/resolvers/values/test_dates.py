@@ -70,7 +70,7 @@ def test_the_texts_of_dates_alone_are_those_of_each(dates: list[datetime]) -> No
 
 
 @pytest.mark.parametrize(
-    ("text", "shown"),
+    ("text", "rendered"),
     [
         ("2024-02-29T12:30:45Z", "2024-02-29T12:30:45.000Z"),
         ("2024-05-01t14:00:00.1239999+02:00", "2024-05-01T12:00:00.123Z"),
@@ -81,11 +81,11 @@ def test_the_texts_of_dates_alone_are_those_of_each(dates: list[datetime]) -> No
         ("+123456-01-01T00:00:00Z", "+123456-01-01T00:00:00.000Z"),
     ],
 )
-def test_offsets_fractions_and_far_years_are_parsed(text: str, shown: str) -> None:
+def test_offsets_fractions_and_far_years_are_parsed(text: str, rendered: str) -> None:
     """Any offset becomes UTC, digits beyond milliseconds are cut off, years may be far."""
     date = date_from_text(text)
     assert date is not None
-    assert date_text(date) == shown
+    assert date_text(date) == rendered
 
 
 @pytest.mark.parametrize(

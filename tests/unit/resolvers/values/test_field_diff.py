@@ -107,9 +107,9 @@ def test_changes_are_among_the_paths_of_the_version(
     # Pages of versions are read in this form.
     read = [None if each is None else each.raw for each in (one, other)]
     states = [None if each is None else bson.decode(each, DECODED) for each in read]
-    said = tuple(changed_paths(one, other, "version"))
+    listed_paths = tuple(changed_paths(one, other, "version"))
     # NaN is not equal to itself.
-    assert repr(comparison.changes(*states, said)) == repr(comparison.changes(*states))
+    assert repr(comparison.changes(*states, listed_paths)) == repr(comparison.changes(*states))
 
 
 def test_paths_are_mapped_together_as_one_by_one() -> None:

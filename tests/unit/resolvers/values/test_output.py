@@ -42,7 +42,7 @@ def same(left: object, right: object) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("scalar", "stored", "shown"),
+    ("scalar", "stored", "expected"),
     [
         (Scalar.STRING, "", ""),
         (Scalar.STRING, "a\0é🙂", "a\0é🙂"),
@@ -75,9 +75,9 @@ def same(left: object, right: object) -> bool:
         (Scalar.JSON, {"a": [1, 1.0, True]}, {"a": [1, 1.0, True]}),
     ],
 )
-def test_a_value_that_fits_is_converted(scalar: Scalar, stored: object, shown: object) -> None:
+def test_a_value_that_fits_is_converted(scalar: Scalar, stored: object, expected: object) -> None:
     """No digit is lost, and the JSON type is that of the scalar."""
-    assert same(converter(field(scalar))(stored, PLACE), shown)
+    assert same(converter(field(scalar))(stored, PLACE), expected)
 
 
 @pytest.mark.parametrize(
@@ -146,7 +146,7 @@ def test_a_misfit_has_a_fix(stored: object, mend: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("stored", "shown"),
+    ("stored", "expected"),
     [
         ("a", "a"),
         (5, "5"),
@@ -160,10 +160,10 @@ def test_a_misfit_has_a_fix(stored: object, mend: str) -> None:
         ({"a": 1, "b": "ü"}, '{"a": 1, "b": "ü"}'),
     ],
 )
-def test_an_id_of_any_type_is_text(stored: object, shown: str) -> None:
+def test_an_id_of_any_type_is_text(stored: object, expected: str) -> None:
     """A field declared as ID accepts any stored id, in lists of ids too."""
-    assert converter(field(Scalar.ID))(stored, PLACE) == shown
-    assert converter(field(Scalar.ID, is_list=True))([stored, "x"], PLACE) == [shown, "x"]
+    assert converter(field(Scalar.ID))(stored, PLACE) == expected
+    assert converter(field(Scalar.ID, is_list=True))([stored, "x"], PLACE) == [expected, "x"]
 
 
 def test_an_enum_value_may_be_stored_as_another_text() -> None:
@@ -239,7 +239,7 @@ def test_embedded_documents_are_returned_unconverted() -> None:
 
 
 @pytest.mark.parametrize(
-    ("scalar", "stored", "shown"),
+    ("scalar", "stored", "expected"),
     [
         (Scalar.ID, "a b", "a b"),
         (Scalar.STRING, "a b", "a b"),
@@ -250,10 +250,10 @@ def test_embedded_documents_are_returned_unconverted() -> None:
         (Scalar.UUID, SOME_UUID, str(SOME_UUID)),
     ],
 )
-def test_an_id_is_text_however_it_is_stored(scalar: Scalar, stored: object, shown: str) -> None:
+def test_an_id_is_text_however_it_is_stored(scalar: Scalar, stored: object, expected: str) -> None:
     """`_id` and a reference to it have the same ID."""
-    assert id_to_api(scalar, stored, PLACE) == shown
-    assert converter(field(Scalar.ID, stored_scalar=scalar))(stored, PLACE) == shown
+    assert id_to_api(scalar, stored, PLACE) == expected
+    assert converter(field(Scalar.ID, stored_scalar=scalar))(stored, PLACE) == expected
 
 
 def test_an_id_of_another_type_is_a_misfit() -> None:
@@ -266,7 +266,7 @@ def test_an_id_of_another_type_is_a_misfit() -> None:
 
 
 @pytest.mark.parametrize(
-    ("stored", "shown"),
+    ("stored", "expected"),
     [
         (None, None),
         (1, 1),
@@ -298,11 +298,11 @@ def test_an_id_of_another_type_is_a_misfit() -> None:
         ({"a.b": {"0": [Int64(1), 1.0, {}]}}, {"a.b": {"0": [1, 1.0, {}]}}),
     ],
 )
-def test_any_stored_value_has_a_json_rendering(stored: object, shown: object) -> None:
+def test_any_stored_value_has_a_json_rendering(stored: object, expected: object) -> None:
     """JSON's types stay; the others become text or extended JSON."""
-    assert same(json_value(stored), shown)
+    assert same(json_value(stored), expected)
     nested = json_value({"a": [stored]})
-    assert same(nested["a"][0], shown)
+    assert same(nested["a"][0], expected)
 
 
 def test_raw_documents_render_as_decoded_ones() -> None:

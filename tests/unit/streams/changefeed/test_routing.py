@@ -26,23 +26,23 @@ class Field:
 
 
 @dataclass(frozen=True)
-class Somebody:
+class NamedSubscriber:
     name: str
     interest: Interest
 
 
-WHOLE = Somebody("whole", EVERYTHING)
-ONE = Somebody("one", Interest(keys=(1,)))
-LAMPS = Somebody("lamps", Interest(index=Field("kind"), values=frozenset({"lamp", "light"})))
-CHAIRS = Somebody("chairs", Interest(index=Field("kind"), values=frozenset({"chair"})))
-RED = Somebody("red", Interest(index=Field("colour"), values=frozenset({"red"})))
-DEAR = Somebody("dear", Interest(filter=lambda state: state.get("price", 0) > 9))
-RED_AND_DEAR = Somebody("red and dear", replace(RED.interest, filter=DEAR.interest.filter))
+WHOLE = NamedSubscriber("whole", EVERYTHING)
+ONE = NamedSubscriber("one", Interest(keys=(1,)))
+LAMPS = NamedSubscriber("lamps", Interest(index=Field("kind"), values=frozenset({"lamp", "light"})))
+CHAIRS = NamedSubscriber("chairs", Interest(index=Field("kind"), values=frozenset({"chair"})))
+RED = NamedSubscriber("red", Interest(index=Field("colour"), values=frozenset({"red"})))
+DEAR = NamedSubscriber("dear", Interest(filter=lambda state: state.get("price", 0) > 9))
+RED_AND_DEAR = NamedSubscriber("red and dear", replace(RED.interest, filter=DEAR.interest.filter))
 ALL = [WHOLE, ONE, LAMPS, CHAIRS, RED, DEAR, RED_AND_DEAR]
 
 
 def receivers(made: ChangeEvent) -> set[str]:
-    routing: Routing[Somebody] = Routing()
+    routing: Routing[NamedSubscriber] = Routing()
     for each in ALL:
         routing.add(each)
     found = routing.route(made)
@@ -94,8 +94,8 @@ def test_a_filter_that_fails_routes_the_event_to_its_subscriber() -> None:
     def fails(state: Mapping[str, Any]) -> bool:
         raise RecursionError
 
-    routing: Routing[Somebody] = Routing()
-    failing = Somebody("failing", Interest(filter=fails))
+    routing: Routing[NamedSubscriber] = Routing()
+    failing = NamedSubscriber("failing", Interest(filter=fails))
     for each in (failing, DEAR, WHOLE):
         routing.add(each)
     made = event(key=2, before={}, after={"price": 10})
@@ -117,7 +117,7 @@ def test_an_event_that_becomes_no_version_reaches_none(operation: str) -> None:
 
 def test_a_removed_subscriber_leaves_no_trace() -> None:
     """Removal may be repeated."""
-    routing: Routing[Somebody] = Routing()
+    routing: Routing[NamedSubscriber] = Routing()
     for each in ALL:
         routing.add(each)
     assert set(routing) == set(ALL)

@@ -75,7 +75,7 @@ class Script:
     async def change_batches(
         self, pipeline: Sequence[Mapping[str, Any]], *, size: int, wait_ms: int
     ) -> AsyncIterator[AsyncIterator[dict[str, Any]]]:
-        self.asked.append(asked(pipeline, size))
+        self.asked.append(level_of_detail(pipeline, size))
         stage = pipeline[0]["$changeStream"]
         self.started_at.append(stage.get("startAtOperationTime") or stage["startAfter"]["_data"])
         opening = next(self._openings, None)
@@ -232,8 +232,8 @@ async def test_a_long_interruption_is_logged_once_and_so_is_its_end(
     async with aclosing(source.batches(moment(4))) as batches:
         await anext(batches)
     assert (source.reconnects, source.trouble) == (20, None)
-    said = [(each.getMessage(), vars(each)["stream"]) for each in caplog.records]
-    assert said == [
+    logged = [(each.getMessage(), vars(each)["stream"]) for each in caplog.records]
+    assert logged == [
         ("change stream interrupted", "recorder:things"),
         ("change stream open again", "recorder:things"),
     ]
@@ -314,18 +314,18 @@ async def test_the_position_after_a_drop_is_after_all_of_its_records() -> None:
 
 async def test_before_images_are_requested_only_where_needed() -> None:
     """The recorder needs none: each costs the server a read."""
-    asked = []
+    requested = []
 
     class Asked(Script):
         def change_batches(self, pipeline: Sequence[Mapping[str, Any]], **options: Any) -> Any:
-            asked.append(pipeline[0]["$changeStream"].get("fullDocumentBeforeChange"))
+            requested.append(pipeline[0]["$changeStream"].get("fullDocumentBeforeChange"))
             return super().change_batches(pipeline, **options)
 
     for wanted in (False, True):
         source = Source(Asked(), ["things"], before_images=wanted, options=QUICK)  # type: ignore[arg-type]
         with pytest.raises(DatabaseError):
             await anext(source.batches(moment(4)))
-    assert asked == [None, "whenAvailable"]
+    assert requested == [None, "whenAvailable"]
 
 
 async def test_other_tasks_run_while_a_large_batch_is_decoded() -> None:
@@ -351,7 +351,7 @@ TOO_LARGE = DatabaseError("BSONObj size is invalid", number=10334)
 CLOSED = ConnectionLost("the connection to MongoDB was lost: connection closed")
 
 
-def asked(pipeline: Sequence[Mapping[str, Any]], size: int) -> str:
+def level_of_detail(pipeline: Sequence[Mapping[str, Any]], size: int) -> str:
     """Return the level of detail that an opening requests, as a short text."""
     stages = {name for each in pipeline[2:] for name in each}
     return " ".join(

@@ -16,18 +16,18 @@ from tests.support.streams import finished, turn
 NAME = "recorder:things"
 
 
-class Given:
+class ScriptedLeases:
     """Leases with scripted answers; the last answer is repeated forever."""
 
     def __init__(self, *answers: int | Exception | None, lasts_s: float = 60.0) -> None:
         self.options = LeaseOptions(duration_s=0.5, renew_every_s=0.005)
         self.released: list[int] = []
-        self.asked = 0
+        self.requests = 0
         self._answers = list(answers)
         self._lasts_s = lasts_s
 
     async def acquire(self, name: str) -> Lease | None:
-        self.asked += 1
+        self.requests += 1
         answer = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
         if isinstance(answer, Exception):
             raise answer
@@ -63,16 +63,16 @@ class Work:
             self.ended.append(fencing_token)
 
 
-def listening(leases: Given, work: Work) -> tuple[LeasedTask, asyncio.Task[None]]:
+def listening(leases: ScriptedLeases, work: Work) -> tuple[LeasedTask, asyncio.Task[None]]:
     listener = LeasedTask(NAME, leases, work)  # type: ignore[arg-type]
     return listener, asyncio.create_task(listener.run())
 
 
 async def test_work_runs_while_the_lease_is_renewed() -> None:
     """It runs once, with the fencing token of the lease."""
-    leases, work = Given(7), Work()
+    leases, work = ScriptedLeases(7), Work()
     listener, task = listening(leases, work)
-    await eventually(lambda: leases.asked > 3)
+    await eventually(lambda: leases.requests > 3)
     assert (work.begun, work.running, listener.state, listener.changes) == ([7], 1, "recording", 1)
     assert listener.lease is not None
     await finished(task)
@@ -81,7 +81,7 @@ async def test_work_runs_while_the_lease_is_renewed() -> None:
 
 async def test_a_lease_that_is_not_granted_is_requested_again() -> None:
     """The task follows meanwhile, also while MongoDB is unavailable."""
-    leases, work = Given(None, Unavailable("gone"), TimeLimit("slow"), None, 3), Work()
+    leases, work = ScriptedLeases(None, Unavailable("gone"), TimeLimit("slow"), None, 3), Work()
     listener, task = listening(leases, work)
     await eventually(lambda: work.begun == [3])
     assert listener.changes == 1
@@ -90,9 +90,9 @@ async def test_a_lease_that_is_not_granted_is_requested_again() -> None:
 
 async def test_a_follower_does_not_work() -> None:
     """It does not release a lease that it does not hold."""
-    leases, work = Given(None), Work()
+    leases, work = ScriptedLeases(None), Work()
     listener, task = listening(leases, work)
-    await eventually(lambda: leases.asked > 3)
+    await eventually(lambda: leases.requests > 3)
     assert (listener.state, work.begun) == ("following", [])
     await finished(task)
     assert leases.released == []
@@ -101,7 +101,7 @@ async def test_a_follower_does_not_work() -> None:
 @pytest.mark.parametrize("answer", [None, 8], ids=["another holds it", "another held it"])
 async def test_work_is_cancelled_when_the_lease_is_lost(answer: int | None) -> None:
     """A lease regained with a new fencing token was held by another process in between."""
-    leases, work = Given(7, 7, answer, 9), Work()
+    leases, work = ScriptedLeases(7, 7, answer, 9), Work()
     _, task = listening(leases, work)
     await eventually(lambda: work.begun == [7, 9])
     assert (work.ended, work.most_running) == ([7], 1)
@@ -110,7 +110,7 @@ async def test_work_is_cancelled_when_the_lease_is_lost(answer: int | None) -> N
 
 async def test_work_is_cancelled_before_a_lease_that_cannot_be_renewed_expires() -> None:
     """The task wakes for the expiry, not only for the next renewal."""
-    leases, work = Given(7, Unavailable("gone"), lasts_s=1.0), Work()
+    leases, work = ScriptedLeases(7, Unavailable("gone"), lasts_s=1.0), Work()
     leases.options = LeaseOptions(duration_s=1000, renew_every_s=0.9)
     begun_at = time.monotonic()
     _, task = listening(leases, work)
@@ -121,9 +121,9 @@ async def test_work_is_cancelled_before_a_lease_that_cannot_be_renewed_expires()
 
 async def test_work_continues_through_a_short_outage() -> None:
     """It runs as long as the lease has not expired."""
-    leases, work = Given(7, Unavailable("gone"), Unavailable("gone"), 7), Work()
+    leases, work = ScriptedLeases(7, Unavailable("gone"), Unavailable("gone"), 7), Work()
     _, task = listening(leases, work)
-    await eventually(lambda: leases.asked > 5)
+    await eventually(lambda: leases.requests > 5)
     assert (work.begun, work.ended) == ([7], [])
     await finished(task)
 
@@ -131,7 +131,7 @@ async def test_work_continues_through_a_short_outage() -> None:
 @pytest.mark.parametrize("failure", [LeaseLost("refused"), Unavailable("the primary has changed")])
 async def test_work_that_was_refused_or_interrupted_is_started_again(failure: Exception) -> None:
     """The lease is released first, for a better placed process; there is no busy loop."""
-    leases, work = Given(7, 8), Work(failure)
+    leases, work = ScriptedLeases(7, 8), Work(failure)
     leases.options = LeaseOptions(duration_s=100, renew_every_s=0.05)
     begun_at = time.monotonic()
     _, task = listening(leases, work)
@@ -143,7 +143,7 @@ async def test_work_that_was_refused_or_interrupted_is_started_again(failure: Ex
 
 async def test_any_other_failure_of_the_work_ends_the_task() -> None:
     """The failure is raised, not retried; the lease is released."""
-    leases, work = Given(7), Work(ZeroDivisionError("a bug"))
+    leases, work = ScriptedLeases(7), Work(ZeroDivisionError("a bug"))
     listener, task = listening(leases, work)
     with pytest.raises(ZeroDivisionError, match="a bug"):
         await task
@@ -153,7 +153,7 @@ async def test_any_other_failure_of_the_work_ends_the_task() -> None:
 
 async def test_a_cancelled_task_waits_for_its_work_to_end() -> None:
     """The lease is not released while the work still writes."""
-    leases, ends = Given(7), asyncio.Event()
+    leases, ends = ScriptedLeases(7), asyncio.Event()
     released_while_working = []
 
     async def slow_to_end(fencing_token: int) -> None:
@@ -177,7 +177,7 @@ async def test_a_cancelled_task_waits_for_its_work_to_end() -> None:
 async def test_a_release_that_hangs_does_not_block() -> None:
     """Majority acknowledgement may never arrive; the lease then expires by itself."""
 
-    class Stuck(Given):
+    class Stuck(ScriptedLeases):
         async def release(self, lease: Lease) -> None:
             await asyncio.Event().wait()
 
@@ -190,7 +190,7 @@ async def test_a_release_that_hangs_does_not_block() -> None:
 async def test_a_release_that_fails_does_not_hide_how_the_work_ended() -> None:
     """The work's own failure is raised."""
 
-    class Failing(Given):
+    class Failing(ScriptedLeases):
         async def release(self, lease: Lease) -> None:
             raise Unavailable("gone")
 
@@ -207,11 +207,11 @@ async def test_an_outage_is_logged_once_and_reported_until_it_is_over(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """There is no line for each renewal, and a waiting follower is healthy."""
-    leases, work = Given(*[Unavailable("gone")] * 5, None), Work()
+    leases, work = ScriptedLeases(*[Unavailable("gone")] * 5, None), Work()
     listener, task = listening(leases, work)
     await eventually(lambda: listener.trouble is not None)
     assert listener.trouble == "lease request failed: gone"
-    await eventually(lambda: leases.asked > 6)
+    await eventually(lambda: leases.requests > 6)
     assert listener.trouble is None
     assert lines(caplog, "lease request failed") == 1
     await finished(task)
@@ -222,7 +222,7 @@ async def test_work_that_is_interrupted_repeatedly_is_in_trouble_until_it_surviv
 ) -> None:
     """Getting the lease again is not enough; the work must run until a renewal."""
     failures = [Unavailable("no primary"), TimeLimit("no primary"), Unavailable("no primary")]
-    leases, work = Given(7), Work(*failures)
+    leases, work = ScriptedLeases(7), Work(*failures)
     listener, task = listening(leases, work)
     await eventually(lambda: listener.trouble == "work interrupted: no primary")
     assert len(work.begun) < 4
@@ -243,7 +243,7 @@ async def test_a_task_cancelled_while_its_work_ends_is_cancelled() -> None:
             ending.set()
             await end.wait()
 
-    listener = LeasedTask(NAME, Given(7, None), slow)  # type: ignore[arg-type]
+    listener = LeasedTask(NAME, ScriptedLeases(7, None), slow)  # type: ignore[arg-type]
     task = asyncio.create_task(listener.run())
     await ending.wait()
     task.cancel()
@@ -268,7 +268,7 @@ class Share:
 
 async def test_a_lease_assigned_to_another_process_is_no_trouble() -> None:
     """An outage in which other members joined ends this way."""
-    leases, share = Given(Unavailable("gone")), Share()
+    leases, share = ScriptedLeases(Unavailable("gone")), Share()
     listener = LeasedTask(NAME, leases, Work(), members=share)  # type: ignore[arg-type]
     task = asyncio.create_task(listener.run())
     await eventually(lambda: listener.trouble is not None)
@@ -293,7 +293,7 @@ async def test_work_that_fails_later_each_time_stays_in_trouble() -> None:
             raise Unavailable("cannot write")
         await asyncio.Event().wait()
 
-    listener = LeasedTask(NAME, Given(7), fails_late)  # type: ignore[arg-type]
+    listener = LeasedTask(NAME, ScriptedLeases(7), fails_late)  # type: ignore[arg-type]
     task = asyncio.create_task(listener.run())
     await eventually(lambda: begun == 4 and listener.trouble is None)
     assert seen[10:30] == ["work interrupted: cannot write"] * 20
@@ -302,7 +302,7 @@ async def test_work_that_fails_later_each_time_stays_in_trouble() -> None:
 
 async def test_a_failed_renewal_is_trouble_before_the_lease_is_lost() -> None:
     """The trouble ends with the next renewal."""
-    leases, work = Given(7, Unavailable("gone"), Unavailable("gone"), 7), Work()
+    leases, work = ScriptedLeases(7, Unavailable("gone"), Unavailable("gone"), 7), Work()
     listener, task = listening(leases, work)
     await eventually(lambda: listener.trouble == "lease renewal failed: gone")
     await eventually(lambda: listener.trouble is None)
@@ -312,7 +312,7 @@ async def test_a_failed_renewal_is_trouble_before_the_lease_is_lost() -> None:
 
 async def test_refused_writes_are_counted_and_the_fencing_token_is_kept() -> None:
     """The metrics show both after the lease is released, too."""
-    leases, work = Given(7, None), Work(LeaseLost("refused"))
+    leases, work = ScriptedLeases(7, None), Work(LeaseLost("refused"))
     listener, task = listening(leases, work)
     await eventually(lambda: listener.state == "following")
     assert (listener.fences_refused, listener.fencing_token, listener.changes) == (1, 7, 1)

@@ -12,7 +12,7 @@ from tests.support.eventually import eventually
 log = logging.getLogger("tests.storms")
 
 
-def said(caplog: pytest.LogCaptureFixture) -> list[tuple[str, int | None, int]]:
+def logged(caplog: pytest.LogCaptureFixture) -> list[tuple[str, int | None, int]]:
     """Return event, count of further ones, and last key of each log line."""
     return [
         (each.getMessage(), getattr(each, "more", None), each.key)  # type: ignore[attr-defined]
@@ -28,8 +28,8 @@ async def test_the_first_is_logged_at_once_and_the_others_as_a_count(
     storm = LogThrottle(log, "torn", every_s=0.05)
     for key in range(1000):
         storm.note(key=key)
-    assert said(caplog) == [("torn", None, 0)]
-    await eventually(lambda: said(caplog) == [("torn", None, 0), ("torn", 999, 999)])
+    assert logged(caplog) == [("torn", None, 0)]
+    await eventually(lambda: logged(caplog) == [("torn", None, 0), ("torn", 999, 999)])
 
 
 async def test_an_event_after_a_pause_is_logged_at_once(
@@ -40,4 +40,4 @@ async def test_an_event_after_a_pause_is_logged_at_once(
     storm.note(key=1)
     await eventually(lambda: storm._timer is None)
     storm.note(key=2)
-    assert said(caplog) == [("torn", None, 1), ("torn", None, 2)]
+    assert logged(caplog) == [("torn", None, 1), ("torn", None, 2)]

@@ -27,12 +27,12 @@ class Stored:
 
     def __init__(self, token: str | None = None) -> None:
         self.token = token
-        self.asked = 0
+        self.reads = 0
         self.answers = asyncio.Event()
         self.answers.set()
 
     async def load_collection(self, collection: str) -> dict[Partition, Checkpoint]:
-        self.asked += 1
+        self.reads += 1
         await self.answers.wait()
         assert collection == NAME
         return {} if self.token is None else {WHOLE: Checkpoint(self.token, token_at(0))}
@@ -61,7 +61,7 @@ async def test_a_recorder_in_this_process_reports_its_position() -> None:
     assert not waiting.done()
     progress.advance(WHOLE, token_at(7))
     await waiting
-    assert stored.asked == 0
+    assert stored.reads == 0
 
 
 async def test_a_position_never_moves_back() -> None:
@@ -151,9 +151,9 @@ async def test_concurrent_requests_share_one_read() -> None:
     await finished(first)
     stored.answers.set()
     assert await asyncio.gather(*others) == [token_at(5)] * 49
-    assert stored.asked == 1
+    assert stored.reads == 1
     assert await progress.position(NAME) == token_at(5)
-    assert stored.asked == 2
+    assert stored.reads == 2
 
 
 async def test_a_read_that_fails_fails_only_for_the_calls_that_share_it() -> None:
@@ -162,7 +162,7 @@ async def test_a_read_that_fails_fails_only_for_the_calls_that_share_it() -> Non
     class Failing(Stored):
         async def load_collection(self, collection: str) -> dict[Partition, Checkpoint]:
             found = await super().load_collection(collection)
-            if self.asked == 1:
+            if self.reads == 1:
                 raise Unavailable("gone")
             return found
 
@@ -306,7 +306,7 @@ async def test_a_slow_read_of_the_checkpoint_is_repeated() -> None:
     class Slow(Stored):
         async def load_collection(self, collection: str) -> dict[Partition, Checkpoint]:
             found = await super().load_collection(collection)
-            if self.asked == 1:
+            if self.reads == 1:
                 await asyncio.sleep(0.02)
                 self.token = token_at(7)
             return found

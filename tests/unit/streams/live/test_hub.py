@@ -23,7 +23,7 @@ def hub_of(*collections: str, backlog: int = 100) -> Hub:
     return Hub(collections or ("things",), position=token_at(0), options=options)
 
 
-async def taken(subscriber: Subscriber) -> list[str]:
+async def backlog_tokens(subscriber: Subscriber) -> list[str]:
     """Return the tokens in the backlog without waiting for more."""
     return [each.token for each in await subscriber.next(0)]
 
@@ -35,8 +35,8 @@ async def test_publish_gives_each_collection_its_events() -> None:
     hub.publish(
         batch(event(1), event(2, collection="people"), event(3, collection="unknown"), event(4))
     )
-    assert await taken(things) == [token_at(1), token_at(4)]
-    assert await taken(people) == [token_at(2)]
+    assert await backlog_tokens(things) == [token_at(1), token_at(4)]
+    assert await backlog_tokens(people) == [token_at(2)]
     assert hub.position == token_at(4)
 
 
@@ -49,7 +49,7 @@ async def test_the_ring_of_a_collection_can_be_emptied() -> None:
     assert hub.ring("things").items_after(token_at(1)) is None
     assert len(hub.ring("people")) == 1
     hub.publish(batch(event(3)))
-    assert await taken(things) == [token_at(1), token_at(3)]
+    assert await backlog_tokens(things) == [token_at(1), token_at(3)]
     assert [each.token for each in hub.ring("things").items_after(token_at(2)) or ()] == [
         token_at(3)
     ]
@@ -72,9 +72,9 @@ async def test_publish_finds_the_subscriber_of_one_document() -> None:
             event(5, key=Decimal128("1")),
         )
     )
-    assert await taken(one) == [token_at(1), token_at(5)]
-    assert await taken(true) == [token_at(2)]
-    assert await taken(pair) == [token_at(3)]
+    assert await backlog_tokens(one) == [token_at(1), token_at(5)]
+    assert await backlog_tokens(true) == [token_at(2)]
+    assert await backlog_tokens(pair) == [token_at(3)]
 
 
 async def test_publish_sends_collection_events_to_every_subscriber() -> None:
@@ -82,7 +82,7 @@ async def test_publish_sends_collection_events_to_every_subscriber() -> None:
     hub = hub_of()
     whole, one = hub.attach("things"), hub.attach("things", Interest(keys=(1,)))
     hub.publish(batch(event(1, operation="drop", key=None)))
-    assert await taken(whole) == await taken(one) == [token_at(1)]
+    assert await backlog_tokens(whole) == await backlog_tokens(one) == [token_at(1)]
 
 
 async def test_publish_sends_a_rename_to_both_collections() -> None:
@@ -92,8 +92,8 @@ async def test_publish_sends_a_rename_to_both_collections() -> None:
     hub.publish(batch(event(1, operation="rename", key=None, renamed_to="people")))
     hub.publish(batch(event(2, operation="rename", key=None, collection="x", renamed_to="people")))
     hub.publish(batch(event(3, operation="rename", key=None, renamed_to="x")))
-    assert await taken(things) == [token_at(1), token_at(3)]
-    assert await taken(people) == [token_at(1), token_at(2)]
+    assert await backlog_tokens(things) == [token_at(1), token_at(3)]
+    assert await backlog_tokens(people) == [token_at(1), token_at(2)]
     ring = hub.ring("people").items_after(token_at(0))
     assert ring is not None
     assert [each.token for each in ring] == [token_at(1), token_at(2)]
@@ -106,11 +106,11 @@ async def test_publish_never_waits_for_a_subscriber_whose_backlog_is_full() -> N
     received = []
     for seconds in (1, 2, 3, 4):
         hub.publish(batch(event(seconds)))
-        received += await taken(quick)
+        received += await backlog_tokens(quick)
     assert received == [token_at(n) for n in (1, 2, 3, 4)]
     assert hub.statistics()["slow_consumers"] == 1
     assert hub.statistics()["subscribers"] == 1
-    assert await taken(slow) == [token_at(1), token_at(2)]
+    assert await backlog_tokens(slow) == [token_at(1), token_at(2)]
     with pytest.raises(SlowConsumer, match="backlog: 2 events, maximum is 2"):
         await slow.next()
 
@@ -135,14 +135,14 @@ async def test_a_backlog_is_bounded_in_bytes_too() -> None:
     slow, quick = hub.attach("things"), hub.attach("things")
     for seconds in (1, 2, 3):
         hub.publish(batch(event(seconds)))
-        assert await taken(quick) == [token_at(seconds)]
-    assert await taken(slow) == [token_at(1), token_at(2)]
+        assert await backlog_tokens(quick) == [token_at(seconds)]
+    assert await backlog_tokens(slow) == [token_at(1), token_at(2)]
     with pytest.raises(SlowConsumer, match=f"backlog: {3 * size} bytes, maximum is {most}"):
         await slow.next()
     tiny = Hub(["things"], position=token_at(0), options=HubOptions(backlog_bytes=1))
     one = tiny.attach("things")
     tiny.publish(batch(event(1)))
-    assert await taken(one) == [token_at(1)]
+    assert await backlog_tokens(one) == [token_at(1)]
 
 
 async def test_a_backlog_is_read_in_portions() -> None:
@@ -153,7 +153,7 @@ async def test_a_backlog_is_read_in_portions() -> None:
     hub = hub_of(backlog=1000)
     subscriber = hub.attach("things")
     hub.publish(batch(*(event(seconds) for seconds in range(1, 2 * EVENTS_PER_READ + 51))))
-    portions = [await taken(subscriber) for _ in range(3)]
+    portions = [await backlog_tokens(subscriber) for _ in range(3)]
     assert [len(each) for each in portions] == [EVENTS_PER_READ, EVENTS_PER_READ, 50]
     assert [token for each in portions for token in each] == [
         token_at(n) for n in range(1, 2 * EVENTS_PER_READ + 51)
@@ -168,7 +168,7 @@ async def test_restart_ends_subscribers_and_empties_the_rings() -> None:
     await turn()
     hub.publish(batch(event(1)))
     hub.restart(token_at(9))
-    assert await taken(subscriber) == [token_at(1)]
+    assert await backlog_tokens(subscriber) == [token_at(1)]
     with pytest.raises(Unavailable):
         await subscriber.next()
     with pytest.raises(Unavailable):
@@ -185,7 +185,7 @@ async def test_a_closed_subscriber_receives_nothing_and_leaves_no_trace() -> Non
     subscriber.close()
     subscriber.close()
     hub.publish(batch(event(1, key={"a": 1})))
-    assert await taken(subscriber) == []
+    assert await backlog_tokens(subscriber) == []
     assert hub.statistics()["subscribers"] == 0
 
 
@@ -197,7 +197,7 @@ async def test_next_loses_nothing_when_it_is_cancelled() -> None:
     await turn()
     hub.publish(batch(event(1)))
     await finished(waiting)
-    assert await taken(subscriber) == [token_at(1)]
+    assert await backlog_tokens(subscriber) == [token_at(1)]
 
 
 async def test_next_returns_nothing_after_its_time() -> None:
@@ -206,7 +206,7 @@ async def test_next_returns_nothing_after_its_time() -> None:
     subscriber = hub.attach("things")
     assert await subscriber.next(0.001) == ()
     hub.publish(batch(event(1)))
-    assert await taken(subscriber) == [token_at(1)]
+    assert await backlog_tokens(subscriber) == [token_at(1)]
 
 
 async def test_wait_until_returns_once_a_token_is_published() -> None:
@@ -258,11 +258,11 @@ async def test_statistics_of_a_collection_exclude_the_others() -> None:
 
 async def test_follow_publishes_from_the_hubs_position() -> None:
     """The source starts after the hub's position."""
-    asked: list[str] = []
+    starts: list[str] = []
 
     class Script:
         async def batches(self, after: str):  # type: ignore[no-untyped-def]
-            asked.append(after)
+            starts.append(after)
             yield batch(event(1))
             yield EventBatch((), token_at(2))
             raise Unavailable("the script ends")
@@ -271,9 +271,9 @@ async def test_follow_publishes_from_the_hubs_position() -> None:
     subscriber = hub.attach("things")
     with pytest.raises(Unavailable, match="the script ends"):
         await publish_source(Script(), hub)  # type: ignore[arg-type]
-    assert asked == [token_at(0)]
+    assert starts == [token_at(0)]
     assert hub.position == token_at(2)
-    assert await taken(subscriber) == [token_at(1)]
+    assert await backlog_tokens(subscriber) == [token_at(1)]
 
 
 async def test_an_event_that_becomes_no_version_is_only_in_the_ring() -> None:
@@ -288,7 +288,7 @@ async def test_an_event_that_becomes_no_version_is_only_in_the_ring() -> None:
     subscriber = hub.attach("things")
     with pytest.raises(Unavailable, match="the script ends"):
         await publish_source(Script(), hub)  # type: ignore[arg-type]
-    assert await taken(subscriber) == [token_at(2)]
+    assert await backlog_tokens(subscriber) == [token_at(2)]
     ring = hub.ring("things").items_after(token_at(0)) or ()
     assert [each.token for each in ring] == [token_at(1), token_at(2)]
 

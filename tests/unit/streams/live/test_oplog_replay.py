@@ -17,7 +17,7 @@ from revstream.streams.live.oplog_replay import _OplogReader
 from tests.support.streams import token_at
 
 
-class Quick:
+class QuickSource:
     """An empty source that answers at once; records the seconds of each stretch."""
 
     def __init__(self) -> None:
@@ -36,7 +36,7 @@ class Quick:
 
 async def test_stretches_grow_up_to_a_bound_while_reading_is_fast() -> None:
     """One page has several stretches, up to the start of the ring buffer."""
-    source = Quick()
+    source = QuickSource()
     reading = _OplogReader(source, token_at(1000))
     assert await reading.read_page(token_at(4000)) == []
     assert reading.position >= token_at(4000)
@@ -48,7 +48,7 @@ async def test_a_page_whose_time_is_over_ends_at_the_first_reply_that_advances(
 ) -> None:
     """The next page reads a shorter stretch."""
     monkeypatch.setattr("revstream.streams.live.oplog_replay._PAGE_S", 0.0)
-    source = Quick()
+    source = QuickSource()
     reading = _OplogReader(source, token_at(1000))
     reached = []
     for _ in range(3):

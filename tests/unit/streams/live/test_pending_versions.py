@@ -89,7 +89,7 @@ def test_a_known_number_is_the_recorded_one(steps: list[Any]) -> None:
 async def drafted_and_asked(steps: list[Any]) -> None:
     numbers = PendingVersions()
     recorder = Recorder(numbers)
-    asked: list[asyncio.Task[Mapping[str, NumberedEvent]]] = []
+    lookups: list[asyncio.Task[Mapping[str, NumberedEvent]]] = []
     for second, step in enumerate(steps, 2):
         match step:
             case "draft", count:
@@ -99,7 +99,7 @@ async def drafted_and_asked(steps: list[Any]) -> None:
             case "lose", *_:
                 recorder.begin_anew()
             case "ask", count if recorder.events:
-                asked.append(asyncio.create_task(numbers.lookup(recorder.events[-count:])))
+                lookups.append(asyncio.create_task(numbers.lookup(recorder.events[-count:])))
                 await turn()
             case str(kind), key, version:
                 after = None if kind == "delete" else {"_id": key, "version": version}
@@ -107,7 +107,7 @@ async def drafted_and_asked(steps: list[Any]) -> None:
                 recorder.events.append(made)
     recorder.draft(len(recorder.events))
     known: dict[str, NumberedEvent] = {}
-    for each in await asyncio.gather(*asked):
+    for each in await asyncio.gather(*lookups):
         known |= each
     if recorder.events:
         known |= await numbers.lookup(recorder.events)

@@ -67,10 +67,10 @@ class Oplog:
         return place(self.events[-1]) if self.events else BEGINNING
 
     @property
-    def shown(self) -> str:
+    def recorder_position(self) -> str:
         """Return the position that the recorder's own stream has reached."""
-        shown = self.events[: max(0, len(self.events) - self.hidden)]
-        return place(shown[-1]) if shown else BEGINNING
+        recorder_position = self.events[: max(0, len(self.events) - self.hidden)]
+        return place(recorder_position[-1]) if recorder_position else BEGINNING
 
     def publish(self, count: int) -> None:
         events = tuple(self.events[self.published : self.published + count])
@@ -87,7 +87,7 @@ class Oplog:
         self.open = True
         try:
             while True:
-                end = self.shown
+                end = self.recorder_position
                 found = self.between(after, end)[:3]
                 after = place(found[-1]) if len(found) == 3 else max(after, end)
                 yield EventBatch(tuple(found), after)

@@ -18,7 +18,7 @@ from tests.support.eventually import eventually
 from tests.support.streams import FIRST_DAY, turn
 
 
-class Slow:
+class SlowArchive:
     """An archive and its checkpoints; each write waits until the test completes it."""
 
     def __init__(self) -> None:
@@ -45,7 +45,7 @@ class Slow:
         self._waiting.pop(name).set_exception(exc)
         await _turns()
 
-    def let_go(self) -> None:
+    def complete_all(self) -> None:
         """Complete all writes from now on without delay."""
         self._held = False
         for each in self._waiting.values():
@@ -70,7 +70,7 @@ async def _turns() -> None:
 
 class World:
     def __init__(self, save_every_s: float = 0) -> None:
-        self.slow = Slow()
+        self.slow = SlowArchive()
         self.on_archived: list[str] = []
         archive: Any = self.slow
         self.committing = CommitPipeline(
@@ -124,14 +124,14 @@ async def test_versions_that_arrive_during_an_insert_are_inserted_together() -> 
     assert world.slow.on_their_way == {"save B", "insert C D"}
     await world.slow.done("insert C D")
     assert world.on_archived == ["B", "D"]
-    world.slow.let_go()
+    world.slow.complete_all()
     await world.committing.drain()
 
 
 async def test_checkpoints_are_saved_at_most_once_per_interval() -> None:
     """The last one is saved when the interval is over."""
     world = World(save_every_s=0.05)
-    world.slow.let_go()
+    world.slow.complete_all()
     await world.committing.save(Checkpoint("A", ""))
     for token in "BCD":
         await world.put(token)
@@ -144,7 +144,7 @@ async def test_of_several_waiting_checkpoints_the_last_is_saved() -> None:
     """It is saved at once if a caller waits for it, or if it holds more than a position."""
     world = World(save_every_s=3600)
     slow = world.slow
-    slow.let_go()
+    slow.complete_all()
     await world.committing.save(Checkpoint("A", ""))
     for token in "BCD":
         await world.put(token)
@@ -200,7 +200,7 @@ async def test_a_failed_write_is_raised_by_the_next_put(broken: str, refused: bo
     raised = LeaseLost if refused else Unavailable
     with pytest.raises(raised):
         await world.put("D")
-    world.slow.let_go()
+    world.slow.complete_all()
     with pytest.raises(raised):
         await world.committing.drain()
     await world.committing.abort()

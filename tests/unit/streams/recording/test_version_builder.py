@@ -14,7 +14,7 @@ from revstream.streams.recording.version_builder import VersionBuilder
 from tests.support.streams import event, finished
 
 
-class Nothing:
+class EmptyArchive:
     """An archive without versions."""
 
     collection = "things"
@@ -45,7 +45,7 @@ async def test_other_tasks_run_while_many_versions_are_drafted(keeps: bool) -> N
 
     drafting = VersionBuilder(
         None,  # type: ignore[arg-type]
-        Nothing(keeps=keeps),  # type: ignore[arg-type]
+        EmptyArchive(keeps=keeps),  # type: ignore[arg-type]
         Partition("things"),
         version_field=None,
         deltas=False,

@@ -83,7 +83,7 @@ def test_documents_without_a_version_field_are_counted_by_the_archive() -> None:
 
 
 @pytest.mark.parametrize(
-    ("by", "said"),
+    ("by", "expected"),
     [
         (7, "7"),
         (7.0, "7"),
@@ -98,10 +98,10 @@ def test_documents_without_a_version_field_are_counted_by_the_archive() -> None:
         (None, None),
     ],
 )
-def test_an_author_of_any_type_is_rendered_as_text(by: object, said: str | None) -> None:
+def test_an_author_of_any_type_is_rendered_as_text(by: object, expected: str | None) -> None:
     """Programs identify their users by ids, or by documents."""
-    assert read_attribution({"by": by}).get("by") == said
-    assert read_attribution(raw({"by": by})).get("by") == said
+    assert read_attribution({"by": by}).get("by") == expected
+    assert read_attribution(raw({"by": by})).get("by") == expected
 
 
 def test_an_inserted_document_is_counted_from_its_insert_on() -> None:
@@ -124,12 +124,14 @@ def test_an_inserted_document_is_counted_from_its_insert_on() -> None:
 def attributed(operation: str, after: Any, earlier: Any, update: Any = None) -> dict[str, Any]:
     """Return the attribution of a write, equal for raw and for decoded documents."""
     one = event(operation=operation, after=after, update=update)
-    found = said(one, after, earlier)
-    assert said(one, raw(after), earlier and raw({"": earlier})[""]) == found
+    found = attribution_fields(one, after, earlier)
+    assert attribution_fields(one, raw(after), earlier and raw({"": earlier})[""]) == found
     return found
 
 
-def said(one: ChangeEvent, after: Any, earlier: Any, deletion: Any = None) -> dict[str, Any]:
+def attribution_fields(
+    one: ChangeEvent, after: Any, earlier: Any, deletion: Any = None
+) -> dict[str, Any]:
     claimed = claimed_change(one, after, earlier, deletion)
     return {} if claimed is None else read_attribution(claimed)
 
@@ -190,21 +192,21 @@ def test_an_attributed_delete_has_the_attribution_noted_in_its_transaction() -> 
     """It is the value of a `_change`; the `_change` that the document had before is ignored."""
     one = event(operation="delete")
     change = {"id": 2, "by": "bob", "why": "broken", "op": "REPLACE"}
-    assert said(one, None, ALICE, change) == {"by": "bob", "why": "broken"}
-    assert said(one, None, ALICE, raw(change)) == {"by": "bob", "why": "broken"}
+    assert attribution_fields(one, None, ALICE, change) == {"by": "bob", "why": "broken"}
+    assert attribution_fields(one, None, ALICE, raw(change)) == {"by": "bob", "why": "broken"}
     # The very same `_change`: a repeated mutation deletes a document.
-    assert said(one, None, change, change) == {"by": "bob", "why": "broken"}
-    assert said(one, None, ALICE, {"id": 2}) == {}
+    assert attribution_fields(one, None, change, change) == {"by": "bob", "why": "broken"}
+    assert attribution_fields(one, None, ALICE, {"id": 2}) == {}
 
 
 def test_a_noted_deletion_does_not_attribute_other_writes() -> None:
     """Only a delete leaves no document for the attribution."""
     one = event(operation="insert", after={"_id": 1})
-    assert said(one, {"_id": 1}, None, ALICE) == {}
+    assert attribution_fields(one, {"_id": 1}, None, ALICE) == {}
 
 
 @pytest.mark.parametrize(
-    ("operation", "said", "shown"),
+    ("operation", "written_operation", "expected"),
     [
         # The server logs an update as a replacement, or the reverse, if that is shorter.
         ("replace", "UPDATE", "UPDATE"),
@@ -222,25 +224,25 @@ def test_a_noted_deletion_does_not_attribute_other_writes() -> None:
     ],
 )
 def test_the_writer_decides_whether_it_updated_or_replaced(
-    operation: str, said: Any, shown: str
+    operation: str, written_operation: Any, expected: str
 ) -> None:
     """Only the writer knows the intended operation."""
-    change = {"id": 5, "by": "ann", "op": said}
+    change = {"id": 5, "by": "ann", "op": written_operation}
     update = {"updatedFields": {"_change": change}} if operation == "update" else None
-    record, _ = made(
+    record, _ = build_version(
         {"_id": 1, "_change": change},
         as_event=operation,
         operation=operation.upper(),
         update=update,
     )
-    assert (record["op"], record["by"]) == (shown, "ann")
+    assert (record["op"], record["by"]) == (expected, "ann")
 
 
 def test_an_operation_that_was_only_kept_is_ignored() -> None:
     """It is another write's operation."""
     change = {"id": 5, "op": "REPLACE"}
-    _, last = made({"_id": 1, "_change": change})
-    record, _ = made(
+    _, last = build_version({"_id": 1, "_change": change})
+    record, _ = build_version(
         {"_id": 1, "n": 1, "_change": change},
         last,
         as_event="update",
@@ -258,11 +260,11 @@ def test_values_of_other_programs_in_change_are_converted() -> None:
     assert found == {"by": str(user), "why": "5", "restoredFrom": 3, "draft": 2}
     assert {type(each) for each in found.values()} == {str, int}
     odd = {"by": {"name": "x"}, "why": ["x"], "restoredFrom": "x", "draft": True}
-    said = {"by": '{"name": "x"}', "why": '["x"]'}
-    assert attributed("insert", {"_change": odd}, None) == said
+    expected = {"by": '{"name": "x"}', "why": '["x"]'}
+    assert attributed("insert", {"_change": odd}, None) == expected
 
 
-def made(
+def build_version(
     after: dict[str, Any] | None, last: LastVersion | None = None, **more: Any
 ) -> tuple[dict[str, Any], LastVersion]:
     one = event(
@@ -276,7 +278,7 @@ def made(
 
 def test_the_first_version_has_none_before() -> None:
     """Its changed paths are all fields but the key and the version number."""
-    record, last = made({"_id": 1, "version": 1, "a": 1, "b": {"c": 2}})
+    record, last = build_version({"_id": 1, "version": 1, "a": 1, "b": {"c": 2}})
     assert record == {
         "_id": token_at(5),
         "doc": 1,
@@ -311,7 +313,9 @@ def test_a_version_equals_one_built_from_decoded_fields(
     """Version number and `_change`, or lookalikes, may be anywhere in the undecoded document."""
     before = raw({"_id": 1})
     last = LastVersion(token=token_at(1), number=last_number, full=before, offset=offset)
-    record, made_of_it = made(document, last, version_field=version_field, as_event=operation)
+    record, made_of_it = build_version(
+        document, last, version_field=version_field, as_event=operation
+    )
     fields = bson.decode(bson.encode(document))
     expected = next_number(
         last_number, fields, version_field, offset=offset, inserted=operation == "insert"
@@ -328,34 +332,34 @@ def test_a_version_equals_one_built_from_decoded_fields(
 
 def test_a_later_version_has_the_previous_token_and_the_changed_paths() -> None:
     """Paths are dotted, and compare two stored states; a write without changes has none."""
-    _, first = made({"_id": 1, "a": 1, "b": {"c": 2, "d": 3}, "x": 1})
+    _, first = build_version({"_id": 1, "a": 1, "b": {"c": 2, "d": 3}, "x": 1})
     changed = {"_id": 1, "version": 9, "a": 1, "b": {"c": 5, "d": 3}}
-    record, second = made(changed, first, as_event="replace")
+    record, second = build_version(changed, first, as_event="replace")
     assert (record["prev"], record["v"], record["changed"]) == (first.token, 9, ["b.c", "x"])
     assert "first" not in record
-    record, _ = made(changed | {"version": 10}, second, as_event="replace")
+    record, _ = build_version(changed | {"version": 10}, second, as_event="replace")
     assert (record["v"], record["changed"]) == (10, [])
 
 
 def test_a_deletion_takes_a_number_and_an_insert_continues_counting() -> None:
     """`full` is None for a deletion; a document inserted again has all its fields changed."""
-    _, first = made({"_id": 1, "version": 1})
-    record, gone = made(None, first, as_event="delete", operation="DELETE")
+    _, first = build_version({"_id": 1, "version": 1})
+    record, gone = build_version(None, first, as_event="delete", operation="DELETE")
     assert (record["v"], record["full"], record["changed"]) == (2, None, [])
-    record, _ = made({"_id": 1, "version": 1, "a": 1}, gone)
+    record, _ = build_version({"_id": 1, "version": 1, "a": 1}, gone)
     assert (record["v"], record["changed"], record["prev"]) == (3, ["a"], gone.token)
 
 
 def test_change_is_moved_from_the_document_into_the_record() -> None:
     """The content is stored without it; the record has the author, and the whole `_change`."""
     change = {"id": 8, "by": "alice", "why": "price", "restoredFrom": 2, "draft": 1}
-    record, last = made({"_id": 1, "_change": change, "a": 1})
+    record, last = build_version({"_id": 1, "_change": change, "a": 1})
     assert record["full"] == raw({"_id": 1, "a": 1})
     assert (record["by"], record["why"]) == ("alice", "price")
     assert (record["restoredFrom"], record["draft"]) == (2, 1)
     assert record["changed"] == ["a"]
     assert bson.decode(bson.encode(record))["change"] == change
-    record, _ = made({"_id": 1, "_change": change, "a": 2}, last, as_event="replace")
+    record, _ = build_version({"_id": 1, "_change": change, "a": 2}, last, as_event="replace")
     assert (record["by"], record["why"], record["changed"]) == (None, None, ["a"])
     assert "restoredFrom" not in record
 
@@ -363,20 +367,22 @@ def test_change_is_moved_from_the_document_into_the_record() -> None:
 def test_a_deletion_keeps_its_noted_change() -> None:
     """A repeated mutation finds it by its id; a later insert has its own attribution."""
     change = {"id": 9, "by": "bob", "why": "broken"}
-    _, first = made({"_id": 1, "_change": ALICE})
-    record, gone = made(None, first, as_event="delete", operation="DELETE", deletion=change)
+    _, first = build_version({"_id": 1, "_change": ALICE})
+    record, gone = build_version(
+        None, first, as_event="delete", operation="DELETE", deletion=change
+    )
     assert (record["op"], record["by"], record["why"]) == ("DELETE", "bob", "broken")
     assert (record["change"], gone.change) == (change, change)
-    record, _ = made({"_id": 1, "_change": change}, gone)
+    record, _ = build_version({"_id": 1, "_change": change}, gone)
     assert (record["by"], dict(record["change"])) == ("bob", change)
-    record, _ = made(None, first, as_event="delete", operation="DELETE")
+    record, _ = build_version(None, first, as_event="delete", operation="DELETE")
     assert (record["by"], "change" in record) == (None, False)
 
 
 @pytest.mark.parametrize("change", [None, "text", 5, []])
 def test_change_that_is_no_object_is_removed_as_well(change: Any) -> None:
     """The name is reserved for any value."""
-    record, _ = made({"_id": 1, "_change": change, "a": 1})
+    record, _ = build_version({"_id": 1, "_change": change, "a": 1})
     assert record["full"] == raw({"_id": 1, "a": 1})
     assert record["changed"] == ["a"]
 
@@ -385,20 +391,20 @@ def test_removing_change_leaves_the_other_bytes_unchanged() -> None:
     """This includes values that the driver would convert: a DBRef among other fields."""
     reference = bson.SON([("x", 1), ("$ref", "c"), ("$id", 2), ("y", 3)])
     assert isinstance(bson.decode(bson.encode({"r": reference}))["r"], DBRef)
-    record, _ = made({"_id": 1, "r": reference, "_change": {"by": "x"}, "l": [reference]})
+    record, _ = build_version({"_id": 1, "r": reference, "_change": {"by": "x"}, "l": [reference]})
     assert record["full"].raw == bson.encode({"_id": 1, "r": reference, "l": [reference]})
 
 
 def test_a_version_read_again_has_its_time_and_a_gap() -> None:
     """`readAt` and `gap` are data."""
-    record, last = made({"_id": 1}, read_at=Timestamp(9, 1), gap=True)
+    record, last = build_version({"_id": 1}, read_at=Timestamp(9, 1), gap=True)
     assert (record["readAt"], record["gap"]) == (Timestamp(9, 1), True)
     assert last.read_at == Timestamp(9, 1)
 
 
 def test_readers_get_a_record_as_a_version() -> None:
     """Stored values are returned, and missing ones have their default."""
-    record, _ = made({"_id": 1, "version": 1, "_change": {"id": 1, "by": "alice"}})
+    record, _ = build_version({"_id": 1, "version": 1, "_change": {"id": 1, "by": "alice"}})
     version = Version.from_record(bson.decode(bson.encode(record)))
     assert (version.token, version.document, version.number) == (token_at(5), 1, 1)
     assert (version.by, version.why, version.restored_from, version.gap) == (
@@ -408,6 +414,6 @@ def test_readers_get_a_record_as_a_version() -> None:
         False,
     )
     assert version.full == {"_id": 1, "version": 1}
-    record, _ = made(None, operation="DELETE", as_event="delete", gap=True)
+    record, _ = build_version(None, operation="DELETE", as_event="delete", gap=True)
     version = Version.from_record(bson.decode(bson.encode(record)))
     assert (version.full, version.gap, version.operation) == (None, True, "DELETE")

@@ -60,8 +60,8 @@ def by_graphql_core(schema: Any, memory: Memory, text: str, variables: dict[str,
 
 def response_json(data: Any, errors: Any) -> bytes:
     """Return a response as JSON; root fields run concurrently, so that errors have no order."""
-    shown = sorted((_shown(each) for each in errors or ()), key=repr)
-    return orjson.dumps({"data": data, "errors": shown})
+    formatted = sorted((_shown(each) for each in errors or ()), key=repr)
+    return orjson.dumps({"data": data, "errors": formatted})
 
 
 def by_the_schema(schema: Any, memory: Memory, text: str, variables: dict[str, Any]) -> bytes:
@@ -112,7 +112,7 @@ query Page($first: Int, $name: String, $id: ID!, $more: Boolean!) {
 @settings(max_examples=examples(100), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     make=memories(),
-    asked=st.lists(
+    requests=st.lists(
         st.fixed_dictionaries(
             {
                 "first": st.sampled_from([1, 2, 20, None]),
@@ -125,10 +125,10 @@ query Page($first: Int, $name: String, $id: ID!, $more: Boolean!) {
     ),
 )
 def test_one_query_has_equal_responses_for_all_variables(
-    schema: strawberry.Schema, make: Callable[[], Memory], asked: list[dict[str, Any]]
+    schema: strawberry.Schema, make: Callable[[], Memory], requests: list[dict[str, Any]]
 ) -> None:
     """Invalid ones are included: names beyond ASCII, numbers for ids."""
-    for variables in asked:
+    for variables in requests:
         expected = by_graphql_core(schema, make(), PAGE, variables)
         memory = make()
         memory.knowing = True
@@ -161,7 +161,7 @@ fragment change on FieldChange { path kind before after }
 @settings(max_examples=examples(40), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     make=memories(),
-    asked=st.lists(
+    requests=st.lists(
         st.fixed_dictionaries(
             {
                 "id": st.sampled_from(["p1", "p2", "none"]),
@@ -177,13 +177,13 @@ fragment change on FieldChange { path kind before after }
 def test_histories_have_equal_responses_for_all_variables(
     schema: strawberry.Schema,
     make: Callable[[], Memory],
-    asked: list[dict[str, Any]],
+    requests: list[dict[str, Any]],
 ) -> None:
     """Histories are prefetched under several aliases and below references.
 
     Some versions have predecessors that were not read with them.
     """
-    for variables in asked:
+    for variables in requests:
         expected = by_graphql_core(schema, make(), PAST, variables)
         memory = make()
         assert by_the_schema(schema, memory, PAST, variables) == expected

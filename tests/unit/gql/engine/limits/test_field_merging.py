@@ -83,7 +83,7 @@ def test_it_agrees_with_the_rule_of_graphql_core(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("{ cat { x: name x: size } }", ["'name' and 'size' are different", "Fields 'cat'"]),
         ("{ cat { other(a: 1) {name} other {name} } }", ["subfields 'other'", "differing arg"]),
@@ -93,10 +93,10 @@ def test_it_agrees_with_the_rule_of_graphql_core(text: str) -> None:
         ),
     ],
 )
-def test_a_conflict_is_reported_with_its_path(text: str, said: list[str]) -> None:
+def test_a_conflict_is_reported_with_its_path(text: str, message: list[str]) -> None:
     """The error has both fields, and those that contain them."""
     [error] = validate(SCHEMA, parse(text), [MergeableFields])
-    assert all(each in error.message for each in said), error.message
+    assert all(each in error.message for each in message), error.message
     assert len(error.nodes or ()) == 2
 
 

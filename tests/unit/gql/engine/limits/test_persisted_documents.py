@@ -21,7 +21,7 @@ QUERY = "{ streams { name } }"
 HASH = hashlib.sha256(QUERY.encode()).hexdigest()
 
 
-def asked(name: Any = HASH, version: Any = 1) -> dict[str, Any]:
+def extensions(name: Any = HASH, version: Any = 1) -> dict[str, Any]:
     return {"persistedQuery": {"version": version, "sha256Hash": name}}
 
 
@@ -30,9 +30,9 @@ def test_a_hash_is_sufficient_after_the_document_was_sent_with_it() -> None:
     documents = AutomaticDocuments()
     for nothing in (None, ""):
         with pytest.raises(PersistedQueryNotFound, match=r"^PersistedQueryNotFound$"):
-            documents.text_of(nothing, asked())
-    assert documents.text_of(QUERY, asked()) == QUERY
-    assert documents.text_of(None, asked()) == QUERY
+            documents.text_of(nothing, extensions())
+    assert documents.text_of(QUERY, extensions()) == QUERY
+    assert documents.text_of(None, extensions()) == QUERY
     assert documents.text_of(QUERY, None) == QUERY
     assert documents.text_of(None, {}) is None
 
@@ -41,9 +41,9 @@ def test_a_hash_of_another_document_is_refused() -> None:
     """Otherwise a client could replace a document that others use."""
     documents = AutomaticDocuments()
     with pytest.raises(BadUserInput, match=f"{'0' * 64}, expected {HASH}"):
-        documents.text_of(QUERY, asked("0" * 64))
+        documents.text_of(QUERY, extensions("0" * 64))
     with pytest.raises(PersistedQueryNotFound):
-        documents.text_of(None, asked("0" * 64))
+        documents.text_of(None, extensions("0" * 64))
 
 
 @pytest.mark.parametrize(
@@ -54,8 +54,8 @@ def test_a_hash_of_another_document_is_refused() -> None:
         {},
         {"sha256Hash": HASH},
         {"version": 1},
-        asked(5),
-        asked(version=2)["persistedQuery"],
+        extensions(5),
+        extensions(version=2)["persistedQuery"],
     ],
 )
 def test_an_invalid_hash_is_refused(given: Any) -> None:
@@ -71,12 +71,12 @@ def test_the_number_of_stored_documents_is_limited() -> None:
     documents = AutomaticDocuments(most=10, most_characters=1000)
     for number in range(1000):
         text = f"{{ a{number} }}"
-        documents.text_of(text, asked(hashlib.sha256(text.encode()).hexdigest()))
+        documents.text_of(text, extensions(hashlib.sha256(text.encode()).hexdigest()))
     found = 0
     for number in range(1000):
         hash_ = hashlib.sha256(f"{{ a{number} }}".encode()).hexdigest()
         with suppress(PersistedQueryNotFound):
-            found += documents.text_of(None, asked(hash_)) is not None
+            found += documents.text_of(None, extensions(hash_)) is not None
     assert found == 10
 
 
@@ -93,20 +93,20 @@ def test_only_trusted_documents_are_executed(tmp_path: Path, manifest: dict[str,
     path = tmp_path / "manifest.json"
     path.write_text(json.dumps(manifest))
     documents = TrustedDocuments(read_manifest(path))
-    assert documents.text_of(None, asked()) == QUERY
+    assert documents.text_of(None, extensions()) == QUERY
     assert documents.text_of(QUERY, None) == QUERY
     assert documents.text_of(None, None) is None
     with pytest.raises(Forbidden, match="expected a trusted document"):
         documents.text_of(QUERY + " ", None)
     with pytest.raises(Forbidden, match="expected a trusted document"):
         # A known name does not allow another text.
-        documents.text_of("{ resumeToken }", asked())
+        documents.text_of("{ resumeToken }", extensions())
     with pytest.raises(Forbidden, match="'nope', expected the name of a trusted document"):
-        documents.text_of(None, asked("nope"))
+        documents.text_of(None, extensions("nope"))
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("{", "not JSON"),
         ("[]", "expected Apollo's"),
@@ -119,12 +119,12 @@ def test_only_trusted_documents_are_executed(tmp_path: Path, manifest: dict[str,
     ],
 )
 def test_a_file_that_is_no_manifest_is_refused_with_a_reason(
-    tmp_path: Path, text: str, said: str
+    tmp_path: Path, text: str, message: str
 ) -> None:
     """The error has its path."""
     path = tmp_path / "manifest.json"
     path.write_text(text)
-    with pytest.raises(ValueError, match=said) as refused:
+    with pytest.raises(ValueError, match=message) as refused:
         read_manifest(path)
     assert str(path) in str(refused.value)
     with pytest.raises(ValueError, match="No such file"):

@@ -23,7 +23,7 @@ from revstream.resolvers.errors import BadUserInput
 from tests.support.exhaustive import examples
 
 
-def weigh(schema: Schema, text: str, **variables: Any) -> OperationCost:
+def cost_of(schema: Schema, text: str, **variables: Any) -> OperationCost:
     """Return the cost of the only operation."""
     found = schema.cost_calculator.calculate(parse(text), variables).operation(None)
     assert found is not None
@@ -85,12 +85,12 @@ def test_the_cost_is_the_number_of_documents_that_may_be_read(
     schema: Schema, text: str, variables: dict[str, Any], cost: int
 ) -> None:
     """Page sizes are literals, variables or defaults."""
-    assert weigh(schema, text, **variables).cost == cost
+    assert cost_of(schema, text, **variables).cost == cost
 
 
 def test_values_are_counted_as_often_as_pages_repeat_them(schema: Schema) -> None:
     """The response may have that many."""
-    weight = weigh(schema, "{ products(first: 10) { nodes { id name supplier { name } } } }")
+    weight = cost_of(schema, "{ products(first: 10) { nodes { id name supplier { name } } } }")
     assert weight.values == 1 + 10 * (1 + 2 + 1 + 1)
 
 
@@ -128,9 +128,9 @@ def test_a_cost_that_depends_on_variables_is_marked(schema: Schema) -> None:
 )
 def test_a_number_that_python_does_not_parse_is_refused(schema: Schema, text: str) -> None:
     """It may be anywhere; validation would fail with an internal error."""
-    weigh(schema, text.replace("#", "9" * 4300))
+    cost_of(schema, text.replace("#", "9" * 4300))
     with pytest.raises(BadUserInput, match="digits of a number: 4,301, maximum is 4,300"):
-        weigh(schema, text.replace("#", "9" * 4301))
+        cost_of(schema, text.replace("#", "9" * 4301))
 
 
 @pytest.mark.parametrize("length", [2, 3, 500])
@@ -140,11 +140,11 @@ def test_a_fragment_that_spreads_itself_is_refused_with_its_path(
     """It does so directly or through any number of others."""
     ring = " ".join(f"fragment F{n} on Product {{ ...F{(n + 1) % length} }}" for n in range(length))
     with pytest.raises(BadUserInput, match=r"spread one another in a circle: F\d+ → F\d+ → "):
-        weigh(schema, f'{{ product(id: "1") {{ ...F0 }} }} {ring}')
+        cost_of(schema, f'{{ product(id: "1") {{ ...F0 }} }} {ring}')
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("{ a } { b }", "operations: 2 or more, expected a name"),
         ("query A { a } { b }", "operations: 2 or more, expected a name"),
@@ -153,10 +153,12 @@ def test_a_fragment_that_spreads_itself_is_refused_with_its_path(
         ("{ a } fragment F on Query { a } fragment F on Query { b }", "fragments named"),
     ],
 )
-def test_operations_with_a_duplicate_name_are_refused(schema: Schema, text: str, said: str) -> None:
+def test_operations_with_a_duplicate_name_are_refused(
+    schema: Schema, text: str, message: str
+) -> None:
     """Validation would run for those that are not counted."""
-    with pytest.raises(BadUserInput, match=said):
-        weigh(schema, text)
+    with pytest.raises(BadUserInput, match=message):
+        cost_of(schema, text)
 
 
 def test_nested_fragments_take_linear_time(schema: Schema) -> None:
@@ -181,7 +183,7 @@ def test_the_query_of_graphiql_is_within_the_limits(schema: Schema) -> None:
         schema_description=True,
         input_value_deprecation=True,
     )
-    weight = weigh(schema, query)
+    weight = cost_of(schema, query)
     assert weight.introspects
     assert 10_000 < weight.values < 100_000
 
@@ -224,7 +226,7 @@ def test_fields_and_depth_are_those_of_the_expanded_document(schema: Schema, dat
     document = parse(text)
     fragments = {each.name.value: each for each in document.definitions[1:]}  # type: ignore[attr-defined]
     depths = expanded(document.definitions[0].selection_set, fragments)  # type: ignore[attr-defined]
-    weight = weigh(schema, text)
+    weight = cost_of(schema, text)
     assert weight.fields == len(depths)
     assert weight.depth == max(depths)
     assert weight.root_fields == depths.count(1)

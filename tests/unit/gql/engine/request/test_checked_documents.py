@@ -173,22 +173,22 @@ async def test_an_authenticated_caller_has_a_limit_of_operations(model: Model) -
     schema = build_schema(model, limiter=ConcurrencyLimiter(per_principal=1))
     stuck = Stuck()
 
-    def of(principal: str | None, memory: Memory) -> Any:
+    def context_of(principal: str | None, memory: Memory) -> Any:
         context = memory.context()
         context.principal = principal
         return context
 
-    waiting = asyncio.create_task(schema.execute(ONE, context_value=of("ann", stuck)))
+    waiting = asyncio.create_task(schema.execute(ONE, context_value=context_of("ann", stuck)))
     await eventually(lambda: schema.limiter.executing == 1)
-    refused = await schema.execute(ONE, context_value=of("ann", Memory()))
+    refused = await schema.execute(ONE, context_value=context_of("ann", Memory()))
     assert (refused.errors or ())[0].extensions["code"] == "LIMIT_EXCEEDED"  # type: ignore[index]
-    stream = await schema.stream(ONE, context_value=of("ann", Memory()))
+    stream = await schema.stream(ONE, context_value=context_of("ann", Memory()))
     [streamed] = [each async for each in stream]
     assert (streamed.errors or ())[0].extensions["code"] == "LIMIT_EXCEEDED"
     for other in ("bob", None):
-        assert (await schema.execute(ONE, context_value=of(other, Memory()))).errors is None
+        assert (await schema.execute(ONE, context_value=context_of(other, Memory()))).errors is None
     waiting.cancel()
     await asyncio.wait([waiting])
-    stream = await schema.stream(ONE, context_value=of("ann", Memory()))
+    stream = await schema.stream(ONE, context_value=context_of("ann", Memory()))
     assert [each.errors async for each in stream] == [None]
-    assert (await schema.execute(ONE, context_value=of("ann", Memory()))).errors is None
+    assert (await schema.execute(ONE, context_value=context_of("ann", Memory()))).errors is None

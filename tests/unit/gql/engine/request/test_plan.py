@@ -170,14 +170,14 @@ fragment Past on ProductState { sku supplier { ...Named } packages { weight } }
 
 
 @settings(max_examples=examples(100), deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(make=memories(), asked=st.lists(st.tuples(st.booleans(), st.booleans()), max_size=4))
+@given(make=memories(), flags=st.lists(st.tuples(st.booleans(), st.booleans()), max_size=4))
 def test_one_document_has_equal_responses_under_all_of_its_flags(
-    schema: strawberry.Schema, make: Callable[[], Memory], asked: list[tuple[bool, bool]]
+    schema: strawberry.Schema, make: Callable[[], Memory], flags: list[tuple[bool, bool]]
 ) -> None:
     """Earlier flags do not matter: a plan is for one choice of them."""
     document = parse(PAGE)
     plans = Plans(document)
-    for short, names in asked:
+    for short, names in flags:
         variables = {"short": short, "names": names, "first": 2}
         expected = answer(schema, make(), document, variables)
         assert answer(schema, make(), document, variables, plans) == expected
@@ -250,8 +250,8 @@ async def test_a_selection_without_reads_is_one_function_with_a_fallback(
     make = made("id n: name stock price listed tags dimensions { unit { name } }")
     assert make is not None
     context = executor.context_value
-    shown = make(CurrentDocument(entity, {"_id": "p1", **GOOD}), context)
-    assert shown == {
+    rendered = make(CurrentDocument(entity, {"_id": "p1", **GOOD}), context)
+    assert rendered == {
         "id": "p1",
         "n": "Lamp",
         "stock": 3,
@@ -262,5 +262,5 @@ async def test_a_selection_without_reads_is_one_function_with_a_fallback(
     }
     for changed in ({"name": None}, {"stock": 2**31}, {"tags": [7]}, {"dimensions": {"unit": 7}}):
         assert make(CurrentDocument(entity, {"_id": "p1", **GOOD, **changed}), context) is FALLBACK
-    assert make(CurrentDocument(entity, {"_id": "p1", **GOOD, "stock": 3.0}), context) == shown
+    assert make(CurrentDocument(entity, {"_id": "p1", **GOOD, "stock": 3.0}), context) == rendered
     assert made("id blame { path }") is None

@@ -43,8 +43,8 @@ async def test_siblings_are_read_together(ask: Ask, memory: Memory) -> None:
     result = await ask("{ products(first: 50) { nodes { supplier { name } } } }")
     assert result.errors is None
     assert result.data is not None
-    shown = names(result.data["products"], "supplier", "name")
-    assert shown[:3] == ["new 0", "old 1", None]
+    rendered = names(result.data["products"], "supplier", "name")
+    assert rendered[:3] == ["new 0", "old 1", None]
     assert [(name, count, fields) for name, _, count, fields in memory.calls] == [
         ("page", 1, frozenset({"supplierId"})),
         ("by_ids", 3, frozenset({"name"})),
@@ -73,9 +73,9 @@ async def test_references_below_an_as_of_root_are_at_its_time_point(
         result = await ask(query, token=token)
         assert result.errors is None
         assert result.data is not None
-        shown = names(result.data["productsAsOf"], "document", "supplier", "name")
+        rendered = names(result.data["productsAsOf"], "document", "supplier", "name")
         # Newest first: p49 has the second supplier, p48 the first, p47 the third.
-        assert shown[1:3] == [first, last]
+        assert rendered[1:3] == [first, last]
         assert [name for name, *_ in memory.calls] == ["moment", "collection_as_of", "as_of"]
 
 

@@ -11,7 +11,7 @@ from revstream.model.naming import with_article
 
 
 @pytest.mark.parametrize(
-    ("type_name", "field", "said"),
+    ("type_name", "field", "description"),
     [
         ("Product", "sku", "What it is ordered by."),
         ("Product", "supplierId", "The id of the Supplier in `supplier`."),
@@ -24,11 +24,11 @@ from revstream.model.naming import with_article
     ],
 )
 def test_a_field_has_the_models_description_or_a_derived_one(
-    model: Model, type_name: str, field: str, said: str
+    model: Model, type_name: str, field: str, description: str
 ) -> None:
     """A description of the model has precedence."""
     shape = build_object_types(model)[type_name]
-    assert field_description(shape, shape.fields[field]) == said
+    assert field_description(shape, shape.fields[field]) == description
 
 
 def test_an_enum_has_a_description(model: Model) -> None:

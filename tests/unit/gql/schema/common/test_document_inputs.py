@@ -19,7 +19,7 @@ def types(schema: strawberry.Schema) -> Types:
     return dict(from_sdl(print_sdl(schema)).type_map)
 
 
-def made(model: str) -> Types:
+def api_types(model: str) -> Types:
     """Return the types of the API for this model."""
     return dict(from_sdl(print_sdl(build_schema(read_model(model)))).type_map)
 
@@ -118,7 +118,7 @@ def test_a_fence_value_is_written_and_not_incremented(types: Types) -> None:
 
 def test_copied_fields_are_not_in_inputs() -> None:
     """revstream writes them."""
-    types = made(
+    types = api_types(
         """
         type Book @collection(name: "books") {
           id: ID! title: String writerId: ID writer: Writer @reference(by: "writerId")
@@ -135,7 +135,7 @@ def test_copied_fields_are_not_in_inputs() -> None:
 
 def test_an_entity_without_writable_fields_is_created_and_deleted() -> None:
     """GraphQL forbids input types without fields, so mutations that need one are missing."""
-    types = made(
+    types = api_types(
         """
         type Mark @collection(name: "marks") {
           id: ID! user: User @reference(by: "id") userName: String @copy(of: "user.name")

@@ -109,9 +109,9 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("name", "literal", "variable", "shown", "expected"), REFUSED)
+@pytest.mark.parametrize(("name", "literal", "variable", "quoted", "expected"), REFUSED)
 def test_a_scalar_refuses_invalid_values(
-    echo: Echo, name: str, literal: str, variable: Any, shown: str, expected: str
+    echo: Echo, name: str, literal: str, variable: Any, quoted: str, expected: str
 ) -> None:
     """The error has the value and the expected form."""
     schema, _ = echo
@@ -127,7 +127,7 @@ def test_a_scalar_refuses_invalid_values(
         assert result.errors is not None
         message = result.errors[0].message
         assert f"{name}: " in message
-        assert shown in message
+        assert quoted in message
         assert expected in message
 
 

@@ -24,7 +24,7 @@ class Animal:
     friend: Animal | None = None
 
 
-def made(types: Types) -> strawberry.Schema:
+def schema_of(types: Types) -> strawberry.Schema:
     every = types.finish()
     config = StrawberryConfig(info_class=FieldInfo, scalar_map=SCALAR_MAP)
     return strawberry.Schema(query=types["Query"], types=every, config=config)
@@ -48,7 +48,7 @@ def test_types_may_refer_to_types_that_are_defined_later(types: Types) -> None:
         "Cat", [*fields, Read("friend", "Cat", None, attrgetter("friend"))], "It purrs.", ["Named"]
     )
     types.add_interface("Named", fields, "What has a name.")
-    schema = made(types)
+    schema = schema_of(types)
     result = schema.execute_sync(
         "{ cat { name friend { name friend { name } } } any { __typename name } }"
     )
@@ -93,7 +93,7 @@ def test_resolvers_receive_arguments_in_snake_case_and_inputs_unchanged(types: T
         ],
         None,
     )
-    schema = made(types)
+    schema = schema_of(types)
     result = schema.execute_sync(
         "query($w: Where) { find(minAge: 3, from: BIG, where: $w) none: find }",
         {"w": {"and": [{"minSize": "SMALL"}, {}]}},
@@ -114,7 +114,7 @@ def test_enum_values_are_text_in_results_too(types: Types) -> None:
         [Read("good", "Size", None, lambda _: "BIG"), Read("bad", "Size", None, lambda _: "HUGE")],
         None,
     )
-    result = made(types).execute_sync("{ good bad }")
+    result = schema_of(types).execute_sync("{ good bad }")
     assert result.data == {"good": "BIG", "bad": None}
     assert result.errors is not None
     assert result.errors[0].path == ["bad"]
@@ -141,7 +141,7 @@ def test_a_one_of_input_has_exactly_one_field(types: Types) -> None:
         ],
         None,
     )
-    schema = made(types)
+    schema = schema_of(types)
     assert "input Point @oneOf" in schema.as_str()
     good = schema.execute_sync("{ at(point: {time: 3}) }")
     assert good.data == {"at": 3}
@@ -161,6 +161,6 @@ def test_an_unreferenced_type_is_in_the_schema(types: Types) -> None:
     """Clients may use its name."""
     types.add_object("Query", [Read("a", "Int", None, lambda _: 1)], None)
     types.add_object("Alone", [Read("a", "[Int!]!", None, lambda _: [])], None)
-    schema = made(types)
+    schema = schema_of(types)
     assert "type Alone {\n  a: [Int!]!\n}" in schema.as_str()
     assert "scalar ObjectID" in schema.as_str()

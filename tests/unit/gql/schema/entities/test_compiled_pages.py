@@ -33,7 +33,7 @@ async def test_equal_arguments_are_parsed_once(model: Model, memory: Memory) -> 
     """Other arguments and other callers are parsed again; each query reads current documents."""
     schema = build_schema(model)
 
-    async def asked(context: Any, **variables: Any) -> list[int]:
+    async def execute_page(context: Any, **variables: Any) -> list[int]:
         result = await schema.execute(PAGE, variables, context)
         assert result.errors is None
         assert result.data is not None
@@ -42,25 +42,25 @@ async def test_equal_arguments_are_parsed_once(model: Model, memory: Memory) -> 
     given: Any = {"below": 3, "first": 2, "after": None, "order": None}
     # graphql-core executes it until it is compiled.
     for _ in range(2):
-        assert await asked(memory.context(), **given) == [0, 1]
+        assert await execute_page(memory.context(), **given) == [0, 1]
     with patch.object(context_module, "parse_where", wraps=context_module.parse_where) as parse:
         for _ in range(3):
-            assert await asked(memory.context(), **given) == [0, 1]
+            assert await execute_page(memory.context(), **given) == [0, 1]
         assert parse.call_count == 1
-        assert await asked(memory.context(), **{**given, "below": 1}) == [0]
-        assert await asked(memory.context(), **{**given, "first": 3}) == [0, 1, 2]
+        assert await execute_page(memory.context(), **{**given, "below": 1}) == [0]
+        assert await execute_page(memory.context(), **{**given, "first": 3}) == [0, 1, 2]
         descending = {**given, "order": [{"stock": "DESC"}]}
-        assert await asked(memory.context(), **descending) == [2, 1]
+        assert await execute_page(memory.context(), **descending) == [2, 1]
         assert parse.call_count == 4
 
         another = memory.context()
         another.scope = Scope(model)
-        assert await asked(another, **given) == [0, 1]
-        assert await asked(another, **given) == [0, 1]
+        assert await execute_page(another, **given) == [0, 1]
+        assert await execute_page(another, **given) == [0, 1]
         assert parse.call_count == 5
 
         memory.write("products", None, id_="p0")
-        assert await asked(memory.context(), **given) == [1, 2]
+        assert await execute_page(memory.context(), **given) == [1, 2]
         assert parse.call_count == 5
 
 

@@ -71,17 +71,17 @@ async def test_total_and_token_are_computed_only_if_they_are_selected(
 ) -> None:
     """A count and a read at a cluster time cost more."""
     context = memory.context()
-    asked: list[tuple[bool, bool]] = []
+    requested: list[tuple[bool, bool]] = []
     page = context.services.current.page
 
     async def watched(entity: Entity, query: PageQuery[Any]) -> Any:
-        asked.append((query.total, query.token))
+        requested.append((query.total, query.token))
         return await page(entity, query)
 
     context.services.current.page = watched  # type: ignore[method-assign]
     result = await schema.execute(f"{{ readings {{ {selection} }} }}", context_value=context)
     assert result.errors is None
-    assert asked == [expected]
+    assert requested == [expected]
 
 
 async def test_the_resume_token_has_the_deployments_tag(ask: Ask) -> None:
@@ -92,7 +92,7 @@ async def test_the_resume_token_has_the_deployments_tag(ask: Ask) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         ("first: -1", "first is -1, and 0 is the least"),
         ("last: 1001", "last is 1001, and 1000 is the most"),
@@ -101,12 +101,12 @@ async def test_the_resume_token_has_the_deployments_tag(ask: Ask) -> None:
 )
 @pytest.mark.parametrize("field", ["readings", "readingVersions"])
 async def test_invalid_page_arguments_are_bad_user_input(
-    ask: Ask, field: str, arguments: str, said: str
+    ask: Ask, field: str, arguments: str, message: str
 ) -> None:
     """The error has the argument's name."""
     result = await ask(f"{{ {field}({arguments}) {{ totalCount }} }}")
     assert result.errors is not None
-    assert result.errors[0].message == said
+    assert result.errors[0].message == message
     assert result.errors[0].extensions is not None
     assert result.errors[0].extensions["code"] == "BAD_USER_INPUT"
 

@@ -170,8 +170,8 @@ async def test_fragments_on_the_interface_apply_to_documents_and_snapshots(
         " fragment D on DimensionsState { width }"
     )
     assert result.errors is None
-    shown = {"name": "Lamp", "dimensions": {"width": 1.5}}
-    assert result.data == {"product": {**shown, "history": {"nodes": [{"document": shown}]}}}
+    expected = {"name": "Lamp", "dimensions": {"width": 1.5}}
+    assert result.data == {"product": {**expected, "history": {"nodes": [{"document": expected}]}}}
 
 
 async def test_a_selected_version_is_read_from_the_archive(ask: Ask, memory: Memory) -> None:

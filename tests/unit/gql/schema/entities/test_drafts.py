@@ -86,7 +86,7 @@ async def test_the_document_of_a_draft_has_an_id_of_its_own(
 
 
 @pytest.mark.parametrize(
-    ("refusal", "shown"),
+    ("refusal", "fields"),
     [
         (DocumentNotFound("why"), {}),
         (InvalidDocument("why", path="name"), {"path": "name"}),
@@ -97,13 +97,13 @@ async def test_the_document_of_a_draft_has_an_id_of_its_own(
     "query", [PROPOSE, 'mutation { r: rejectProduct(id: "p", draft: 1) {%s} }']
 )
 async def test_a_refused_draft_is_a_result(
-    ask: Ask, editing: MemoryEditing, query: str, refusal: WriteRefused, shown: dict[str, Any]
+    ask: Ask, editing: MemoryEditing, query: str, refusal: WriteRefused, fields: dict[str, Any]
 ) -> None:
     """It is a member of the union."""
     editing.answer = refusal
     result = await ask(query % MEMBERS)
     assert result.errors is None
-    assert result.data == {"r": {"__typename": refusal.type_name, "message": "why", **shown}}
+    assert result.data == {"r": {"__typename": refusal.type_name, "message": "why", **fields}}
 
 
 async def test_a_decided_draft_has_the_decisions_author(ask: Ask, editing: MemoryEditing) -> None:
@@ -156,9 +156,16 @@ async def test_versions_and_drafts_have_comments(ask: Ask, editing: MemoryEditin
         f' product(id: "p") {{ drafts {{ nodes {{ comments {{ nodes {{ {every} }} }} }} }} }} }}'
     )
     assert result.errors is None
-    said = {"author": "bob", "at": "2024-05-01T12:00:00.000Z"}
-    first = {**said, "id": "c1", "version": 1, "draft": None, "text": "first!", "replyTo": None}
-    second = {**said, "id": "c2", "version": None, "draft": 2, "text": "no", "replyTo": "c1"}
+    attribution = {"author": "bob", "at": "2024-05-01T12:00:00.000Z"}
+    first = {
+        **attribution,
+        "id": "c1",
+        "version": 1,
+        "draft": None,
+        "text": "first!",
+        "replyTo": None,
+    }
+    second = {**attribution, "id": "c2", "version": None, "draft": 2, "text": "no", "replyTo": "c1"}
     assert result.data == {
         "productVersion": {"comments": {"nodes": [first]}},
         "other": {"comments": {"nodes": []}},

@@ -42,17 +42,17 @@ async def test_versions_are_rendered_from_their_records(
       productVersions { edges { node { documentId operation changedFields resumeToken } } }
       productsAsOf(asOf: {token: $token}) { nodes { version document { name addedAt } } }
     }"""
-    asked = {
+    variables = {
         "token": resume_tokens.encode(resume_tokens.token_from_time(at(1)), DEPLOYMENT),
         "id": "p1",
     }
-    expected = await schema.execute(text, asked, memory.context())
+    expected = await schema.execute(text, variables, memory.context())
     assert expected.errors is None
     for _ in range(TIMES):
-        await schema.execute(text, asked, memory.context())
+        await schema.execute(text, variables, memory.context())
     monkeypatch.setattr(Version, "from_record", None)
     monkeypatch.setattr(VersionRecord, "__init__", None)
-    result = await schema.execute(text, asked, memory.context())
+    result = await schema.execute(text, variables, memory.context())
     assert (result.data, result.errors) == (expected.data, None)
     assert result.data is not None
     assert len(result.data["productVersions"]["edges"]) == 3
@@ -88,16 +88,16 @@ async def test_a_replaced_version_has_an_end_in_the_next_response(
     schema = build_schema(model)
     text = "{ productVersions(first: 2) { nodes { version until } } }"
 
-    async def shown() -> list[Any]:
+    async def ends() -> list[Any]:
         result = await schema.execute(text, None, memory.context())
         assert result.errors is None
         assert result.data is not None
         return [*map(tuple, map(dict.values, result.data["productVersions"]["nodes"]))]
 
     for _ in range(TIMES):
-        assert await shown() == [(3, None), (2, "2024-05-01T12:00:02.000Z")]
+        assert await ends() == [(3, None), (2, "2024-05-01T12:00:02.000Z")]
     memory.write("products", {"_id": "p1", **GOOD, "stock": 7})
-    assert await shown() == [(4, None), (3, "2024-05-01T12:00:03.000Z")]
+    assert await ends() == [(4, None), (3, "2024-05-01T12:00:03.000Z")]
 
 
 GUARDED = read_model("""
@@ -119,9 +119,9 @@ async def test_each_caller_gets_the_changes_of_readable_fields(memory: Memory) -
         (Scope(GUARDED, Principal(name="eve")), hidden),
     )
     for _ in range(TIMES):
-        for scope, shown in callers:
+        for scope, node in callers:
             context = memory.context()
             context.scope = scope
             result = await schema.execute(text, None, context)
-            expected = {"productVersions": {"nodes": [shown, shown]}}
+            expected = {"productVersions": {"nodes": [node, node]}}
             assert (result.data, result.errors) == (expected, None)

@@ -32,7 +32,7 @@ def editing(memory: Memory) -> MemoryEditing:
     return memory.editing
 
 
-def asked(editing: MemoryEditing) -> tuple[str, tuple[Any, ...], dict[str, Any]]:
+def only_call(editing: MemoryEditing) -> tuple[str, tuple[Any, ...], dict[str, Any]]:
     """Return the only call."""
     [call] = editing.asked
     return call
@@ -41,14 +41,14 @@ def asked(editing: MemoryEditing) -> tuple[str, tuple[Any, ...], dict[str, Any]]
 def test_each_entity_has_its_mutations(schema: strawberry.Schema) -> None:
     """Only entities with a fence field have mutations of events."""
     fields = from_sdl(print_sdl(schema)).type_map["Mutation"].fields  # type: ignore[attr-defined]
-    shown = {
+    listed = {
         name: {each: str(given.type) for each, given in field.args.items()}
         for name, field in fields.items()
         if "Reading" in name
     }
     comment, id_, expected = {"comment": "String"}, {"id": "ID!"}, {"expectedVersion": "Int"}
     document = {"document": "ReadingInput!"}
-    assert shown == {
+    assert listed == {
         "createReading": {"id": "ID", **document, **comment},
         "updateReading": {
             **id_,
@@ -112,7 +112,7 @@ async def test_a_mutation_calls_its_write(
     """The call has the entity, stored names and the author."""
     result = await ask(f"mutation {{ {mutation} {{ ... on ReadingWritten {{ version }} }} }}")
     assert result.errors is None
-    found = asked(editing)
+    found = only_call(editing)
     entity, *arguments, author = found[1]
     assert (found[0], entity, tuple(arguments), found[2]) == (
         name,
@@ -139,7 +139,7 @@ async def test_an_update_and_a_replacement_alter_a_document(
     query = f"mutation ($id: ID!) {{ r: {mutation} {{ ... on ReadingWritten {{ version }} }} }}"
     result = await ask(query, id="r1")
     assert result.errors is None
-    name, (_entity, key, alteration, at_version, _author), _ = asked(editing)
+    name, (_entity, key, alteration, at_version, _author), _ = only_call(editing)
     found = (name, key, alteration.operation, at_version)
     assert found == ("alter", "r1", operation, expected)
 
@@ -147,7 +147,7 @@ async def test_an_update_and_a_replacement_alter_a_document(
 async def test_a_missing_id_is_generated(ask: Ask, editing: MemoryEditing) -> None:
     """No earlier document had it."""
     await ask(f"mutation {{ createReading({WHOLE}) {{ __typename }} }}")
-    _, (_entity, key, _document, _author), more = asked(editing)
+    _, (_entity, key, _document, _author), more = only_call(editing)
     assert (len(key), more) == (24, {"fresh": True})
 
 
@@ -162,7 +162,7 @@ async def test_variables_distinguish_missing_and_null(
         patch={"sold": None, "price": "1.50", "dimensions": {"width": 2, "height": 1}},
     )
     assert result.errors is None
-    name, (entity, key, change, _author), more = asked(editing)
+    name, (entity, key, change, _author), more = only_call(editing)
     assert (name, key, more) == ("propose", "p", {"based_on": 3, "based_on_draft": None})
     assert change == parse_change(
         model,
@@ -211,7 +211,7 @@ async def test_an_invalid_idempotency_key_is_refused(
 
 
 @pytest.mark.parametrize(
-    ("mutation", "said"),
+    ("mutation", "message"),
     [
         ('deleteSupplier(id: "x") { __typename }', "Supplier.id is an ObjectID"),
         (
@@ -227,12 +227,12 @@ async def test_an_invalid_idempotency_key_is_refused(
     ],
 )
 async def test_invalid_arguments_are_an_error_of_the_request(
-    ask: Ask, editing: MemoryEditing, mutation: str, said: str
+    ask: Ask, editing: MemoryEditing, mutation: str, message: str
 ) -> None:
     """They are not a result, because they concern no document."""
     result = await ask(f"mutation {{ {mutation} }}")
     assert result.errors is not None
-    assert said in result.errors[0].message
+    assert message in result.errors[0].message
     assert editing.asked == []
 
 
@@ -263,7 +263,7 @@ async def test_a_batch_is_one_call(ask: Ask, editing: MemoryEditing, model: Mode
         ' {id: "a", document: {sequence: 2, value: 2}}]) { applied } }'
     )
     assert result.errors is None
-    name, (entity, events, _author), _ = asked(editing)
+    name, (entity, events, _author), _ = only_call(editing)
     assert (name, entity) == ("apply_each", model.entity("Reading"))
     assert events == [
         ("b", {"sequence": Int64(1), "value": 1.0}),
@@ -290,7 +290,7 @@ async def test_a_comment_is_about_a_version_or_a_draft(ask: Ask, editing: Memory
     )
     assert result.errors is None
     assert result.data == {"commentOnReading": {"id": "c1", "version": 2, "text": "hm"}}
-    name, (_entity, key), more = asked(editing)
+    name, (_entity, key), more = only_call(editing)
     more.pop("author")
     assert (name, key, more) == ("add", "r1", {"version": 2, "text": "hm"})
 
@@ -303,7 +303,7 @@ async def test_a_cursor_is_stored_without_the_deployments_tag(
     result = await ask(f'mutation {{ saveCursor(name: "mine", token: "{token}") }}')
     assert result.errors is None
     assert result.data == {"saveCursor": token}
-    assert asked(editing) == ("save", ("", "mine", resume_tokens.token_from_time(at(3))), {})
+    assert only_call(editing) == ("save", ("", "mine", resume_tokens.token_from_time(at(3))), {})
 
 
 async def test_data_is_read_again_after_a_write(

@@ -80,7 +80,7 @@ async def test_a_missing_object_is_null(ask: Ask, id_: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("id_", "said"),
+    ("id_", "message"),
     [
         ("x", "is no node id"),
         (node_id("Ship", "1"), "'Ship', expected a type of this API"),
@@ -90,11 +90,11 @@ async def test_a_missing_object_is_null(ask: Ask, id_: str) -> None:
         (node_id("CityVersion", "7@x"), "expected <document id>@<version>"),
     ],
 )
-async def test_an_invalid_node_id_is_bad_user_input(ask: Ask, id_: str, said: str) -> None:
+async def test_an_invalid_node_id_is_bad_user_input(ask: Ask, id_: str, message: str) -> None:
     """The error has the reason."""
     result = await ask(NODE, id=id_)
     assert result.data == {"node": None}
     assert result.errors is not None
-    assert said in result.errors[0].message
+    assert message in result.errors[0].message
     assert result.errors[0].extensions is not None
     assert result.errors[0].extensions["code"] == "BAD_USER_INPUT"

@@ -26,7 +26,7 @@ async def test_one_document_is_read_by_its_id(ask: Ask) -> None:
 
 
 @pytest.mark.parametrize(
-    ("query", "said"),
+    ("query", "message"),
     [
         ('supplier(id: "x") { id }', "Supplier.id is an ObjectID: 24 hexadecimal digits expected"),
         ('city(id: "x") { id }', "City.id is an Int: a whole number of 32 bits expected"),
@@ -34,11 +34,13 @@ async def test_one_document_is_read_by_its_id(ask: Ask) -> None:
         ('towns(where: {id: {eq: "x"}}) { totalCount }', "City.id eq is an Int"),
     ],
 )
-async def test_an_id_of_the_wrong_kind_is_bad_user_input(ask: Ask, query: str, said: str) -> None:
+async def test_an_id_of_the_wrong_kind_is_bad_user_input(
+    ask: Ask, query: str, message: str
+) -> None:
     """No document can have it; the error has the expected form."""
     result = await ask(f"{{ {query} }}")
     assert result.errors is not None
-    assert said in result.errors[0].message
+    assert message in result.errors[0].message
     assert result.errors[0].extensions == {"code": "BAD_USER_INPUT"}
 
 

@@ -108,10 +108,10 @@ async def test_a_deletion_has_no_document(memory: Memory, model: Model, follow: 
     memory.changes = [change(model, operation="DELETE", transition="LEAVE", document=None)]
     (result,) = await follow(EVERYTHING)
     assert result.errors is None
-    shown = result.data["productChanges"]
-    assert shown["product"] is None
-    assert shown["before"]["stock"] == 3
-    assert {each["kind"] for each in shown["diff"]} == {"REMOVED"}
+    event = result.data["productChanges"]
+    assert event["product"] is None
+    assert event["before"]["stock"] == 3
+    assert {each["kind"] for each in event["diff"]} == {"REMOVED"}
 
 
 async def test_a_checkpoint_has_only_a_token(memory: Memory, model: Model, follow: Follow) -> None:
@@ -119,8 +119,8 @@ async def test_a_checkpoint_has_only_a_token(memory: Memory, model: Model, follo
     memory.changes = [Change(entity=model.entity("Product"), kind="CHECKPOINT", token=TOKEN)]
     (result,) = await follow(EVERYTHING)
     assert result.errors is None
-    shown = {name: value for name, value in result.data["productChanges"].items() if value}
-    assert shown == {
+    event = {name: value for name, value in result.data["productChanges"].items() if value}
+    assert event == {
         "__typename": "ProductChange",
         "kind": "CHECKPOINT",
         "resumeToken": f"{TOKEN}.tests",
@@ -136,11 +136,11 @@ async def test_a_snapshot_is_a_document_without_a_change(
     ]
     (result,) = await follow(EVERYTHING)
     assert result.errors is None
-    shown = result.data["productChanges"]
-    assert (shown["kind"], shown["operation"], shown["transition"]) == ("SNAPSHOT", None, "ENTER")
-    assert shown["changedFields"] is None
-    assert shown["diff"] is None
-    assert shown["product"]["stock"] == 2
+    event = result.data["productChanges"]
+    assert (event["kind"], event["operation"], event["transition"]) == ("SNAPSHOT", None, "ENTER")
+    assert event["changedFields"] is None
+    assert event["diff"] is None
+    assert event["product"]["stock"] == 2
 
 
 async def test_references_of_the_new_state_are_current_and_of_the_old_state_past(

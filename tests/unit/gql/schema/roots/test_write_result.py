@@ -77,7 +77,7 @@ async def test_a_write_returns_the_written_document(
 
 
 @pytest.mark.parametrize(
-    ("selected", "asked"),
+    ("selected", "reads"),
     [
         ("__typename", 0),
         ("... on ReadingWritten { resumeToken reading { id value } }", 0),
@@ -89,13 +89,13 @@ async def test_a_write_returns_the_written_document(
     ],
 )
 async def test_the_version_number_is_read_only_if_it_is_selected(
-    ask: Ask, editing: MemoryEditing, selected: str, asked: int
+    ask: Ask, editing: MemoryEditing, selected: str, reads: int
 ) -> None:
     """The read may wait for the recorder."""
     editing.answer = written(READING, number=7)
     result = await ask(APPLY % selected)
     assert result.errors is None
-    assert editing.numbers == asked
+    assert editing.numbers == reads
 
 
 async def test_a_deletion_returns_no_document(ask: Ask, editing: MemoryEditing) -> None:
@@ -110,7 +110,7 @@ async def test_a_deletion_returns_no_document(ask: Ask, editing: MemoryEditing) 
 
 
 @pytest.mark.parametrize(
-    ("refusal", "shown"),
+    ("refusal", "fields"),
     [
         (DocumentNotFound("why"), {}),
         (AlreadyExists("why", path="sku"), {"path": "sku"}),
@@ -124,13 +124,13 @@ async def test_a_deletion_returns_no_document(ask: Ask, editing: MemoryEditing) 
     ],
 )
 async def test_a_refusal_is_a_member_of_the_union(
-    ask: Ask, editing: MemoryEditing, refusal: WriteRefused, shown: dict[str, Any]
+    ask: Ask, editing: MemoryEditing, refusal: WriteRefused, fields: dict[str, Any]
 ) -> None:
     """It is data, not an error; numbers beyond JavaScript's range are text."""
     editing.answer = refusal
     result = await ask(APPLY % EVERYTHING)
     assert result.errors is None
-    assert result.data == {"r": {"__typename": refusal.type_name, "message": "why", **shown}}
+    assert result.data == {"r": {"__typename": refusal.type_name, "message": "why", **fields}}
 
 
 async def test_a_conflict_has_the_current_document(

@@ -30,7 +30,7 @@ def test_a_date_to_wait_for() -> None:
 
 
 @pytest.mark.parametrize(
-    ("url", "shown"),
+    ("url", "redacted"),
     [
         ("https://example.org/a", "https://example.org/…"),
         ("https://example.org", "https://example.org/"),
@@ -38,6 +38,6 @@ def test_a_date_to_wait_for() -> None:
         ("http://[::1]:9000/", "http://[::1]:9000/"),
     ],
 )
-def test_secret_parts_of_a_url_are_redacted(url: str, shown: str) -> None:
+def test_secret_parts_of_a_url_are_redacted(url: str, redacted: str) -> None:
     """These are user, password, path and query."""
-    assert redact_url(url) == shown
+    assert redact_url(url) == redacted

@@ -18,14 +18,14 @@ class Server:
     """Answers one batch after the other; at the end it is silent, or gone."""
 
     def __init__(self, batches: list[list[int]], *, end: str = "silent") -> None:
-        self.asked = 0
+        self.requests = 0
         self.cancelled = 0
         self.killed: list[Any] = []
         self._batches = batches
         self._end = end
 
     async def ask(self, command: dict[str, Any]) -> dict[str, Any]:
-        self.asked += 1
+        self.requests += 1
         part = "nextBatch" if "getMore" in command else "firstBatch"
         if self._batches:
             batch = self._batches.pop(0)
@@ -55,7 +55,7 @@ async def test_the_next_batch_is_requested_while_one_is_processed() -> None:
     async with aclosing(server.rounds(ahead=True)) as opened:
         for n in (1, 2):
             assert (await anext(opened))["batch"] == [n]
-            await eventually(lambda n=n: server.asked == n + 1)
+            await eventually(lambda n=n: server.requests == n + 1)
     assert server.killed == [7]
 
 
@@ -65,7 +65,7 @@ async def test_without_reading_ahead_a_batch_is_requested_when_needed() -> None:
     async with aclosing(server.rounds(ahead=False)) as opened:
         await anext(opened)
         await asyncio.sleep(0)
-        assert server.asked == 1
+        assert server.requests == 1
     assert server.killed == [7]
 
 
@@ -74,7 +74,7 @@ async def test_a_caller_that_leaves_does_not_wait_for_a_pending_batch() -> None:
     server = Server([[1]])
     async with aclosing(server.rounds(ahead=True)) as opened:
         await anext(opened)
-        await eventually(lambda: server.asked == 2)
+        await eventually(lambda: server.requests == 2)
     assert (server.cancelled, server.killed) == (1, [7])
 
 
@@ -86,7 +86,7 @@ async def test_a_lost_connection_is_raised_after_the_batch(
     server = Server([[1], [2]], end="gone")
     async with aclosing(server.rounds(ahead=True)) as opened:
         assert [(await anext(opened))["batch"] for _ in range(2)] == [[1], [2]]
-        await eventually(lambda: server.asked == 3)
+        await eventually(lambda: server.requests == 3)
         if looking:
             with pytest.raises(Unavailable):
                 await anext(opened)
@@ -97,4 +97,4 @@ async def test_iteration_ends_when_the_server_closes_the_cursor() -> None:
     server = Server([[1], [2]], end="closed")
     async with aclosing(server.rounds(ahead=True)) as opened:
         assert [each["batch"] async for each in opened] == [[1], [2]]
-    assert (server.asked, server.killed) == (2, [])
+    assert (server.requests, server.killed) == (2, [])

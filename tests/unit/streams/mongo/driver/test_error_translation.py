@@ -25,7 +25,7 @@ REPLY = ", full error: {'ok': 0.0, 'errmsg': 'secret'}"
 SETTINGS = " (configured timeouts: socketTimeoutMS: 20000.0ms, connectTimeoutMS: 20000.0ms)"
 
 
-def became(exc: Exception) -> GatewayError:
+def translated(exc: Exception) -> GatewayError:
     with pytest.raises(GatewayError) as caught, translate_driver_errors():
         raise exc
     assert caught.value.__cause__ is exc
@@ -93,7 +93,7 @@ def test_a_driver_error_becomes_the_class_for_its_handling(
     exc: Exception, kind: type[GatewayError]
 ) -> None:
     """The classes are: too slow, duplicate, unavailable, not permitted, anything else."""
-    found = became(exc)
+    found = translated(exc)
     assert type(found) is kind
     assert "secret" not in found.message
     assert "\n" not in found.message
@@ -101,7 +101,7 @@ def test_a_driver_error_becomes_the_class_for_its_handling(
 
 def test_a_server_error_keeps_its_number() -> None:
     """Callers decide by it whether they can continue."""
-    found = became(pymongo.errors.OperationFailure("gone", 286))
+    found = translated(pymongo.errors.OperationFailure("gone", 286))
     assert isinstance(found, DatabaseError)
     assert found.number == 286
 
@@ -116,7 +116,7 @@ def labelled(number: int, *labels: str) -> Exception:
 )
 def test_a_server_error_with_a_transient_label_is_unavailable(labels: list[str]) -> None:
     """The number does not matter: a newer server may have unknown numbers."""
-    assert type(became(labelled(462, *labels))) is Unavailable
+    assert type(translated(labelled(462, *labels))) is Unavailable
 
 
 @pytest.mark.parametrize(
@@ -134,25 +134,27 @@ def test_a_label_decides_whether_a_change_stream_may_resume(
     exc: Exception, resumable: bool
 ) -> None:
     """A list of numbers would differ with each version of the server."""
-    found = became(exc)
+    found = translated(exc)
     assert isinstance(found, DatabaseError)
     assert found.resumable == resumable
 
 
 def test_a_duplicate_key_is_named() -> None:
     """The message has the key, for the reader of the log."""
-    found = became(pymongo.errors.DuplicateKeyError("E11000", 11000, {"keyValue": {"sku": "A1"}}))
+    found = translated(
+        pymongo.errors.DuplicateKeyError("E11000", 11000, {"keyValue": {"sku": "A1"}})
+    )
     assert "A1" in found.message
 
 
 def test_a_standalone_server_is_an_error_with_a_fix() -> None:
     """Change streams need a replica set; the message says how to create one."""
-    found = became(pymongo.errors.OperationFailure("only supported on replica sets", 40573))
+    found = translated(pymongo.errors.OperationFailure("only supported on replica sets", 40573))
     assert "rs.initiate()" in found.message
 
 
 @pytest.mark.parametrize(
-    ("said", "kept"),
+    ("message", "kept"),
     [
         ("h:1: refused" + SETTINGS + TOPOLOGY, "h:1: refused"),
         ("h:1: refused" + TOPOLOGY, "h:1: refused"),
@@ -162,9 +164,9 @@ def test_a_standalone_server_is_an_error_with_a_fix() -> None:
         ),
     ],
 )
-def test_appended_parts_of_a_message_are_removed(said: str, kept: str) -> None:
+def test_appended_parts_of_a_message_are_removed(message: str, kept: str) -> None:
     """These are settings, topology, replies, and the command with its values."""
-    assert became(pymongo.errors.AutoReconnect(said)).message.endswith(f": {kept}")
+    assert translated(pymongo.errors.AutoReconnect(message)).message.endswith(f": {kept}")
 
 
 def test_other_exceptions_are_not_translated() -> None:

@@ -20,31 +20,31 @@ def last(number: int, size: int = 0) -> LastVersion:
     return LastVersion(token=f"{number:016X}", number=number, full=raw({"_id": 1, "x": "x" * size}))
 
 
-class Shelf:
+class CountingArchive:
     """An archive that records each read."""
 
     def __init__(self, *known: Any) -> None:
-        self.asked: list[list[Any]] = []
+        self.reads: list[list[Any]] = []
         self.known = {identity(key): last(1) for key in known}
 
     async def last_versions(self, keys: Iterable[Any]) -> dict[Any, LastVersion]:
-        self.asked.append(list(keys))
-        wanted = {identity(key) for key in self.asked[-1]}
+        self.reads.append(list(keys))
+        wanted = {identity(key) for key in self.reads[-1]}
         return {name: each for name, each in self.known.items() if name in wanted}
 
 
-def remembered(shelf: Shelf, capacity_bytes: int = 10**6) -> LastVersionCache:
+def remembered(shelf: CountingArchive, capacity_bytes: int = 10**6) -> LastVersionCache:
     return LastVersionCache(shelf, capacity_bytes=capacity_bytes)  # type: ignore[arg-type]
 
 
 async def test_missing_versions_are_read_together_and_once() -> None:
     """There is one read for all; a document without versions is cached as such."""
-    shelf = Shelf(1, 2)
+    shelf = CountingArchive(1, 2)
     lasts = remembered(shelf)
     await lasts.load([1, 3, 1.0])
     await lasts.load([1, 2, 3])
     await lasts.load([1, 2, 3])
-    assert shelf.asked == [[1.0, 3], [2]] or shelf.asked == [[1, 3], [2]]
+    assert shelf.reads == [[1.0, 3], [2]] or shelf.reads == [[1, 3], [2]]
     assert lasts.get(3) is None
     assert lasts.get(1) == last(1)
 
@@ -54,7 +54,7 @@ async def test_a_raw_document_is_cached_as_bytes_alone() -> None:
 
     For versions that are put, `make_version` ensures it.
     """
-    shelf = Shelf(1)
+    shelf = CountingArchive(1)
     given = shelf.known[1]
     assert given.full is not None
     assert given.full["_id"] == 1
@@ -68,7 +68,7 @@ async def test_a_raw_document_is_cached_as_bytes_alone() -> None:
 
 async def test_ids_are_distinguished_as_in_mongodb() -> None:
     """True is not 1; a decimal equals its number; NaN equals itself."""
-    shelf = Shelf(1, float("nan"), Decimal128("2"))
+    shelf = CountingArchive(1, float("nan"), Decimal128("2"))
     lasts = remembered(shelf)
     await lasts.load([True, 1, float("nan"), 2])
     assert lasts.get(True) is None
@@ -77,7 +77,7 @@ async def test_ids_are_distinguished_as_in_mongodb() -> None:
 
 async def test_a_version_that_was_put_is_returned() -> None:
     """A newer version replaces the one before."""
-    lasts = remembered(Shelf())
+    lasts = remembered(CountingArchive())
     await lasts.load([1])
     lasts.put(1, last(5))
     lasts.put(1, last(6))
@@ -86,7 +86,7 @@ async def test_a_version_that_was_put_is_returned() -> None:
 
 async def test_the_least_recently_used_are_evicted_beyond_the_bytes() -> None:
     """Eviction happens between batches, after an announcement: evicted versions are read again."""
-    shelf = Shelf()
+    shelf = CountingArchive()
     lasts = remembered(shelf, capacity_bytes=4 * last(1, 100).size_bytes)
     assert not lasts.crowded
     await lasts.load([1, 2, 3, 4])
@@ -100,14 +100,14 @@ async def test_the_least_recently_used_are_evicted_beyond_the_bytes() -> None:
     await lasts.load([])
     assert not lasts.crowded
     await lasts.load([3, 5, 4])
-    assert shelf.asked == [[1, 2, 3, 4], [5]]
+    assert shelf.reads == [[1, 2, 3, 4], [5]]
     await lasts.load([1])
-    assert shelf.asked[2:] == [[1]]
+    assert shelf.reads[2:] == [[1]]
 
 
 async def test_sizes_are_counted_through_replacement_and_clearing() -> None:
     """A replaced version no longer counts; an empty cache has size 0."""
-    lasts = remembered(Shelf(), capacity_bytes=10**9)
+    lasts = remembered(CountingArchive(), capacity_bytes=10**9)
     await lasts.load([1, 2])
     for size in (10, 5000, 0, 300):
         lasts.put(1, last(1, size))
@@ -121,7 +121,7 @@ async def test_sizes_are_counted_through_replacement_and_clearing() -> None:
 
 async def test_eviction_happens_only_after_its_announcement() -> None:
     """A version may still be on its way into the archive, and must not be read from there."""
-    shelf = Shelf()
+    shelf = CountingArchive()
     lasts = remembered(shelf, capacity_bytes=2 * last(1, 100).size_bytes)
     await lasts.load([1, 2])
     lasts.put(1, last(1, 100))
@@ -133,7 +133,7 @@ async def test_eviction_happens_only_after_its_announcement() -> None:
 
 async def test_a_cached_document_does_not_keep_the_reply_in_memory() -> None:
     """The driver's large documents are views of the whole reply."""
-    shelf = Shelf()
+    shelf = CountingArchive()
     document = RawBSONDocument(memoryview(bson.encode({"_id": 1, "x": "x" * 5000})), RAW)
     shelf.known[1] = LastVersion(token="A", number=1, full=document)
     lasts = remembered(shelf)
@@ -147,7 +147,7 @@ async def test_a_cached_document_does_not_keep_the_reply_in_memory() -> None:
 
 async def test_versions_loaded_for_a_batch_stay_whatever_the_bound() -> None:
     """Known keys are not evicted to make room for the others."""
-    shelf = Shelf(1, 2)
+    shelf = CountingArchive(1, 2)
     lasts = remembered(shelf, capacity_bytes=1)
     await lasts.load([1])
     await lasts.load([1, 2])
