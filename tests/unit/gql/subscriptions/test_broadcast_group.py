@@ -60,7 +60,7 @@ class Stage:
     """Events of the group's leaders; `led` has the tokens after which they began."""
 
     def __init__(self) -> None:
-        self.told = 0
+        self.delivered = 0
         self.led: list[str] = []
         self.left = 0
         self.events: asyncio.Queue[list[BroadcastMessage] | Exception] = asyncio.Queue()
@@ -68,7 +68,7 @@ class Stage:
         self.group.held = 10
 
     def count(self, members: int) -> None:
-        self.told += members
+        self.delivered += members
 
     async def checkpoint(self, token: str) -> BroadcastMessage:
         return BroadcastMessage(token, b"!" + token.encode(), shown=token, counts=False)
@@ -85,12 +85,12 @@ class Stage:
         finally:
             self.left += 1
 
-    def say(self, *tokens: str) -> None:
+    def send(self, *tokens: str) -> None:
         """Send one event after the other."""
         for each in tokens:
-            self.say_together(each)
+            self.send_together(each)
 
-    def say_together(self, *tokens: str, size: int = 1) -> None:
+    def send_together(self, *tokens: str, size: int = 1) -> None:
         self.events.put_nowait(
             [BroadcastMessage(t, t.encode() * size, shown=f"{t}.x", counts=True) for t in tokens]
         )
@@ -117,7 +117,7 @@ async def test_targets_of_several_kinds_get_messages_of_their_kind(stage: Stage)
     """Each gets all events in order."""
     targets = [Target(kind=kind) for kind in ("socket", "stream", "socket", "socket", "stream")]
     joined = [await stage.join(each, "b") for each in targets]
-    stage.say("c", "d")
+    stage.send("c", "d")
     await settled()
     assert [each.heard for each in targets] == [[b"c", b"d"]] * 5
     for each in joined:
@@ -128,18 +128,18 @@ async def test_concurrent_events_are_one_write_per_target(stage: Stage) -> None:
     """A target after some of them gets the rest; no write is large."""
     targets = [Target(kind=kind) for kind in ("socket", "stream", "socket")]
     joined = [await stage.join(each, "b") for each in targets]
-    stage.say("c")
+    stage.send("c")
     await settled()
     joined.append(await stage.join(late := Target(), "c"))
     targets[1].hearing = lambda: setattr(late, "token", "d")
-    stage.say_together("d", "e", "f")
+    stage.send_together("d", "e", "f")
     await settled()
     assert [each.heard for each in targets] == [[b"c", b"d", b"e", b"f"]] * 3
     assert [each.writes for each in targets] == [2] * 3
     assert (late.heard, late.writes) == ([b"e", b"f"], 1)
     assert {each.token for each in (*targets, late)} == {"f"}
-    assert stage.told == 3 + 11
-    stage.say_together("g", "h", "i", size=10_000)
+    assert stage.delivered == 3 + 11
+    stage.send_together("g", "h", "i", size=10_000)
     await settled()
     assert [each.writes for each in targets] == [4] * 3
     assert targets[0].heard[4:] == [b"g" * 10_000, b"h" * 10_000, b"i" * 10_000]
@@ -151,10 +151,10 @@ async def test_a_target_that_refuses_concurrent_events_leaves_before_them(stage:
     """This includes a target that is after some of them already."""
     full, other, later = Target(most=1), Target(), Target(most=1)
     joined = [await stage.join(each, "a") for each in (full, other, later)]
-    stage.say("b")
+    stage.send("b")
     await settled()
     later.token = "c"
-    stage.say_together("c", "d")
+    stage.send_together("c", "d")
     await settled()
     assert await joined[0] == "b"
     assert await joined[2] == "c"
@@ -170,10 +170,10 @@ async def test_a_target_that_leaves_during_a_broadcast_gets_no_more(stage: Stage
     ]
     await settled()
     targets[0].hearing = joined[300].cancel
-    stage.say("c")
+    stage.send("c")
     await settled()
     assert [n for n, each in enumerate(targets) if each.heard != [b"c"]] == [300]
-    assert stage.told == 499
+    assert stage.delivered == 499
     for each in joined:
         each.cancel()
 
@@ -182,10 +182,10 @@ async def test_each_target_gets_the_events_after_its_token(stage: Stage) -> None
     """A later one gets its missing events at once, and none twice."""
     first, second, third = Target(), Target(), Target()
     joined = [await stage.join(first, "b")]
-    stage.say("a", "b", "c", "d")
+    stage.send("a", "b", "c", "d")
     await settled()
     joined += [await stage.join(second, "c"), await stage.join(third, "d")]
-    stage.say("e")
+    stage.send("e")
     await settled()
     assert (first.heard, second.heard, third.heard) == (
         [b"c", b"d", b"e"],
@@ -193,7 +193,7 @@ async def test_each_target_gets_the_events_after_its_token(stage: Stage) -> None
         [b"e"],
     )
     assert stage.led == ["b"]
-    assert stage.told == 6
+    assert stage.delivered == 6
     for each in joined:
         each.cancel()
     await settled()
@@ -213,12 +213,12 @@ async def test_recent_events_can_be_evicted(stage: Stage) -> None:
     """An older target is refused then; present ones get the next events."""
     first, last = Target(), Target()
     joined = [await stage.join(first, "b")]
-    stage.say("c", "d")
+    stage.send("c", "d")
     await settled()
     clear_recent_events()
     assert await (await stage.join(Target(), "c")) is None
     joined.append(await stage.join(last, "d"))
-    stage.say("e")
+    stage.send("e")
     await settled()
     assert (first.heard, last.heard) == ([b"c", b"d", b"e"], [b"e"])
     for each in joined:
@@ -229,7 +229,7 @@ async def test_a_full_target_leaves_with_its_last_token(stage: Stage) -> None:
     """The others are not affected."""
     full, other = Target(most=2), Target()
     leaving, staying = await stage.join(full, "a"), await stage.join(other, "a")
-    stage.say("b", "c", "d", "e")
+    stage.send("b", "c", "d", "e")
     assert await leaving == "c"
     await settled()
     assert other.heard == [b"b", b"c", b"d", b"e"]
@@ -240,14 +240,14 @@ async def test_a_broken_stream_gives_each_target_its_own_token(stage: Stage) -> 
     """If the leader is too slow, all targets leave. Another one leads later targets."""
     targets = [Target(), Target(most=0)]
     first, second = await stage.join(targets[0], "a"), await stage.join(targets[1], "b")
-    stage.say("b")
+    stage.send("b")
     stage.events.put_nowait(Unavailable("gone"))
     failed = await asyncio.gather(first, second, return_exceptions=True)
     assert [type(each) for each in failed] == [Unavailable, Unavailable]
     assert failed[0] is not failed[1]
     assert [each.token for each in targets] == ["b", "b"]
     third = await stage.join(Target(), "c")
-    stage.say("d")
+    stage.send("d")
     stage.events.put_nowait(SlowConsumer("too slow"))
     assert await third == "d"
     fourth = await stage.join(Target(), "d")
@@ -310,10 +310,10 @@ def test_a_target_with_any_token_gets_all_later_events_in_order(
 
     The target is marked as caught up once.
     """
-    asyncio.run(told_all(steps))
+    asyncio.run(check_deliveries(steps))
 
 
-async def told_all(steps: list[Any]) -> None:
+async def check_deliveries(steps: list[Any]) -> None:
     stream, group = Stream(), BroadcastGroup(lambda _: None)
     group.held = 2
     joined: list[tuple[Target, str, asyncio.Task[str | None]]] = []
@@ -335,17 +335,17 @@ async def told_all(steps: list[Any]) -> None:
     for _ in range(500):
         await turn()
     for target, position, task in joined:
-        told = [each.decode() for each in target.heard if each != b"!"]
+        texts = [each.decode() for each in target.heard if each != b"!"]
         behind = [each for each in stream.tokens if each > position]
         if task.cancelled():
-            assert told == behind[: len(told)]
+            assert texts == behind[: len(texts)]
         elif task.done():
             # It had stopped: it leaves with its last token.
             assert len(target.heard) >= target.most
-            assert await task == ([position, *told][-1])
-            assert told == behind[: len(told)]
+            assert await task == ([position, *texts][-1])
+            assert texts == behind[: len(texts)]
         else:
-            assert told == behind
+            assert texts == behind
             assert target.heard.count(b"!") == 1
         task.cancel()
     await asyncio.gather(*(task for _, _, task in joined), return_exceptions=True)
