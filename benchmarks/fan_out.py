@@ -154,7 +154,7 @@ def _in_turn(servers: Sequence[str], turns: range) -> list[tuple[str, _Case]]:
 @contextmanager
 def _crier(stage: Stage, database: Database[Document]) -> Iterator[tuple[Process, str]]:
     with stage.program("crier", stage.uri, database.name, beside_load=False) as process:
-        yield process, str(process.hear("serving")["address"])
+        yield process, str(process.await_event("serving")["address"])
 
 
 def _measure(
@@ -164,13 +164,13 @@ def _measure(
     count, seconds = stage.scale.audience, stage.scale.fan_out_s
     documents = case.documents(count)
     with stage.program("audience", address, count, case.kept(count)) as audience:
-        audience.tell(query=case.query, variables=case.variables(count))
-        audience.hear("subscribed", timeout_s=300)
+        audience.send_json(query=case.query, variables=case.variables(count))
+        audience.await_event("subscribed", timeout_s=300)
         # The first document matches every filter.
         awaken(database, audience, range(documents if case.query == _OWN else 1))
         writing = ("write", stage.uri, database.name, documents, case.rate)
         with stage.program("steady", *writing) as writer:
-            writer.hear("begun")
+            writer.await_event("begun")
             time.sleep(seconds * _WARM)
             first, cpu_s = _bin(), server.cpu_s()
             time.sleep(seconds)
@@ -210,13 +210,13 @@ def awaken(database: Database[Document], audience: Process, ids: Iterable[int]) 
     """
     writes = [pymongo.UpdateOne({"_id": n}, change(0)) for n in ids]
     until = time.monotonic() + _LATEST_S
-    while not audience.has_said("live"):
+    while not audience.has_event("live"):
         if time.monotonic() > until:
             raise Died(f"not every subscriber received an event within {_LATEST_S:g} s")
         database[COLLECTION].bulk_write(writes)
         time.sleep(0.5 + len(writes) / 1000)
     # Nor is its cost measured.
-    audience.hear("quiet", timeout_s=_LATEST_S)
+    audience.await_event("quiet", timeout_s=_LATEST_S)
 
 
 def _bin() -> int:

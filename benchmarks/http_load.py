@@ -45,12 +45,12 @@ def load(stage: Stage, address: str, requests: Sequence[Request], seconds: float
     """
     at = urlsplit(address)
     with stage.program("client", CONNECTIONS, seconds) as client:
-        client.tell(
+        client.send_json(
             host=at.hostname,
             port=at.port,
             requests=[[each.method, each.path, each.body, each.token] for each in requests],
         )
-        answer = client.hear("result", timeout_s=seconds + 60)
+        answer = client.await_event("result", timeout_s=seconds + 60)
     if answer["failed"]:
         raise Died(f"{answer['failed']:g} of {answer['requests']:g} requests to {address} failed")
     count = int(answer["requests"])

@@ -58,21 +58,21 @@ def run(stage: Stage) -> list[Part]:
 def _receiver(stage: Stage, database: Database[Document], subscription: str) -> Iterator[Process]:
     if not subscription:
         with stage.program("watcher", stage.uri, database.name) as watcher:
-            watcher.hear("live")
+            watcher.await_event("live")
             yield watcher
         return
     with (
         stage.gateway(database) as (_, address),
         stage.program("subscriber", f"{address}/graphql", 1, subscription) as subscriber,
     ):
-        subscriber.hear("subscribed")
+        subscriber.await_event("subscribed")
         _awaken(database, subscriber)
         yield subscriber
 
 
 def _awaken(database: Database[Document], subscriber: Process) -> None:
     """Write until an event arrives: only then is it certain that the subscription has begun."""
-    while not subscriber.has_said("live"):
+    while not subscriber.has_event("live"):
         database[COLLECTION].update_one({"_id": 0}, change(0))
         time.sleep(0.05)
 
@@ -81,7 +81,7 @@ def _measure(
     stage: Stage, database: Database[Document], receiver: Process
 ) -> tuple[float, float, float]:
     with stage.program("steady", "write", stage.uri, database.name, _DOCUMENTS, _RATE) as writer:
-        writer.hear("begun")
+        writer.await_event("begun")
         time.sleep(stage.scale.writes_s)
         written = dict(writer.finish()["times"])
     time.sleep(1)

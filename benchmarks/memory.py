@@ -44,16 +44,16 @@ def run(stage: Stage) -> list[Part]:
                     "subscriber", f"{address}/graphql", subscribers, _SUBSCRIPTION
                 )
                 with subscriber:
-                    subscriber.hear("subscribed", timeout_s=300)
+                    subscriber.await_event("subscribed", timeout_s=300)
                     _await_subscribers(address, subscribers)
                     _settled(gateway)
                     rows["revstream serve"].append((alone, gateway.memory_bytes("VmHWM")))
             floor = stage.program("floor", stage.uri, database.name, beside_load=False)
             with floor:
-                address = floor.hear("serving")["address"]
+                address = floor.await_event("serving")["address"]
                 alone = _settled(floor)
                 with stage.program("subscriber", f"{address}/listen", subscribers, "") as listener:
-                    listener.hear("subscribed", timeout_s=300)
+                    listener.await_event("subscribed", timeout_s=300)
                     _settled(floor)
                     rows["bare WebSocket route"].append((alone, floor.memory_bytes("VmHWM")))
     for name, measured in rows.items():

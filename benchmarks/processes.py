@@ -106,7 +106,7 @@ class Process:
     def __exit__(self, *_: object) -> None:
         self.end()
 
-    def hear(self, *events: str, timeout_s: float = 120.0) -> dict[str, Any]:
+    def await_event(self, *events: str, timeout_s: float = 120.0) -> dict[str, Any]:
         """Wait for the next of these events; others are skipped.
 
         Raises:
@@ -122,7 +122,7 @@ class Process:
             if said.get("event") in events:
                 return said
 
-    def has_said(self, event: str) -> bool:
+    def has_event(self, event: str) -> bool:
         """Return whether an unread event has this name, without waiting.
 
         Raises:
@@ -137,7 +137,7 @@ class Process:
                     return True
         return False
 
-    def tell(self, **facts: Any) -> None:
+    def send_json(self, **facts: Any) -> None:
         """Write a line of JSON to its standard input."""
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps(facts) + "\n")
@@ -147,7 +147,7 @@ class Process:
         """Close its standard input and return its `result` event, after which it ends."""
         assert self._process.stdin is not None
         self._process.stdin.close()
-        return self.hear("result")
+        return self.await_event("result")
 
     def send(self, number: signal.Signals) -> None:
         self._process.send_signal(number)

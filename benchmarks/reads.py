@@ -66,7 +66,7 @@ def run(stage: Stage) -> list[Part]:
         )
         servers = {
             "revstream": opened.enter_context(stage.gateway(database)),
-            "floor": (floor, str(floor.hear("serving")["address"])),
+            "floor": (floor, str(floor.await_event("serving")["address"])),
         }
         for name, options in _DRIVERS.items():
             gateway = stage.gateway(database, "--no-wire", "--no-record", *options)

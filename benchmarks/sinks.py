@@ -44,7 +44,7 @@ def run(stage: Stage) -> list[Part]:
     signed, plain = [], []
     for _ in stage.rounds("sink"):
         with stage.database() as database, stage.program("receiver") as receiver:
-            address = f"http://127.0.0.1:{receiver.hear('serving')['port']}"
+            address = f"http://127.0.0.1:{receiver.await_event('serving')['port']}"
             signed.append(_delivered(stage, database, address, events))
             plain.append(_posted(stage, address, events))
     table.add("sink, signed", *medians(signed))
@@ -95,7 +95,7 @@ def _watched(process: Process, address: str, events: int) -> tuple[float, float,
 def _posted(stage: Stage, address: str, events: int) -> tuple[float, float, float]:
     arguments = (address, events, SinkOptions().documents)
     with stage.program("poster", *arguments, beside_load=False) as program:
-        said = program.hear("result", timeout_s=_LIMIT_S)
+        said = program.await_event("result", timeout_s=_LIMIT_S)
     return (
         events / said["took_s"],
         said["cpu_s"] / events * 1e6,

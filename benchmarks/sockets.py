@@ -68,7 +68,7 @@ def _measure(
     crowd = stage.program("crowd", address, stage.scale.sockets, kind) if kind else nullcontext()
     with crowd, _client(address) as client:
         if isinstance(crowd, Process):
-            crowd.hear("gathered", timeout_s=300)
+            crowd.await_event("gathered", timeout_s=300)
         until = time.monotonic() + stage.scale.crowd_s
         step = 0
         while time.monotonic() < until:

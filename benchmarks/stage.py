@@ -109,7 +109,7 @@ class Stage:
         ]
         command_line = python("revstream", *arguments)
         with Process(command_line, cores=self.gateway_cores, log=True) as process:
-            said = process.hear("serving", "recording")
+            said = process.await_event("serving", "recording")
             yield process, said.get("address", "")
 
     @contextmanager

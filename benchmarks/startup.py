@@ -56,7 +56,7 @@ def run(stage: Stage) -> list[Part]:
 @contextmanager
 def _floor(stage: Stage, database: Database[Document]) -> Iterator[tuple[Process, str]]:
     with stage.program("floor", stage.uri, database.name, beside_load=False) as process:
-        yield process, str(process.hear("serving")["address"])
+        yield process, str(process.await_event("serving")["address"])
 
 
 def _await_answer(address: str) -> None:

@@ -33,7 +33,7 @@ def run(stage: Stage) -> list[Part]:
         with stage.gateway(database, *options) as (gateway, address):
             await_versions(database, PRODUCTS)
             with stage.program("mixed", address, PRODUCTS) as load:
-                load.hear("begun")
+                load.await_event("begun")
                 began, cpu_s = time.monotonic(), gateway.cpu_s()
                 for n in stage.track(range(samples), "steady"):
                     time.sleep(max(0.0, began + (n + 1) * seconds / samples - time.monotonic()))

@@ -94,12 +94,12 @@ def _measure(stage: Stage) -> tuple[list[float], list[float], list[float], list[
         with stage.gateway(database, *options) as (gateway, address):
             await_versions(database, PRODUCTS)
             with stage.program("audience", address, _STAYING, _STAYING) as staying:
-                staying.tell(query=ALL, variables=[{}])
-                staying.hear("subscribed")
+                staying.send_json(query=ALL, variables=[{}])
+                staying.await_event("subscribed")
                 awaken(database, staying, range(1))
                 writing = ("write", stage.uri, database.name, PRODUCTS, _WRITES_PER_S)
                 with stage.program("steady", *writing) as writer:
-                    writer.hear("begun")
+                    writer.await_event("begun")
                     calm = _mark(stage, gateway)
                     time.sleep(_CALM_S)
                     missed = _missed(address)
@@ -134,8 +134,8 @@ def _measure(stage: Stage) -> tuple[list[float], list[float], list[float], list[
 def _told(storming: Process, missed: dict[str, int]) -> dict[str, Any]:
     # After the last event there may be none yet.
     tokens, steps = list(missed)[:-1], list(missed.values())
-    storming.tell(query=_RESUMED, tokens=tokens, steps=steps)
-    return storming.hear("result", timeout_s=300)
+    storming.send_json(query=_RESUMED, tokens=tokens, steps=steps)
+    return storming.await_event("result", timeout_s=300)
 
 
 def _others(

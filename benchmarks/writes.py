@@ -63,7 +63,7 @@ def run(stage: Stage) -> list[Part]:
         program = opened.enter_context(
             stage.program("floor", stage.uri, bare.name, beside_load=False)
         )
-        floor = program, str(program.hear("serving")["address"])
+        floor = program, str(program.await_event("serving")["address"])
         writes: list[tuple[str, Database[Document], tuple[Process, str], Make]] = [
             ("updateProduct", recorded, gateway, _plain),
             ("updateProduct, with `version`", recorded, gateway, _numbered),
@@ -115,7 +115,7 @@ def _driven(stage: Stage, database: Database[Document]) -> Row:
     """Run the driver on the gateway's core, with as many concurrent updates as connections."""
     arguments = (stage.uri, database.name, _DOCUMENTS, CONNECTIONS, stage.scale.requests_s)
     with stage.program("driver", *arguments, beside_load=False) as driver:
-        said = driver.hear("result", timeout_s=stage.scale.requests_s + 60)
+        said = driver.await_event("result", timeout_s=stage.scale.requests_s + 60)
     return said["per_second"], said["p50_ms"], said["p99_ms"], said["cpu_us"]
 
 

@@ -28,7 +28,7 @@ def mercurius(stage: Stage, database: Database[Document]) -> Iterator[tuple[Proc
     command = [str(_NODE), str(_FOLDER / "mercurius.mjs"), stage.uri, database.name]
     environment = {"NODE_ENV": "production"}
     with Process(command, cores=stage.gateway_cores, environment=environment) as process:
-        yield process, str(process.hear("serving")["address"])
+        yield process, str(process.await_event("serving")["address"])
 
 
 def node_versions() -> str:

@@ -71,7 +71,7 @@ def run(stage: Stage) -> list[Part]:
         busy = replace(shape, name=f"{shape.name}, {_WRITES_PER_S} of them written a second")
         writing = ("write", stage.uri, database.name, PRODUCTS, _WRITES_PER_S)
         with stage.program("steady", *writing) as writer:
-            writer.hear("begun")
+            writer.await_event("begun")
             parts += _measure(stage, busy, contenders)
             writer.finish()
     first = parts[0]
@@ -103,7 +103,7 @@ def _open(stage: Stage, opened: ExitStack, database: Database[Document]) -> dict
     )
     return {
         _PEER: _Contender(*opened.enter_context(mercurius(stage, database)), _graphql, True),
-        _FLOOR: _Contender(floor, str(floor.hear("serving")["address"]), _routes),
+        _FLOOR: _Contender(floor, str(floor.await_event("serving")["address"]), _routes),
         # It records for both: the archive's progress shows that a version number is still the last.
         _OURS: _Contender(*gateway(MODEL), _graphql),
         _SIGNED: _Contender(
@@ -173,7 +173,7 @@ def _measure(stage: Stage, shape: Shape, contenders: dict[str, _Contender]) -> l
 def _most(stage: Stage) -> float:
     """Return the most requests a second that the load can send."""
     with stage.program("receiver", beside_load=False) as nothing:
-        address = f"http://127.0.0.1:{nothing.hear('serving')['port']}"
+        address = f"http://127.0.0.1:{nothing.await_event('serving')['port']}"
         return load(stage, address, [Request("/last")], stage.scale.requests_s / 3).per_second
 
 

@@ -20,7 +20,7 @@ import threading
 import time
 
 from benchmarks.processes import allow_sockets
-from benchmarks.programs.speech import say, until_told
+from benchmarks.programs.speech import emit, wait_for_end
 from benchmarks.socket_load import Link, Links
 
 _AT_ONCE = 200
@@ -52,17 +52,17 @@ def main(address: str, count: int, kept: int) -> None:
             links.turn(0.1)
     while links.subscribed < count:
         links.turn(0.1)
-    say("subscribed")
+    emit("subscribed")
     while links.arrived < count and not told.is_set():
         links.turn(0.1)
-    say("live")
+    emit("live")
     _until_quiet(links, math.inf)
-    say("quiet")
+    emit("quiet")
     while not told.is_set():
         links.turn(0.1)
     # Late events are not lost.
     _until_quiet(links, _LATEST_S)
-    say(
+    emit(
         "result",
         counts=sorted(links.counts.items()),
         kept=[
@@ -77,7 +77,7 @@ def main(address: str, count: int, kept: int) -> None:
 
 
 def _wait(told: threading.Event) -> None:
-    until_told()
+    wait_for_end()
     told.set()
 
 

@@ -20,7 +20,7 @@ import time
 from collections.abc import Iterator
 
 from benchmarks.figures import percentile
-from benchmarks.programs.speech import say
+from benchmarks.programs.speech import emit
 
 _LENGTH = b"content-length:"
 # One buffer for all: an allocation for each read would cost more than the read.
@@ -110,7 +110,7 @@ def main(count: int, seconds: float) -> None:
                     del waiting[number]
     took_s = time.perf_counter() - started
     times = [each for connection in connections for each in connection.times]
-    say(
+    emit(
         "result",
         requests=len(times),
         seconds=took_s,

@@ -18,7 +18,7 @@ import uvloop
 from motor.motor_asyncio import AsyncIOMotorClient
 
 from benchmarks.products import COLLECTION
-from benchmarks.programs.speech import say
+from benchmarks.programs.speech import emit
 
 _MAGIC = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 _FIELDS = ("version", "sku", "name", "price", "stock")
@@ -61,7 +61,7 @@ async def main(uri: str, database: str) -> None:
     server = await asyncio.get_running_loop().create_server(_Listener, "127.0.0.1", 0, backlog=4096)
     async with client[database][COLLECTION].watch([], full_document="updateLookup") as changes:
         await changes.try_next()
-        say("serving", address=f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+        emit("serving", address=f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
         async for change in changes:
             document = change["fullDocument"]
             number = str(document["_id"])

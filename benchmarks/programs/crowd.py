@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 
 import uvloop
 
-from benchmarks.programs.speech import say, until_told
+from benchmarks.programs.speech import emit, wait_for_end
 
 _SUBSCRIPTION = "subscription { productChanges { product { id name description stock } } }"
 _PAUSE_S = 2.0
@@ -48,11 +48,11 @@ async def main(address: str, count: int, kind: str) -> None:
 
     crowd = [asyncio.create_task(keep(number)) for number in range(count)]
     await every.wait()
-    say("gathered")
-    await asyncio.to_thread(until_told)
+    emit("gathered")
+    await asyncio.to_thread(wait_for_end)
     for each in crowd:
         each.cancel()
-    say("result", refused=next(refused))
+    emit("result", refused=next(refused))
 
 
 async def _open(plain: socket.socket, at: tuple[str, int], *, silent: bool) -> bool:

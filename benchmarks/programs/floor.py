@@ -22,7 +22,7 @@ from starlette.routing import Route, WebSocketRoute
 from starlette.websockets import WebSocket
 
 from benchmarks.products import COLLECTION
-from benchmarks.programs.speech import say
+from benchmarks.programs.speech import emit
 
 _FIELDS = dict.fromkeys(("version", "sku", "name", "price", "stock"), True)
 _MORE = dict.fromkeys(("tags", "updatedAt"), True)
@@ -86,7 +86,7 @@ async def main(uri: str, database: str) -> None:
         access_log=False,
     )
     with socket.create_server(("127.0.0.1", 0), backlog=2048) as listening:
-        say("serving", address=f"http://127.0.0.1:{listening.getsockname()[1]}")
+        emit("serving", address=f"http://127.0.0.1:{listening.getsockname()[1]}")
         await uvicorn.Server(config).serve(sockets=[listening])
 
 

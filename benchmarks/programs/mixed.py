@@ -22,7 +22,7 @@ import aiohttp
 import uvloop
 
 from benchmarks.figures import percentile
-from benchmarks.programs.speech import say, until_told
+from benchmarks.programs.speech import emit, wait_for_end
 
 _READ = "query ($id: ID!) { product(id: $id) { id version sku name price supplier { name } } }"
 _PAGE = "{ products(first: 20, where: { stock: { lt: 700 } }) { nodes { id name price stock } } }"
@@ -123,12 +123,12 @@ async def main(address: str, documents: int) -> None:
             for kind, act, rate, workers in kinds
             for part in range(workers)
         ]
-        say("begun")
-        await asyncio.to_thread(until_told)
+        emit("begun")
+        await asyncio.to_thread(wait_for_end)
         for each in tasks:
             each.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-    say(
+    emit(
         "result",
         done={kind: len(times) for kind, times in took.items()},
         failed=failed,

@@ -15,7 +15,7 @@ from typing import cast
 import orjson
 import uvloop
 
-from benchmarks.programs.speech import say
+from benchmarks.programs.speech import emit
 
 _OK = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"
 
@@ -72,7 +72,7 @@ class _Connection(asyncio.Protocol):
 
 async def main() -> None:
     server = await asyncio.get_running_loop().create_server(_Connection, "127.0.0.1", 0)
-    say("serving", port=server.sockets[0].getsockname()[1])
+    emit("serving", port=server.sockets[0].getsockname()[1])
     await server.serve_forever()
 
 

@@ -8,13 +8,13 @@ import json
 import sys
 from typing import Any
 
-__all__ = ["say", "until_told"]
+__all__ = ["emit", "wait_for_end"]
 
 
-def say(event: str, **facts: Any) -> None:
+def emit(event: str, **facts: Any) -> None:
     print(json.dumps({"event": event, **facts}), flush=True)
 
 
-def until_told() -> None:
+def wait_for_end() -> None:
     """Wait for the end of standard input."""
     sys.stdin.read()

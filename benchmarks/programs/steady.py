@@ -22,7 +22,7 @@ from contextlib import closing
 import pymongo
 
 from benchmarks.products import COLLECTION, change, touched
-from benchmarks.programs.speech import say, until_told
+from benchmarks.programs.speech import emit, wait_for_end
 
 Act = Callable[[int], object]
 
@@ -70,7 +70,7 @@ def _keep(rate: float, opened: Callable[[], Act]) -> None:
     """
     stop = threading.Event()
     beginning = time.monotonic() + 0.2
-    say("begun")
+    emit("begun")
 
     def work(part: int) -> list[tuple[int, float, int]]:
         act = opened()
@@ -86,10 +86,10 @@ def _keep(rate: float, opened: Callable[[], Act]) -> None:
 
     with ThreadPoolExecutor(_THREADS) as pool:
         parts = [pool.submit(work, part + 1) for part in range(_THREADS)]
-        until_told()
+        wait_for_end()
         stop.set()
         done = [each for part in parts for each in part.result()]
-        say(
+        emit(
             "result",
             took=[took_s for _, took_s, _ in done],
             times=[(step, at_ns) for step, _, at_ns in done],

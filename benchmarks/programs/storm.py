@@ -19,7 +19,7 @@ import time
 from typing import Any
 
 from benchmarks.processes import allow_sockets
-from benchmarks.programs.speech import say, until_told
+from benchmarks.programs.speech import emit, wait_for_end
 from benchmarks.socket_load import Link, Links
 
 _CHECKED = 100
@@ -53,8 +53,8 @@ def main(address: str, count: int, seconds: float) -> None:
     for n in range(min(_CHECKED, count)):
         _check(members[n], asked["steps"][n % len(asked["tokens"]) + 1 :])
     times = sorted(each.first_ns / 1e9 - began for each in members.values() if each.first_ns)
-    say("result", times_s=times, refused=refused)
-    until_told()
+    emit("result", times_s=times, refused=refused)
+    wait_for_end()
     links.close()
 
 

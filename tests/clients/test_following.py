@@ -14,8 +14,8 @@ from pymongo.database import Database
 from tests.clients.node import running_program
 from tests.conftest import ServedShop
 from tests.support.eventually import wait_until
-from tests.support.gateway import RunningGateway, ended, start_gateway
-from tests.support.repeating import repeating
+from tests.support.gateway import RunningGateway, ensure_ended, start_gateway
+from tests.support.repeating import repeat_in_background
 
 CLIENTS = ("EventSource", "graphql-sse", "Apollo Client")
 MODEL = 'type Thing @collection(name: "things") { id: ID! n: Int }'
@@ -65,7 +65,7 @@ def test_no_event_is_missed_and_none_comes_twice(
         return start_gateway(mongo_uri, database_name, model, "--lease-s", "2", *options)
 
     with contextlib.ExitStack() as ends:
-        gateway = ends.enter_context(ended(start()))
+        gateway = ends.enter_context(ensure_ended(start()))
         port = gateway.address.rpartition(":")[2]
         after = gateway.query("{ resumeToken }")["resumeToken"]
         said = {
@@ -78,12 +78,12 @@ def test_no_event_is_missed_and_none_comes_twice(
         def reached(count: int) -> bool:
             return all(len(seen_by(each)) > count for each in said.values())
 
-        with repeating(writer.write, every_s=0.01):
+        with repeat_in_background(writer.write, every_s=0.01):
             for end in (RunningGateway.stop, RunningGateway.kill):
                 count = len(writer.written)
                 wait_until(lambda count=count: reached(count), within_s=GENEROUS_S)
                 end(gateway)
-                gateway = ends.enter_context(ended(start("--port", port)))
+                gateway = ends.enter_context(ensure_ended(start("--port", port)))
             count = len(writer.written)
             wait_until(lambda count=count: reached(count), within_s=GENEROUS_S)
         wait_until(lambda: reached(len(writer.written) - 1), within_s=GENEROUS_S)

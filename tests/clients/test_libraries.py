@@ -16,7 +16,7 @@ from tests.clients.apollo import Apollo, running_client
 from tests.clients.products import product
 from tests.support.eventually import wait_until
 from tests.support.gateway import ROOT, RunningGateway, running_gateway
-from tests.support.wire import Wire, wire_to
+from tests.support.wire import TcpProxy, tcp_proxy
 
 Goods = Collection[dict[str, Any]]
 
@@ -58,19 +58,19 @@ def shop(
 @pytest.fixture(params=["graphql-ws", "apollo", "urql", "relay"])
 def connected(
     request: pytest.FixtureRequest, shop: tuple[RunningGateway, Goods]
-) -> Iterator[tuple[Apollo, Wire, Goods]]:
+) -> Iterator[tuple[Apollo, TcpProxy, Goods]]:
     """Yield a client, the wire between it and the gateway, and the products: one lamp."""
     gateway, goods = shop
     goods.delete_many({})
     goods.insert_one(product("lamp", f"lamp-{request.param}"))
     with (
-        wire_to(gateway.address) as wire,
+        tcp_proxy(gateway.address) as wire,
         running_client("libraries.mjs", request.param, wire.address) as started,
     ):
         yield started, wire, goods
 
 
-def test_each_client_resumes_from_its_token(connected: tuple[Apollo, Wire, Goods]) -> None:
+def test_each_client_resumes_from_its_token(connected: tuple[Apollo, TcpProxy, Goods]) -> None:
     """Each write, with the wire cut or not, arrives once and in order."""
     asked, wire, goods = connected
     lamp = goods.find_one()
@@ -78,12 +78,12 @@ def test_each_client_resumes_from_its_token(connected: tuple[Apollo, Wire, Goods
     id_ = lamp["_id"]
 
     asked.ask("query", "list", LIST)
-    listed = asked.told("list").data["products"]
+    listed = asked.next("list").data["products"]
     assert [(each["id"], each["name"]) for each in listed["nodes"]] == [(id_, "lamp")]
 
     asked.ask("follow", "changes", CHANGES, variables={"after": listed["resumeToken"]})
     asked.ask("mutate", "rename", RENAME, variables={"id": id_, "name": "Lamp"})
-    written = asked.told("rename").data["updateProduct"]
+    written = asked.next("rename").data["updateProduct"]
     assert written["__typename"] == "ProductWritten"
     assert written["product"]["name"] == "Lamp"
     first = next_change(asked)
@@ -108,7 +108,7 @@ def test_each_client_resumes_from_its_token(connected: tuple[Apollo, Wire, Goods
 def next_change(asked: Apollo) -> dict[str, Any]:
     """Return the next change, without checkpoint events."""
     while True:
-        change: dict[str, Any] = asked.told("changes").data["productChanges"]
+        change: dict[str, Any] = asked.next("changes").data["productChanges"]
         if change["kind"] == "CHANGE":
             return change
 

@@ -23,11 +23,11 @@ from pymongo.errors import AutoReconnect, NotPrimaryError
 
 from tests.clients.node import running_program
 from tests.support.eventually import wait_until
-from tests.support.gateway import RunningGateway, ended, start_gateway
+from tests.support.gateway import RunningGateway, ensure_ended, start_gateway
 from tests.support.issuer import Issuer
 from tests.support.metrics import scraped
 from tests.support.mongod import running_mongod, temporary_directory
-from tests.support.wire import wire_to
+from tests.support.wire import tcp_proxy
 
 CLIENTS = ("graphql-ws", "apollo", "urql", "relay")
 MODEL = 'type Thing @collection(name: "things") { id: ID! text: String }'
@@ -48,8 +48,8 @@ class Stage:
 
     def connect(self, *arguments: str) -> None:
         """Start the gateway and the clients, and wait until each client follows."""
-        self.gateway = self.stack.enter_context(ended(self.start()))
-        self.wire = self.stack.enter_context(wire_to(self.gateway.address))
+        self.gateway = self.stack.enter_context(ensure_ended(self.start()))
+        self.wire = self.stack.enter_context(tcp_proxy(self.gateway.address))
         asked = {"query": "{ resumeToken }"}
         url = f"{self.gateway.address}/graphql"
         after = httpx.post(url, json=asked, headers=self.headers).json()["data"]["resumeToken"]
@@ -76,7 +76,7 @@ class Stage:
     def all_seen(self) -> bool:
         """Return whether each client has received as many events as writes, or an end."""
         return all(
-            len(seen(said)) >= len(self.written) or told(said) for said in self.said.values()
+            len(seen(said)) >= len(self.written) or ends_of(said) for said in self.said.values()
         )
 
     def connections(self, name: str) -> int:
@@ -86,7 +86,7 @@ class Stage:
 
     def replace_gateway(self, end: Callable[[RunningGateway], object]) -> None:
         """End the gateway once another one serves the same address, as behind a load balancer."""
-        successor = self.stack.enter_context(ended(self.start()))
+        successor = self.stack.enter_context(ensure_ended(self.start()))
         self.wire.mend(successor.address)
         end(self.gateway)
         self.gateway = successor
@@ -97,7 +97,7 @@ def seen(said: list[Any]) -> list[str]:
     return [each["document"] for each in list(said) if "document" in each]
 
 
-def told(said: list[Any]) -> list[str]:
+def ends_of(said: list[Any]) -> list[str]:
     return [each["ended"] for each in list(said) if "ended" in each]
 
 
@@ -115,7 +115,7 @@ def assert_all_go_on(stage: Stage) -> None:
     for _ in range(3):
         stage.write()
     wait_until(stage.all_seen, within_s=GENEROUS_S)
-    table = {name: (seen(said), told(said)) for name, said in stage.said.items()}
+    table = {name: (seen(said), ends_of(said)) for name, said in stage.said.items()}
     assert table == dict.fromkeys(CLIENTS, (stage.written, []))
 
 
@@ -181,7 +181,9 @@ def test_clients_continue_when_their_token_expires(
         stage.connect(pass_url)
 
         def renewed() -> bool:
-            return all(stage.connections(name) >= 3 or told(stage.said[name]) for name in CLIENTS)
+            return all(
+                stage.connections(name) >= 3 or ends_of(stage.said[name]) for name in CLIENTS
+            )
 
         while not renewed():
             stage.write()

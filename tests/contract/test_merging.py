@@ -18,7 +18,7 @@ from revstream.resolvers.mutations.merge_patch import REMOVED, Merge, apply_merg
 from revstream.resolvers.mutations.result import Author, InvalidDocument
 from revstream.resolvers.mutations.update_pipeline import DocumentUpdate, attribution
 from revstream.streams.mongo.driver.codecs import DECODED
-from tests.support.history import same
+from tests.support.history import same_json
 
 Things = Collection[dict[str, Any]]
 
@@ -118,8 +118,8 @@ def test_a_merge_is_the_same_in_mongodb_and_in_python(
     """Both merges agree with the RFC, for all names and at every depth."""
     expected = textbook(target, patch)
     merge = merge_of(patch)
-    assert same(apply_merge(merge, target), expected)
-    assert same(by_server(things, target, merge), expected)
+    assert same_json(apply_merge(merge, target), expected)
+    assert same_json(by_server(things, target, merge), expected)
 
 
 @SERVER
@@ -130,8 +130,8 @@ def test_a_merge_over_a_value_that_is_no_object_begins_with_an_empty_one(
     """The value is a scalar, a list, or missing."""
     expected = textbook(None, patch)
     merge = merge_of(patch)
-    assert same(apply_merge(merge, None if target is ... else target), expected)
-    assert same(by_server(things, target, merge), expected)
+    assert same_json(apply_merge(merge, None if target is ... else target), expected)
+    assert same_json(by_server(things, target, merge), expected)
 
 
 @SERVER
@@ -144,7 +144,7 @@ def test_consecutive_patches_are_the_same_in_both(
     for patch in patches:
         here = apply_merge(merge_of(patch), here)
         there = by_server(things, there, merge_of(patch))
-        assert same(here, there)
+        assert same_json(here, there)
 
 
 DEEP = read_model("""
@@ -180,13 +180,13 @@ def test_mongodb_runs_the_deepest_patch_that_is_accepted(
 ) -> None:
     """Its expression, with all that a write adds, is within the server's limit."""
     patch = nested(place, levels, leaf)
-    assert same(patched(things, patch), textbook({}, patch))
+    assert same_json(patched(things, patch), textbook({}, patch))
 
 
 def test_mongodb_runs_a_deep_patch_whose_value_is_deep(things: Things) -> None:
     """The depth of both counts."""
     patch = nested("attributes", MOST_NESTED - 1, LIST)
-    assert same(patched(things, patch), patch)
+    assert same_json(patched(things, patch), patch)
 
 
 @pytest.mark.parametrize(

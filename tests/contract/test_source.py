@@ -18,7 +18,7 @@ from revstream.streams.core import resume_tokens
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.wire.pool import WirePool
 from tests.support.eventually import eventually
-from tests.support.streams import BRISK, finished
+from tests.support.streams import BRISK, stop_task
 
 Client = MongoClient[dict[str, Any]]
 
@@ -458,7 +458,7 @@ async def test_a_stream_cancelled_while_it_waits_loses_nothing(
             batch = waiting.result()
             position = batch.position
             found += [each.key for each in batch.events]
-        await finished(waiting)
+        await stop_task(waiting)
         await batches.aclose()
     found += [each.key for each in await read(source, position, await now(mongo))]
     assert found == list(range(12))

@@ -20,7 +20,7 @@ from pymongo.errors import PyMongoError
 from pymongo.read_concern import ReadConcern
 from pymongo.write_concern import WriteConcern
 
-__all__ = ["COPIED_MODEL", "Copied", "check_copies", "check_no_copy_goes_back"]
+__all__ = ["COPIED_MODEL", "CopyLoad", "check_copies", "check_no_copy_goes_back"]
 
 COPIED_MODEL = """
 "Renamed again and again."
@@ -43,7 +43,7 @@ Row = dict[str, Any]
 
 
 @dataclass
-class Copied:
+class CopyLoad:
     """Writers of sources and targets, and the checks of their copies.
 
     Args:

@@ -12,13 +12,13 @@ from pymongo import AsyncMongoClient
 from pymongo.errors import PyMongoError
 from pymongo.read_concern import ReadConcern
 
-__all__ = ["Fences"]
+__all__ = ["FenceMonitor"]
 
 EVERY_S = 0.2
 
 
 @dataclass
-class Fences:
+class FenceMonitor:
     """Samples leases and checkpoints while everything else runs.
 
     Attributes:

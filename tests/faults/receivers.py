@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from tests.faults.checker import Version
-from tests.support.receiver import Act, Receiver, Request
+from tests.support.receiver import Receiver, Reply, Request
 
-__all__ = ["Posted", "PostedTo", "check_posts"]
+__all__ = ["FaultyReceiver", "ReceivedPost", "check_posts"]
 
 
-class Posted(NamedTuple):
+class ReceivedPost(NamedTuple):
     """A delivery that the receiver accepted."""
 
     token: str
@@ -25,7 +25,7 @@ class Posted(NamedTuple):
     fence: int
 
 
-class PostedTo:
+class FaultyReceiver:
     """The receiver.
 
     Attributes:
@@ -35,7 +35,7 @@ class PostedTo:
 
     def __init__(self, rng: random.Random) -> None:
         self.receiver = Receiver(self._answer)
-        self.taken: list[Posted] = []
+        self.taken: list[ReceivedPost] = []
         self.answers: Counter[int] = Counter()
         self._rng = rng
         self._highest = 0
@@ -45,7 +45,7 @@ class PostedTo:
         """Return the token of the newest accepted delivery."""
         return max((each.token for each in self.taken), default="")
 
-    def _answer(self, request: Request) -> Act:
+    def _answer(self, request: Request) -> Reply:
         if request.fence < self._highest:
             status = 409
         elif self._rng.random() < 0.02:
@@ -57,7 +57,7 @@ class PostedTo:
         if status == 200:
             event = request.event
             self.taken.append(
-                Posted(
+                ReceivedPost(
                     event["sequence"],
                     event["subject"],
                     event["data"]["version"],
@@ -67,11 +67,11 @@ class PostedTo:
             )
         # The rest of the request is not read.
         self.receiver.requests.clear()
-        return Act(status=status)
+        return Reply(status=status)
 
 
 def check_posts(
-    name: str, taken: Sequence[Posted], versions: Sequence[Version], *, start: str
+    name: str, taken: Sequence[ReceivedPost], versions: Sequence[Version], *, start: str
 ) -> list[str]:
     """Compare a receiver's deliveries with the archive from the sink's start on.
 

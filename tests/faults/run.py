@@ -25,11 +25,11 @@ from tests.faults.checker import (
 )
 from tests.faults.clock import Clocks
 from tests.faults.cluster import Cluster
-from tests.faults.copied import Copied, check_no_copy_goes_back
+from tests.faults.copied import CopyLoad, check_no_copy_goes_back
 from tests.faults.faults import Faults
-from tests.faults.fences import Fences
+from tests.faults.fences import FenceMonitor
 from tests.faults.gateways import Gateways
-from tests.faults.receivers import PostedTo, check_posts
+from tests.faults.receivers import FaultyReceiver, check_posts
 from tests.faults.stage import Stage
 from tests.faults.subscribers import Subscriber, token_of_now
 from tests.faults.truth import RAW, Truth, content_of
@@ -110,7 +110,7 @@ class _Run:
         if not clocks.movable:
             self.say("no C compiler: clocks will not jump")
         self.cluster = await stack.enter_async_context(Cluster.open(self.directory, clocks))
-        self.posted = PostedTo(random.Random(f"{options.seed}/receiver"))
+        self.posted = FaultyReceiver(random.Random(f"{options.seed}/receiver"))
         receiver = await stack.enter_async_context(self.posted.receiver.serving())
         self.gateways = Gateways(
             self.cluster.network,
@@ -129,12 +129,12 @@ class _Run:
         writing = await stack.enter_async_context(patient)
         self.writers = Writers(writing, DATABASE, self.truth, rate=options.rate, seed=options.seed)
         await self.writers.prepare()
-        self.copied = Copied(
+        self.copied = CopyLoad(
             writing, DATABASE, random.Random(f"{options.seed}/copied"), options.rate * _COPIED
         )
         self.sink = {"_id": {"$regex": "^sink:things:"}}
         listeners = tuple(f"recorder:{name}" for name in COLLECTIONS)
-        self.fences = Fences(self.client, DATABASE, listeners)
+        self.fences = FenceMonitor(self.client, DATABASE, listeners)
         for each in self.gateways.all:
             await self.gateways.start(each)
         await self.gateways.until_ready()

@@ -10,7 +10,7 @@ from pymongo import AsyncMongoClient
 
 from tests.faults.clock import Clocks
 from tests.faults.cluster import Cluster
-from tests.faults.fences import Fences
+from tests.faults.fences import FenceMonitor
 from tests.faults.gateways import Gateways
 from tests.faults.truth import Truth
 
@@ -38,7 +38,7 @@ class Stage:
     cluster: Cluster
     gateways: Gateways
     clocks: Clocks
-    fences: Fences
+    fences: FenceMonitor
     client: AsyncMongoClient[dict[str, Any]]
     database: str
     truth: Truth

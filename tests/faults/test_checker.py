@@ -19,7 +19,7 @@ from tests.faults.checker import (
     check_transactions,
 )
 from tests.faults.copied import COPIER, Row, check_copies, check_no_copy_goes_back
-from tests.faults.receivers import Posted, check_posts
+from tests.faults.receivers import ReceivedPost, check_posts
 from tests.faults.subscribers import Delivery
 from tests.faults.truth import RAW, Truth, Write
 
@@ -247,8 +247,11 @@ def test_damage_of_a_stream_is_found(story: Story, what: str) -> None:
     assert any(said in each for each in found), found
 
 
-def posts(story: Story) -> list[Posted]:
-    return [Posted(each.token, each.key, each.number, each.operation, 1) for each in story.versions]
+def posts(story: Story) -> list[ReceivedPost]:
+    return [
+        ReceivedPost(each.token, each.key, each.number, each.operation, 1)
+        for each in story.versions
+    ]
 
 
 def test_correct_deliveries_have_no_findings(story: Story) -> None:
@@ -260,7 +263,7 @@ def test_correct_deliveries_have_no_findings(story: Story) -> None:
     assert check_posts("r", told[4:], story.versions, start=told[3].token) == []
 
 
-POST_DAMAGE: dict[str, tuple[Callable[[list[Posted]], list[Posted]], str]] = {
+POST_DAMAGE: dict[str, tuple[Callable[[list[ReceivedPost]], list[ReceivedPost]], str]] = {
     "one is missing": (lambda told: told[:5] + told[6:], "missing: "),
     "the end is missing": (lambda told: told[:-1], "missing: "),
     "two of one document have changed places": (

@@ -19,7 +19,7 @@ __all__ = [
     "check_present",
     "check_states",
     "with_indexes",
-    "without_own",
+    "without_own_fields",
 ]
 
 _OWN = (b"_change", b"_copies")
@@ -66,7 +66,7 @@ def check_states(
     Args:
         told: returns the part of a state that MongoDB reports.
     """
-    states = [None if each is None else told(without_own(each)) for each in document.states]
+    states = [None if each is None else told(without_own_fields(each)) for each in document.states]
     versions = [
         replace(each, content=None if each.content is None else told(each.content))
         for each in versions
@@ -108,7 +108,7 @@ def check_present(
     if not versions and not is_held(document.key):
         return []
     last = versions[-1].content if versions else None
-    right = None if present is None else without_own(present)
+    right = None if present is None else without_own_fields(present)
     if last == right or (last is not None and right is not None and told(last) == told(right)):
         return []
     return [_about(document, f"the last version is {_shown(last)}, the document {_shown(right)}")]
@@ -159,7 +159,7 @@ def _indexed(raw: bytes, *, is_array: bool) -> bytes:
     return document_of(made)
 
 
-def without_own(raw: bytes) -> bytes:
+def without_own_fields(raw: bytes) -> bytes:
     """Return the document without the fields that revstream stores in it."""
     if not any(each in raw for each in _OWN):
         return raw

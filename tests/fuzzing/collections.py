@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["COLLECTIONS", "Fuzzed", "model_text"]
+__all__ = ["COLLECTIONS", "FuzzedCollection", "model_text"]
 
 FIELDS = """
   id: ID!
@@ -33,7 +33,7 @@ type Leaf { n: Int text: String }
 
 
 @dataclass(frozen=True, slots=True)
-class Fuzzed:
+class FuzzedCollection:
     """A collection under test.
 
     Attributes:
@@ -56,26 +56,28 @@ class Fuzzed:
 
 
 COLLECTIONS = (
-    Fuzzed(
+    FuzzedCollection(
         "Plain",
         "plain",
         more='@index(fields: ["n"]) @index(fields: ["tags"]) @sink(url: "SINK")',
         fields="code: String @unique",
     ),
-    Fuzzed(
+    FuzzedCollection(
         "Packed", "packed", "storage: DELTA, version: null", '@index(fields: ["sub.n", "text"])'
     ),
-    Fuzzed("Bare", "bare", "storage: DELTA", images=False),
-    Fuzzed("Blind", "blind", "version: null", images=False),
-    Fuzzed("Ruled", "ruled", "partitions: 2", '@access(rows: "{ owner: { eq: $sub } }")'),
-    Fuzzed(
+    FuzzedCollection("Bare", "bare", "storage: DELTA", images=False),
+    FuzzedCollection("Blind", "blind", "version: null", images=False),
+    FuzzedCollection("Ruled", "ruled", "partitions: 2", '@access(rows: "{ owner: { eq: $sub } }")'),
+    FuzzedCollection(
         "Target",
         "targets",
         fields='plainId: ID plain: Plain @reference(by: "plainId")'
         ' name: String @copy(of: "plain.text") copied: Int @copy(of: "plain.n")',
     ),
     *(
-        Fuzzed(kind, f"{kind.lower()}_rows", f'history: {history}, version: "v"', layout=history)
+        FuzzedCollection(
+            kind, f"{kind.lower()}_rows", f'history: {history}, version: "v"', layout=history
+        )
         for kind, history in (
             ("Each", "DOCUMENT_PER_VERSION"),
             ("Flagged", "CURRENT_FLAG"),

@@ -10,9 +10,9 @@ from typing import Any
 
 import httpx2 as httpx
 
-from tests.fuzzing.collections import Fuzzed
+from tests.fuzzing.collections import FuzzedCollection
 
-__all__ = ["HEALTHY_FIELDS", "Questions", "selected"]
+__all__ = ["HEALTHY_FIELDS", "Queries", "selected"]
 
 HEALTHY_FIELDS = "n text owner flag tags share sub { n text } any kind"
 FIELDS = (
@@ -24,13 +24,13 @@ ORDERS = ("", "{n: ASC}", "{text: DESC}, {big: ASC}", "{at: ASC}, {price: DESC},
 _PAGE = 20
 
 
-def selected(place: Fuzzed) -> str:
+def selected(place: FuzzedCollection) -> str:
     """Return a selection of all fields of a type."""
     more = {"plain": "code", "targets": "plainId name copied plain { id text }"}
     return f"{FIELDS} {more.get(place.name, '')}"
 
 
-class Questions:
+class Queries:
     """Queries and their findings.
 
     Args:
@@ -60,7 +60,7 @@ class Questions:
         data: dict[str, Any] = answer.get("data") or {}
         return data
 
-    async def about(self, place: Fuzzed) -> None:
+    async def about(self, place: FuzzedCollection) -> None:
         """Run all queries of a collection."""
         token = (await self.ask("{ resumeToken }"))["resumeToken"]
         moment = f'asOf: {{token: "{token}"}}'
@@ -71,7 +71,7 @@ class Questions:
             await self._walk(place, f"{place.one}sAsOf", moment, order)
         await self._walk_history(place)
 
-    async def ask_of_healthy(self, place: Fuzzed, root: str, moment: str) -> None:
+    async def ask_of_healthy(self, place: FuzzedCollection, root: str, moment: str) -> None:
         """Check that a query of the valid documents alone has no errors."""
         ids = ", ".join(f'"{each}"' for each in self._healthy[place.name])
         for where in (f"{{id: {{in: [{ids}]}}}}", '{text: {startsWith: "healthy-"}}'):
@@ -82,7 +82,7 @@ class Questions:
             found = (data.get(root) or {}).get("nodes") or ()
             self._compare(place, root, [each["document"] if moment else each for each in found])
 
-    async def _walk(self, place: Fuzzed, root: str, moment: str, order: str) -> None:
+    async def _walk(self, place: FuzzedCollection, root: str, moment: str, order: str) -> None:
         """Check page by page that each valid document is there once."""
         after, found = "", []
         while True:
@@ -102,7 +102,7 @@ class Questions:
             after = f'after: "{page["pageInfo"]["endCursor"]}"'
         self._compare(place, f"{root} {order}", found)
 
-    async def _walk_history(self, place: Fuzzed) -> None:
+    async def _walk_history(self, place: FuzzedCollection) -> None:
         """Read the versions of each document with their changes."""
         after, root = "", f"{place.one}s"
         while True:
@@ -121,7 +121,9 @@ class Questions:
                 return
             after = f'after: "{page["pageInfo"]["endCursor"]}"'
 
-    def _compare(self, place: Fuzzed, said: str, nodes: Sequence[Mapping[str, Any]] | None) -> None:
+    def _compare(
+        self, place: FuzzedCollection, said: str, nodes: Sequence[Mapping[str, Any]] | None
+    ) -> None:
         right = self._healthy[place.name]
         found = [
             each for each in nodes or () if each and str(each.get("id")).partition("@")[0] in right

@@ -28,14 +28,14 @@ from tests.fuzzing.checker import (
     check_states,
     with_indexes,
 )
-from tests.fuzzing.collections import COLLECTIONS, Fuzzed, model_text
-from tests.fuzzing.questions import Questions
+from tests.fuzzing.collections import COLLECTIONS, FuzzedCollection, model_text
+from tests.fuzzing.questions import Queries
 from tests.fuzzing.raw_documents import document_of
 from tests.fuzzing.subscribers import Subscriber, subscribed
 from tests.fuzzing.writer import Document, Writer
 from tests.support.gateway import RunningGateway, run_command, running_gateway
 from tests.support.mongod import running_mongod, temporary_directory
-from tests.support.receiver import Receiver, receiving
+from tests.support.receiver import Receiver, running_receiver
 
 __all__ = ["Options", "Outcome", "run"]
 
@@ -142,7 +142,7 @@ class _Round:
     async def play(self) -> None:
         """Write before a gateway runs, while it runs, and while a second one runs."""
         with ExitStack() as stack:
-            stack.enter_context(receiving(self._receiver))
+            stack.enter_context(running_receiver(self._receiver))
             client = stack.enter_context(MongoClient[Any](self._uri))
             self._client = client
             self._model_text = model_text(self._receiver.url)
@@ -180,7 +180,7 @@ class _Round:
             async with httpx.AsyncClient(
                 base_url=gateway.address, headers={"x-api-key": KEY}, timeout=120
             ) as client:
-                questions = Questions(client, self._writer.healthy)
+                questions = Queries(client, self._writer.healthy)
                 start = await self._started(questions)
                 self._start = self._start or start.rpartition(".")[0]
                 for each in self._subscribers:
@@ -214,7 +214,7 @@ class _Round:
                 self._find(f"the log: {''.join(each[:300] for each in lines[n : n + 40])}")
                 return
 
-    async def _started(self, questions: Questions) -> str:
+    async def _started(self, questions: Queries) -> str:
         """Wait until each recorder and listener has a position; return a later one.
 
         Subscriptions that start there, and the sink, receive whatever is written from then on.
@@ -227,7 +227,7 @@ class _Round:
             await asyncio.sleep(0.1)
         raise AssertionError(f"streams without a position within {SETTLE_S} s: {data}")
 
-    async def _recorded(self, questions: Questions) -> str:
+    async def _recorded(self, questions: Queries) -> str:
         """Wait until all writes are in the archive; returns the resume token."""
         token: str = (await questions.ask("{ resumeToken }"))["resumeToken"]
         # An initial snapshot that ends later cannot answer for this token, only for a later one.
@@ -238,7 +238,7 @@ class _Round:
             await questions.ask(query, allowed=allowed)
         return token
 
-    async def _settle(self, gateway: RunningGateway, questions: Questions) -> None:
+    async def _settle(self, gateway: RunningGateway, questions: Queries) -> None:
         """Wait until archive, copies, sink and subscribers have caught up with all writes."""
 
         async def quiet() -> bool:
@@ -289,7 +289,7 @@ class _Round:
                 records = await archive.find({}, sort=[("_id", 1)], raw=True)
                 await self._compare(each, records)
 
-    async def _compare(self, place: Fuzzed, records: Sequence[Any]) -> None:
+    async def _compare(self, place: FuzzedCollection, records: Sequence[Any]) -> None:
         versions: dict[bytes, list[Archived]] = {}
         numbers = {}
         for record in records:
@@ -330,7 +330,7 @@ class _Round:
             present = self._present(document)
             self._outcome.findings += check_present(document, found, present, told=told)
 
-    def _key_of(self, place: Fuzzed, record: Any) -> bytes:
+    def _key_of(self, place: FuzzedCollection, record: Any) -> bytes:
         """Return the `_id` element in the recorded writes for a version's document."""
         wanted = record["doc"]
         raw_ids = self._client[f"{self._database}_ids"].get_collection(place.name, RAW)

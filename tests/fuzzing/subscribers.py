@@ -13,7 +13,7 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 from websockets.typing import Subprotocol
 
-from tests.fuzzing.collections import Fuzzed
+from tests.fuzzing.collections import FuzzedCollection
 from tests.fuzzing.questions import selected
 
 __all__ = ["Delivery", "Subscriber", "subscribed"]
@@ -41,7 +41,7 @@ class Subscriber:
         began: whether it is subscribed.
     """
 
-    collection: Fuzzed
+    collection: FuzzedCollection
     key: str
     asks_version: bool
     deliveries: list[Delivery] = field(default_factory=list)

@@ -15,10 +15,10 @@ from tests.fuzzing.checker import (
     check_states,
     is_held,
     with_indexes,
-    without_own,
+    without_own_fields,
 )
 from tests.fuzzing.collections import COLLECTIONS
-from tests.fuzzing.questions import Questions
+from tests.fuzzing.questions import Queries
 from tests.fuzzing.raw_documents import array_of, document_of, int32, text
 from tests.fuzzing.subscribers import Delivery
 from tests.fuzzing.writer import Document
@@ -46,7 +46,7 @@ def test_a_correct_archive_has_no_findings() -> None:
     own = b"\x03_change\0" + document_of([])
     document = notes(state(1), state(2, own), None)
     assert check_states(document, versions(state(1), state(1), state(2), None)) == []
-    assert without_own(state(2, own)) == state(2)
+    assert without_own_fields(state(2, own)) == state(2)
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ async def test_wrong_responses_are_found() -> None:
     for answer in answers:
         transport = httpx.MockTransport(lambda _, answer=answer: httpx.Response(200, json=answer))
         async with httpx.AsyncClient(transport=transport, base_url="http://gateway") as client:
-            questions = Questions(client, {"plain": {"h": fields}})
+            questions = Queries(client, {"plain": {"h": fields}})
             await questions.ask_of_healthy(place, "plains", "")
             found.append(len(questions.findings))
     assert found[0] == 0

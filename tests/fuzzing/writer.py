@@ -13,7 +13,7 @@ from bson.raw_bson import RawBSONDocument
 from pymongo import MongoClient
 from pymongo.errors import PyMongoError
 
-from tests.fuzzing.collections import COLLECTIONS, Fuzzed
+from tests.fuzzing.collections import COLLECTIONS, FuzzedCollection
 from tests.fuzzing.raw_documents import (
     RawDocuments,
     array_of,
@@ -103,7 +103,7 @@ class Writer:
             self._write_version(each)
         self.written += 1
 
-    def _write_healthy(self, place: Fuzzed, name: str) -> None:
+    def _write_healthy(self, place: FuzzedCollection, name: str) -> None:
         known = self.healthy.setdefault(place.name, {})
         n = known[name]["n"] + 1 if name in known else HEALTHY.index(name)
         body: dict[str, Any] = {
@@ -127,7 +127,7 @@ class Writer:
             self._note(document)
         known[name] = body
 
-    def _write_odd(self, place: Fuzzed) -> None:
+    def _write_odd(self, place: FuzzedCollection) -> None:
         known = [
             each
             for each in self.documents.values()
@@ -154,7 +154,7 @@ class Writer:
         change = {"updates": [{"q": query, "u": update}]}
         self._run(document, "update", change, raw, kind)
 
-    def _update(self, place: Fuzzed, kind: str) -> tuple[Any, bytes]:
+    def _update(self, place: FuzzedCollection, kind: str) -> tuple[Any, bytes]:
         """Return the `u` of an update command, and its bytes."""
         if kind == "replace":
             raw = document_of(self._body(place))
@@ -209,7 +209,7 @@ class Writer:
         merged = document_of([_element(4, b"$mergeObjects", document_of(several))])
         return document_of([_element(_OBJECT, b"$replaceWith", merged)])
 
-    def _body(self, place: Fuzzed) -> list[bytes]:
+    def _body(self, place: FuzzedCollection) -> list[bytes]:
         found = self._raw.elements()
         if place.name == "targets":
             # Mostly of an existing document.
@@ -225,7 +225,7 @@ class Writer:
             self._random.shuffle(elements)
         return elements
 
-    def _write_version(self, place: Fuzzed) -> None:
+    def _write_version(self, place: FuzzedCollection) -> None:
         """Write a version of an unusual document in a classic layout, whose fields may be
         unusual, too.
         """
@@ -260,7 +260,7 @@ class Writer:
                 older = {"docId": name, "v": {"$lt": number}, "current": True}
                 self._database[place.name].update_many(older, {"$unset": {"current": ""}})
 
-    def _write_odd_id(self, place: Fuzzed, body: list[bytes]) -> None:
+    def _write_odd_id(self, place: FuzzedCollection, body: list[bytes]) -> None:
         """Write the only version of a document with an id of any type."""
         key = self._raw.key()
         document = self._document(place.name, key)

@@ -237,7 +237,7 @@ VALID: defaultdict[str, dict[str, KnownDocument]] = defaultdict(dict)
 """Valid documents, by schema and text."""
 
 
-class Checked(LruCache[str, KnownDocument]):
+class ValidatedDocuments(LruCache[str, KnownDocument]):
     """Cache of parsed and validated documents for equal schemas.
 
     Validation of such long documents takes four fifths of a layout's time and has the same result
@@ -276,7 +276,7 @@ async def rows(
     name = f"access_{uuid4().hex[:8]}"
     async with guarded_rows(client, mongo_uri, name, storage=request.param) as opened:
         schema: Any = opened.shop.schema
-        schema._documents.known = Checked(VALID[schema.as_str()])
+        schema._documents.known = ValidatedDocuments(VALID[schema.as_str()])
         yield opened
     client.drop_database(name)
 

@@ -45,7 +45,7 @@ STORY: list[tuple[str, str | None]] = [
 
 
 @dataclass(frozen=True)
-class Written:
+class OwnedVersion:
     """One version of the sequence; `before`: the owner before it."""
 
     key: str
@@ -63,12 +63,12 @@ class Written:
         return f"{self.owner}'s {self.n}"
 
 
-def story() -> Iterator[Written]:
+def story() -> Iterator[OwnedVersion]:
     numbers: dict[str, int] = {}
     owners: dict[str, str | None] = {}
     for n, (key, owner) in enumerate(STORY):
         numbers[key] = numbers.get(key, 0) + 1
-        yield Written(key, numbers[key], owner, owners.get(key), n)
+        yield OwnedVersion(key, numbers[key], owner, owners.get(key), n)
         owners[key] = owner
 
 
@@ -76,7 +76,7 @@ VERSIONS = list(story())
 
 
 @dataclass(kw_only=True, eq=False)
-class Told:
+class OwnershipHistory:
     """The running gateway and its subscribers.
 
     `moments`: the time of each version. `live`: the events of each caller.
@@ -99,7 +99,7 @@ class Told:
 @pytest_asyncio.fixture(scope="module", loop_scope="module", params=LAYOUTS)
 async def told(
     request: pytest.FixtureRequest, mongo_uri: str, client: MongoClient[Row]
-) -> AsyncIterator[Told]:
+) -> AsyncIterator[OwnershipHistory]:
     """Write the sequence as another program, recorded and followed by both callers."""
     name = f"told_{uuid4().hex[:8]}"
     model = read_model(MODEL.replace("HISTORY", request.param))
@@ -115,7 +115,7 @@ async def told(
         live = dict(zip(CALLERS, await asyncio.gather(*following), strict=True))
         await shop.recorded()
         records = {(r["doc"], r["v"]): r["_id"] for r in shop.database["notes.versions"].find()}
-        yield Told(
+        yield OwnershipHistory(
             shop=shop,
             began=resume_tokens.encode(now, deployment),
             moments=[resume_tokens.encode(records[v.key, v.number], deployment) for v in VERSIONS],
@@ -167,7 +167,7 @@ def changes(caller: str) -> list[Row]:
 
 @pytest.mark.parametrize("caller", CALLERS)
 async def test_a_subscriber_receives_its_own_rows_live_and_replayed(
-    told: Told, caller: str
+    told: OwnershipHistory, caller: str
 ) -> None:
     """A document that leaves the rows is a LEAVE without its new content."""
     assert told.live[caller] == changes(caller)
@@ -176,7 +176,7 @@ async def test_a_subscriber_receives_its_own_rows_live_and_replayed(
 
 @pytest.mark.parametrize("caller", CALLERS)
 async def test_pages_of_versions_hold_the_callers_versions(
-    told: Told, caller: str, monkeypatch: pytest.MonkeyPatch
+    told: OwnershipHistory, caller: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Versions of one document and of all, page by page, with totals."""
     monkeypatch.setattr(row_filtered_pages, "_PORTION", 3)
@@ -197,14 +197,14 @@ async def test_pages_of_versions_hold_the_callers_versions(
         assert await walked(told, caller, text) == (expected(own), len(own))
 
 
-def expected(versions: list[Written]) -> list[Row]:
+def expected(versions: list[OwnedVersion]) -> list[Row]:
     return [
         {"documentId": each.key, "version": each.number, "document": {"title": each.title}}
         for each in versions
     ]
 
 
-async def walked(told: Told, caller: str, text: str) -> tuple[list[Row], int]:
+async def walked(told: OwnershipHistory, caller: str, text: str) -> tuple[list[Row], int]:
     """Return the items of all pages, and the total of each page."""
     nodes: list[Row] = []
     totals: set[int] = set()
@@ -222,7 +222,7 @@ async def walked(told: Told, caller: str, text: str) -> tuple[list[Row], int]:
 
 @pytest.mark.parametrize("caller", CALLERS)
 async def test_as_of_reads_hold_the_rows_of_the_caller_at_that_time(
-    told: Told, caller: str
+    told: OwnershipHistory, caller: str
 ) -> None:
     """One document, a page in id order, and one with filter and order."""
     text = """query($id: ID!, $number: Int!, $at: TimePoint!) {
@@ -232,7 +232,7 @@ async def test_as_of_reads_hold_the_rows_of_the_caller_at_that_time(
       first: notesAsOf(asOf: $at, first: 1) { totalCount nodes { documentId } }
       some: notesAsOf(asOf: $at, where: {n: {gte: 2}}, orderBy: [{n: DESC}]) {
         totalCount nodes { documentId document { title } } } }"""
-    standing: dict[str, Written] = {}
+    standing: dict[str, OwnedVersion] = {}
     for each, moment in zip(VERSIONS, told.moments, strict=True):
         standing[each.key] = each
         at = {"token": moment}
@@ -253,7 +253,7 @@ async def test_as_of_reads_hold_the_rows_of_the_caller_at_that_time(
 
 
 @pytest.mark.parametrize("caller", CALLERS)
-async def test_diffs_compare_the_callers_versions(told: Told, caller: str) -> None:
+async def test_diffs_compare_the_callers_versions(told: OwnershipHistory, caller: str) -> None:
     """A diff and `previous` use the version before, if the caller may see it."""
     text = """query($id: ID!, $number: Int!) { noteVersion(id: $id, version: $number) {
       diff { path before after } changedFields previous { version } } }"""
@@ -272,7 +272,7 @@ async def test_diffs_compare_the_callers_versions(told: Told, caller: str) -> No
             assert f"{other}'s" not in str(found)
 
 
-async def test_current_documents_and_writes_follow_the_row_rule(told: Told) -> None:
+async def test_current_documents_and_writes_follow_the_row_rule(told: OwnershipHistory) -> None:
     """Hidden documents are not found, none is transferred, and refused writes change nothing."""
     for caller in CALLERS:
         last = {each.key: each for each in VERSIONS}
@@ -299,7 +299,7 @@ async def test_current_documents_and_writes_follow_the_row_rule(told: Told) -> N
     assert (await told.ask("ann", text.replace("ID", "a")))["note"]["version"] == 7
 
 
-async def test_a_document_is_deleted_by_its_owner(told: Told) -> None:
+async def test_a_document_is_deleted_by_its_owner(told: OwnershipHistory) -> None:
     """The write itself checks the rule, without waiting for the recorder."""
     made = 'mutation { createNote(id: "ID", document: {owner: "ann"}) { __typename } }'
     gone = 'mutation { done: deleteNote(id: "ID") { __typename } }'

@@ -19,7 +19,7 @@ from revstream.streams.mongo.server_check import enable_collection_images
 from revstream.streams.recording.bootstrap.initial_snapshot import oldest_start, read_chunk
 from revstream.streams.recording.options import RecorderOptions
 from revstream.streams.recording.versions.snapshot_chunk import SnapshotChunk
-from tests.support.streams import Recording, told
+from tests.support.streams import Recording, outline
 
 Client = MongoClient[dict[str, Any]]
 one_driver = pytest.mark.parametrize("mongo", ["motor"], indirect=True)
@@ -47,7 +47,7 @@ async def test_documents_whose_insert_is_in_the_oplog_have_their_whole_history(
         await recording.caught_up(task)
         begun = await recording.checkpoints.load(recording.name)
     records = await recording.versions()
-    assert told(records) == [
+    assert outline(records) == [
         ("INSERT", 1, False),
         ("INSERT", 1, False),
         ("INSERT", 1, False),
@@ -145,7 +145,7 @@ async def test_documents_from_before_history_get_a_baseline_at_a_known_time(
     assert len(records) == len(MIXED_IDS)
     for key in MIXED_IDS:
         if key is not None:
-            assert told(records, key) == [("BASELINE", 4, False)], key
+            assert outline(records, key) == [("BASELINE", 4, False)], key
     assert len({each["at"] for each in records}) == 4  # chunks of three
     for record in records:
         assert record["at"] == record["readAt"] == resume_tokens.cluster_time(record["_id"])
@@ -202,9 +202,9 @@ async def test_writes_during_the_initial_snapshot_are_in_order_with_it(
         states = [record["full"]["n"] for record in records if record["doc"] == n]
         assert states == sorted(set(states))
         assert states[-1] == turns
-        kinds = [op for op, _, _ in told(records, n)]
+        kinds = [op for op, _, _ in outline(records, n)]
         assert kinds[0] == "BASELINE"
-        assert not any(gap for _, _, gap in told(records, n))
+        assert not any(gap for _, _, gap in outline(records, n))
         assert set(kinds[1:]) == {"UPDATE"}
 
 
@@ -220,7 +220,7 @@ async def test_an_update_of_an_unknown_document_without_post_image_is_left_to_th
     recording = await recording_after(mongo)
     things.update_one({"_id": 1}, {"$set": {"n": 1}})
     records = await recording.record()
-    assert told(records) == [("BASELINE", 1, False)]
+    assert outline(records) == [("BASELINE", 1, False)]
     assert records[0]["full"] == {"_id": 1, "n": 1}
     assert recording.recorder.statistics()["skipped"] == 1
 
@@ -257,7 +257,7 @@ async def test_the_snapshot_of_an_empty_collection_ends_at_once(
         await recording.caught_up(task)
         client[mongo.name].things.insert_one({"_id": 1})
         await recording.caught_up(task)
-    assert told(await recording.versions()) == [("INSERT", 1, False)]
+    assert outline(await recording.versions()) == [("INSERT", 1, False)]
 
 
 @one_driver
@@ -323,12 +323,12 @@ async def test_documents_written_before_their_snapshot_begin_with_the_pre_image(
             things.update_one({"_id": key}, {"$inc": {"n": 1, "version": 1}}, session=session)
     records = await recording.record()
     begun, written = ("BASELINE", 7, False), ("UPDATE", 8, False)
-    assert told(records, 0) == [begun, written]
-    assert told(records, 1) == [begun, ("REPLACE", 8, False)]
-    assert told(records, 2) == [begun, ("DELETE", 8, False)]
-    assert told(records, 3) == [begun, written, ("UPDATE", 9, False)]
-    assert told(records, 4) == [begun, written]
-    assert told(records, 5) == [begun]
+    assert outline(records, 0) == [begun, written]
+    assert outline(records, 1) == [begun, ("REPLACE", 8, False)]
+    assert outline(records, 2) == [begun, ("DELETE", 8, False)]
+    assert outline(records, 3) == [begun, written, ("UPDATE", 9, False)]
+    assert outline(records, 4) == [begun, written]
+    assert outline(records, 5) == [begun]
     assert {tuple(each["changed"]) for each in records if each["op"] in ("UPDATE", "REPLACE")} == {
         ("n",)
     }
@@ -353,7 +353,7 @@ async def test_unknown_states_before_recording_are_not_lost_history(
     things.replace_one({"_id": 0}, {"n": 1})
     things.replace_one({"_id": 0}, {"n": 2})
     records = await recording.record()
-    assert told(records, 0) == [("REPLACE", 1, True), ("REPLACE", 2, False)]
+    assert outline(records, 0) == [("REPLACE", 1, True), ("REPLACE", 2, False)]
     assert [each.get("unrecorded", False) for each in records if each["doc"] == 0] == [True, False]
     statistics = recording.recorder.statistics()
     assert (statistics["gaps"], statistics["unrecorded"]) == (0, 1)

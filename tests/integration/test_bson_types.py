@@ -14,7 +14,7 @@ from pymongo import MongoClient
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.codecs import RAW, Document
 from revstream.streams.mongo.server_check import enable_collection_images
-from tests.support.streams import Recording, told
+from tests.support.streams import Recording, outline
 
 Client = MongoClient[dict[str, Any]]
 pytestmark = pytest.mark.parametrize("mongo", ["motor"], indirect=True)
@@ -159,4 +159,4 @@ async def test_every_type_is_stored_byte_for_byte(
         if bytes(record["full"].raw) != full
     }
     assert wrong == set()
-    assert not any(gap for _, _, gap in told(records))
+    assert not any(gap for _, _, gap in outline(records))

@@ -14,14 +14,14 @@ import pytest_asyncio
 from pymongo import MongoClient, monitoring
 
 from tests.integration.conftest import Commands, listen
-from tests.support.editing import Shop, open_shop, tell, without
+from tests.support.editing import Shop, open_shop, pick, without
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 Client = MongoClient[dict[str, Any]]
 
 
-class Sent(Commands):
+class ProductCommands(Commands):
     """Commands for the collection of products; recorders and leases send others all the time."""
 
     def started(self, event: monitoring.CommandStartedEvent) -> None:
@@ -30,13 +30,13 @@ class Sent(Commands):
 
 
 @pytest.fixture(scope="module")
-def sent() -> Sent:
+def sent() -> ProductCommands:
     """Return the command counter that the gateway shares."""
-    return Sent()
+    return ProductCommands()
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def shop(mongo_uri: str, client: Client, sent: Sent) -> AsyncIterator[Shop]:
+async def shop(mongo_uri: str, client: Client, sent: ProductCommands) -> AsyncIterator[Shop]:
     """Run a gateway whose commands are counted."""
     with pytest.MonkeyPatch.context() as patch:
         listen(patch, sent)
@@ -48,7 +48,7 @@ async def shop(mongo_uri: str, client: Client, sent: Sent) -> AsyncIterator[Shop
 
 async def test_a_conflict_contains_expected_version_and_current_document(shop: Shop) -> None:
     """The current document has its own identity in client caches."""
-    id_ = await shop.made()
+    id_ = await shop.create()
     await shop.mutate("updateProduct", id=id_, patch={"name": "Torch"})
     result = await shop.mutate("updateProduct", id=id_, expectedVersion=1, patch={"name": "x"})
     assert (result["expectedVersion"], result["actualVersion"]) == (1, 2)
@@ -62,7 +62,7 @@ async def test_a_write_without_a_version_increment_is_not_overwritten(
     shop: Shop, entity: str, mutation: str
 ) -> None:
     """The version field does not show that write, or does not exist."""
-    id_ = await shop.made(entity)
+    id_ = await shop.create(entity)
     collection = shop.database[f"{entity.lower()}s"]
     collection.update_one({"_id": id_}, {"$set": {"name": "plain"}})
     given: dict[str, Any] = {
@@ -80,7 +80,7 @@ async def test_a_write_without_a_version_increment_is_not_overwritten(
 
 async def test_a_write_with_a_version_increment_is_not_overwritten(shop: Shop) -> None:
     """The next write continues from its number."""
-    id_ = await shop.made()
+    id_ = await shop.create()
     plain = {"$set": {"name": "plain"}, "$inc": {"version": 1}}
     shop.database["products"].update_one({"_id": id_}, plain)
     result = await shop.mutate("updateProduct", id=id_, expectedVersion=1, patch={"stock": 1})
@@ -91,7 +91,7 @@ async def test_a_write_with_a_version_increment_is_not_overwritten(shop: Shop) -
 
 async def test_a_stale_write_that_is_also_invalid_is_a_conflict(shop: Shop) -> None:
     """Conditions of a write apply to the expected version."""
-    id_ = await shop.made()
+    id_ = await shop.create()
     await shop.mutate("updateProduct", id=id_, expectedVersion=1, patch={"stock": 6})
     shop.database["products"].update_one({"_id": id_}, {"$set": {"name": "plain"}})
     patch = {"dimensions": {"width": 1}}
@@ -103,7 +103,7 @@ async def test_a_stale_write_that_is_also_invalid_is_a_conflict(shop: Shop) -> N
 
 async def test_a_restored_state_is_not_the_expected_version(shop: Shop) -> None:
     """Equal content is another version: two writes that cancel out are a conflict."""
-    id_ = await shop.made("Sample")
+    id_ = await shop.create("Sample")
     for name in ("other", "Lamp"):
         await shop.mutate("updateSample", id=id_, patch={"name": name})
     result = await shop.mutate("updateSample", id=id_, expectedVersion=1, patch={"stock": 1})
@@ -141,7 +141,7 @@ async def test_documents_of_other_programs_are_compared_unchanged(
 
 async def test_one_of_many_writes_with_the_same_expected_version_succeeds(shop: Shop) -> None:
     """The others get the conflict."""
-    id_ = await shop.made()
+    id_ = await shop.create()
     results = await asyncio.gather(
         *(
             shop.mutate("updateProduct", id=id_, expectedVersion=1, patch={"name": f"n{n}"})
@@ -150,12 +150,12 @@ async def test_one_of_many_writes_with_the_same_expected_version_succeeds(shop: 
     )
     kinds = sorted(each["__typename"] for each in results)
     assert kinds == ["ProductWritten", *["VersionConflict"] * 7]
-    assert tell(await shop.history(id_), "version") == [1, 2]
+    assert pick(await shop.history(id_), "version") == [1, 2]
 
 
-async def test_an_update_is_one_command(shop: Shop, sent: Sent) -> None:
+async def test_an_update_is_one_command(shop: Shop, sent: ProductCommands) -> None:
     """Without an expected version there is no read before the update and none after it."""
-    id_ = await shop.made()
+    id_ = await shop.create()
     await shop.recorded()
     text = 'mutation($id: ID!) { updateProduct(id: $id, patch: {name: "x"}) { __typename } }'
     with sent.counting() as names:
@@ -163,9 +163,11 @@ async def test_an_update_is_one_command(shop: Shop, sent: Sent) -> None:
     assert names == ["findAndModify"]
 
 
-async def test_an_update_after_an_own_write_is_one_command(shop: Shop, sent: Sent) -> None:
+async def test_an_update_after_an_own_write_is_one_command(
+    shop: Shop, sent: ProductCommands
+) -> None:
     """The process knows its own last write; the result has the version and the whole document."""
-    id_ = await shop.made()
+    id_ = await shop.create()
     await shop.mutate("updateProduct", id=id_, expectedVersion=1, patch={"name": "first"})
     with sent.counting() as names:
         result = await shop.mutate(
@@ -187,7 +189,7 @@ async def test_a_clone_has_a_history_of_its_own(shop: Shop) -> None:
 
     The expected version is the archive's number.
     """
-    id_ = await shop.made()
+    id_ = await shop.create()
     products, clone = shop.database["products"], shop.fresh_id()
     products.update_one({"_id": id_}, {"$set": {"version": 54}})
     await shop.mutate("updateProduct", id=id_, patch={"name": "Torch"})

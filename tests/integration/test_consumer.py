@@ -21,7 +21,7 @@ from revstream.streams.live.hub import Hub, HubOptions, publish_source
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.versioning.version import Version
 from tests.support.eventually import eventually
-from tests.support.streams import Recording, finished
+from tests.support.streams import Recording, stop_task
 
 Client = MongoClient[dict[str, Any]]
 pytestmark = pytest.mark.parametrize("mongo", ["motor"], indirect=True)
@@ -31,7 +31,7 @@ BRISK = ConsumerOptions(
 )
 
 
-class Noting(Handler):
+class RecordingHandler(Handler):
     """Handler that stores what it receives, and fails where a test wants it."""
 
     name = "noting"
@@ -72,7 +72,7 @@ class Noting(Handler):
         self.reasons.append(reason)
 
 
-class FromTheStart(Noting):
+class FromTheStart(RecordingHandler):
     start = "beginning"
 
 
@@ -97,7 +97,7 @@ async def working(consumer: Consumer, fencing_token: int = 1) -> Any:
     try:
         yield task
     finally:
-        await finished(task)
+        await stop_task(task)
 
 
 async def written(recording: Recording, client: Client, **documents: int) -> None:
@@ -157,7 +157,7 @@ async def test_a_new_listener_begins_at_its_start_position(mongo: Mongo, client:
     recording = Recording(mongo)
     await recording.begin()
     await written(recording, client, a=2)
-    handler = Noting()
+    handler = RecordingHandler()
     consumer = consumer_of(recording, handler)
     async with working(consumer):
         await eventually(lambda: handler.begun == [1])
@@ -165,7 +165,7 @@ async def test_a_new_listener_begins_at_its_start_position(mongo: Mongo, client:
         await eventually(lambda: handler.done == 1)
     assert handler.seen == [("b", 1)]
     await written(recording, client, c=2)
-    again = Noting()
+    again = RecordingHandler()
     async with working(consumer_of(recording, again), 2):
         await eventually(lambda: again.seen == [("c", 1), ("c", 2)])
 
@@ -372,5 +372,5 @@ async def test_the_stream_wakes_the_listener_and_never_ends_it(
             client[mongo.name].things.insert_one({"_id": "b", "version": 1})
             await eventually(lambda: ("b", 1) in handler.seen, within_s=30)
     finally:
-        await finished(stream)
+        await stop_task(stream)
     assert handler.seen == [*history(a=20), ("b", 1)]

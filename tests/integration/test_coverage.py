@@ -190,7 +190,7 @@ async def test_a_new_document_has_its_version_number(shop: Shop) -> None:
         assert found == {"version": 1, "history": {"totalCount": 1}}
 
 
-class Lost:
+class LostWindow:
     """Two recorded documents; then a time window is lost in which one of them changes, and both are
     snapshotted again.
     """
@@ -227,7 +227,7 @@ async def test_time_points_in_a_lost_window_are_refused(mongo: Mongo, client: Cl
 
     Time points before and after the window can be read.
     """
-    lost = Lost(mongo, client)
+    lost = LostWindow(mongo, client)
     recording = await lost.run()
     coverage = await CoverageStore(mongo).load("things")
     (gap,) = coverage.gaps
@@ -254,7 +254,7 @@ async def test_a_version_that_spans_a_lost_window_has_a_gap(mongo: Mongo, client
     """It has one even if nothing differs afterwards; the version replaced in the window has
     none.
     """
-    recording = await Lost(mongo, client).run()
+    recording = await LostWindow(mongo, client).run()
     found = await history_of(recording).by_number(THING, [(1, 1), (2, 1), (2, 2)], None)
     shown = [(each.number, each.gap) for each in found if isinstance(each, Version)]
     assert shown == [(1, True), (1, False), (2, True)]

@@ -23,7 +23,7 @@ from revstream.model.compiler.loader import read_model
 from revstream.streams.core.errors import Unsuitable
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.recording import coverage_writer
-from tests.support.editing import Failed, lamp, open_shop, tell
+from tests.support.editing import Failed, lamp, open_shop, pick
 from tests.support.eventually import eventually
 from tests.support.layouts import CLASSIC, layout_model
 
@@ -164,7 +164,7 @@ async def test_unique_indexes_hold_from_the_first_mutation_on(
         assert images(database, "products")
         assert indexes(database, "products")["sku",]
         (id_,) = (each["_id"] for each in database.products.find())
-        assert tell(await one.history(id_), "version", "operation") == [(1, "INSERT")]
+        assert pick(await one.history(id_), "version", "operation") == [(1, "INSERT")]
         assert {"products.drafts", "samples", "gauges"}.isdisjoint(names(database))
         assert await one.ask(AS_OF, at={"token": (await one.ask("{ resumeToken }"))["resumeToken"]})
 
@@ -182,7 +182,7 @@ async def test_the_first_event_creates_its_collection(
     async with open_shop(client, mongo_uri, database_name) as shop:
         await shop.ask(f"mutation {{ {mutation}({given[mutation]} }}")
         assert images(database, "gauges")
-        assert tell(await shop.history("g", "Gauge"), "version") == [1]
+        assert pick(await shop.history("g", "Gauge"), "version") == [1]
 
 
 async def test_the_first_write_of_another_program_creates_images_and_indexes(
@@ -206,7 +206,7 @@ async def test_the_first_write_of_another_program_creates_images_and_indexes(
         with pytest.raises(DuplicateKeyError):
             database.products.insert_one({"_id": "q", **stored("s")})
         versions = await shop.history("p")
-        assert tell(versions, "version", "gap") == [(n, False) for n in range(1, 23)]
+        assert pick(versions, "version", "gap") == [(n, False) for n in range(1, 23)]
         assert [each["document"]["stock"] for each in versions[1:-1]] == list(range(20))
         # The coverage begins before the collection existed.
         found = await shop.ask(AS_OF, at={"token": before})
@@ -237,7 +237,7 @@ async def test_the_first_draft_and_comment_create_their_collections(
     database = client[database_name]
     async with open_shop(client, mongo_uri, database_name) as shop:
         for _ in range(2):
-            id_ = await shop.made()
+            id_ = await shop.create()
             await shop.recorded()
             assert {"products.drafts", "products.comments"}.isdisjoint(names(database))
             drafted = await shop.mutate("proposeProduct", id=id_, patch={"name": "x"})
@@ -257,7 +257,7 @@ async def test_after_a_dropped_database_no_missing_collection_is_created(
     """Only collections that existed are created again."""
     database = client[database_name]
     async with open_shop(client, mongo_uri, database_name) as shop:
-        await shop.made()
+        await shop.create()
         await shop.recorded()
         client.drop_database(database_name)
         await eventually(lambda: images(database, "products"))
@@ -274,7 +274,7 @@ async def test_a_layout_checks_expected_versions_from_the_first_mutation_on(
     model = layout_model(history)
     rows = "products.previous" if history == "SEPARATE" else "products"
     async with open_shop(client, mongo_uri, database_name, model=model) as shop:
-        id_ = await shop.made()
+        id_ = await shop.create()
         assert images(database, "products")
         assert "products.previous" not in names(database)
         for n in range(2):
@@ -284,7 +284,7 @@ async def test_a_layout_checks_expected_versions_from_the_first_mutation_on(
             assert changed["__typename"] == "ProductWritten", changed
         assert (history == "EMBEDDED") == (UNIQUE not in indexes(database, rows))
         assert indexes(database, rows).get(UNIQUE, True)
-        assert tell(await shop.history(id_), "version") == [1, 2, 3]
+        assert pick(await shop.history(id_), "version") == [1, 2, 3]
 
 
 async def test_a_layout_checks_expected_versions_after_another_program_created_it(
@@ -301,7 +301,7 @@ async def test_a_layout_checks_expected_versions_after_another_program_created_i
         database["products.previous"].insert_one({"docId": "p", "v": 1, "name": "a", "stock": 1})
         database.products.update_one({"_id": "p"}, {"$set": {"v": 2, "stock": 2}})
         await eventually(lambda: indexes(database, "products.previous").get(UNIQUE))
-        assert tell(await shop.history("p"), "version") == [1, 2]
+        assert pick(await shop.history("p"), "version") == [1, 2]
 
 
 async def _look_for_nothing(_: object) -> None: ...
@@ -352,7 +352,7 @@ async def test_rows_that_violate_a_layout_stop_only_their_collection(
         await eventually(lambda: database["suppliers.versions"].find_one({"doc": "s"}))
         database.products.delete_one({"_id": 1})
         await eventually(lambda: not shop.gateway.troubles())
-        assert tell(await shop.history("p"), "version") == [1]
+        assert pick(await shop.history("p"), "version") == [1]
 
 
 async def test_the_coverage_of_a_missing_collection_begins_at_the_start(

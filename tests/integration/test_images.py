@@ -20,7 +20,7 @@ from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.codecs import DECODED, RAW, Document
 from revstream.streams.mongo.server_check import enable_collection_images, enable_images
 from revstream.streams.raw_bson.diff import is_same
-from tests.support.streams import Recording, told
+from tests.support.streams import Recording, outline
 from tests.support.updates import LIVES
 
 Client = MongoClient[dict[str, Any]]
@@ -153,18 +153,18 @@ async def test_a_version_that_cannot_be_reconstructed_is_read_again_with_a_gap(
     monkeypatch.setattr(Mongo, "find", too_old)
     recording = Recording(mongo)
     records = await recording.record()
-    assert told(records, 1) == [("INSERT", 1, False), ("UPDATE", 2, True)]
+    assert outline(records, 1) == [("INSERT", 1, False), ("UPDATE", 2, True)]
     last = [each for each in records if each["doc"] == 1][-1]
     assert last["full"] == {"_id": 1, "a": {"b": 2}, "c": 1}
     assert last["readAt"] >= present
     # Deleted again: its updates are unknown, its deletion is known.
-    assert told(records, 2) == [("INSERT", 1, False), ("DELETE", 2, False)]
+    assert outline(records, 2) == [("INSERT", 1, False), ("DELETE", 2, False)]
     statistics = recording.recorder.statistics()
     assert (statistics["skipped"], statistics["duplicates"]) == (2, 2)
 
     things.update_one({"_id": 1}, {"$set": {"c": 2}})
     records = await Recording(mongo).record(fencing_token=2)
-    assert told(records, 1)[2:] == [("UPDATE", 3, False)]
+    assert outline(records, 1)[2:] == [("UPDATE", 3, False)]
 
 
 @one_driver
@@ -212,8 +212,8 @@ async def test_writes_of_a_transaction_are_reconstructed(mongo: Mongo, client: C
         things.delete_one({"_id": 3}, session=session)
     things.update_many({"_id": {"$in": [1, 2]}}, {"$set": {"a.c": 1}})
     records = await Recording(mongo).record()
-    assert told(records, 1) == [("INSERT", 1, False), ("UPDATE", 2, False), ("UPDATE", 3, False)]
-    assert told(records, 2) == [("INSERT", 1, False), ("UPDATE", 2, True), ("UPDATE", 3, False)]
+    assert outline(records, 1) == [("INSERT", 1, False), ("UPDATE", 2, False), ("UPDATE", 3, False)]
+    assert outline(records, 2) == [("INSERT", 1, False), ("UPDATE", 2, True), ("UPDATE", 3, False)]
     states = [each["full"] and each["full"]["a"] for each in records]
     assert [s for s, each in zip(states, records, strict=True) if each["doc"] == 1] == [
         {"b": 0},
@@ -225,7 +225,7 @@ async def test_writes_of_a_transaction_are_reconstructed(mongo: Mongo, client: C
         {"b": 2},
         {"b": 2, "c": 1},
     ]
-    assert told(records, 3)[-1][0] == "DELETE"
+    assert outline(records, 3)[-1][0] == "DELETE"
 
 
 @one_driver
@@ -246,7 +246,7 @@ async def test_the_attribution_is_followed_through_partial_deltas(
     assert [each["by"] for each in records] == ["alice", "bob", "alice", None]
     assert [each["why"] for each in records] == ["begin", None, None, None]
     assert [each["full"] for each in records] == [{"_id": 1, "n": n} for n in (0, 2, 3, 9)]
-    assert not any(gap for _, _, gap in told(records))
+    assert not any(gap for _, _, gap in outline(records))
 
 
 @one_driver
@@ -321,7 +321,7 @@ async def test_a_recreated_collection_is_recorded_without_post_images(
     things.update_one({"_id": 1}, {"$set": {"a.b": 3}})
     records: list[Document] = await Recording(mongo).record()
     assert [each["full"] and each["full"]["a"]["b"] for each in records] == [1, None, 2, 3]
-    assert not any(gap for _, _, gap in told(records))
+    assert not any(gap for _, _, gap in outline(records))
 
 
 async def test_a_document_whose_events_exceed_16_mb_has_its_whole_history(

@@ -23,7 +23,7 @@ from revstream.streams.live.hub import publish_source
 from revstream.streams.live.shared_source import SharedSource
 from revstream.streams.mongo.database import Mongo
 from tests.support.eventually import eventually
-from tests.support.streams import BRISK, Recording, finished, told, unless_ended
+from tests.support.streams import BRISK, Recording, outline, stop_task, unless_ended
 
 Client = MongoClient[dict[str, Any]]
 pytestmark = pytest.mark.parametrize("mongo", ["motor"], indirect=True)
@@ -70,7 +70,7 @@ async def tasks(sharing: Sharing) -> AsyncIterator[list[asyncio.Task[None]]]:
     recording = [asyncio.create_task(_run(each)) for each in sharing.recordings]
     yield recording
     for each in (*recording, following):
-        await finished(each)
+        await stop_task(each)
 
 
 async def _run(recording: Recording) -> None:
@@ -100,9 +100,9 @@ async def test_events_of_the_live_stream_are_recorded(
     records = await sharing.recordings[0].versions()
     began = [("INSERT", 1, False), ("UPDATE", 2, False)]
     gone = [*began, ("DELETE", 3, False)]
-    assert told(records, 0) == gone
-    assert told(records, 2) == gone
-    assert told(records, 1) == [*gone, ("INSERT", 4, False)]
+    assert outline(records, 0) == gone
+    assert outline(records, 2) == gone
+    assert outline(records, 1) == [*gone, ("INSERT", 4, False)]
 
 
 async def test_the_archive_is_recreated_after_a_dropped_database(

@@ -19,7 +19,7 @@ from revstream.streams.mongo.driver.codecs import RAW
 from revstream.streams.mongo.server_check import enable_collection_images
 from tests.support.eventually import eventually
 from tests.support.exhaustive import representatives
-from tests.support.streams import BRISK, Recording, finished, told
+from tests.support.streams import BRISK, Recording, outline, stop_task
 
 Client = MongoClient[dict[str, Any]]
 one_driver = pytest.mark.parametrize("mongo", ["motor"], indirect=True)
@@ -96,9 +96,9 @@ async def test_a_version_whose_event_is_too_large_is_read_again_and_marked_as_a_
     key = write(things)
     things.update_one({"_id": 1}, {"$set": {"n": 3}})
     records = await recording.record()
-    assert told(records, 1) == [("INSERT", 1, False), ("UPDATE", 2, False), ("UPDATE", 3, False)]
+    assert outline(records, 1) == [("INSERT", 1, False), ("UPDATE", 2, False), ("UPDATE", 3, False)]
     assert [each["full"]["n"] for each in records if each["doc"] == 1] == [1, 2, 3]
-    *earlier, (_, _, gap) = told(records, key)
+    *earlier, (_, _, gap) = outline(records, key)
     assert gap
     assert not any(each[2] for each in earlier)
     last = (await recording.archive.find({"doc": key}, sort=[("v", -1)], limit=1))[0]
@@ -118,9 +118,9 @@ async def test_an_unreadable_change_is_found_by_a_new_snapshot(
     things.insert_one({"_id": key})
     things.insert_one({"_id": 2})
     records = await recording.record()
-    assert told(records, 1) == [("INSERT", 1, False)]
-    assert told(records, 2) == [("INSERT", 1, False)]
-    assert told(records, key) == [("BASELINE", 1, True)]
+    assert outline(records, 1) == [("INSERT", 1, False)]
+    assert outline(records, 2) == [("INSERT", 1, False)]
+    assert outline(records, key) == [("BASELINE", 1, True)]
 
 
 @LARGE
@@ -143,7 +143,7 @@ async def test_a_live_stream_continues_after_a_too_large_event(
     found: list[Any] = []
     while len(found) < 3 or found[-1].key != 2 or found[-1].operation != "update":
         found += await subscriber.next()
-    await finished(follower)
+    await stop_task(follower)
     assert [each.bare for each in found if each.key == key][-1]
     inserted, updated = found[-2:]
     assert (inserted.bare, updated.bare) == (False, False)
@@ -165,4 +165,4 @@ async def test_subscribers_resume_from_the_archive_after_an_unreadable_change(
     follower = asyncio.create_task(publish_source(source, hub))
     await eventually(lambda: subscriber._end)
     assert hub.ring("things").items_after(begun.token) is None
-    await finished(follower)
+    await stop_task(follower)

@@ -16,7 +16,7 @@ import pytest
 from revstream.streams.layouts.self_versioned.separate import SeparateLayout
 from revstream.streams.mongo.transactions import WriteSession
 from tests.integration.conftest import KeptShop
-from tests.support.editing import Failed, lamp, tell
+from tests.support.editing import Failed, lamp, pick
 from tests.support.exhaustive import representatives
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -83,11 +83,11 @@ async def states(kept: KeptShop, id_: str) -> list[str]:
         named = {**where, "name": {"eq": name}}
         asked = await shop.ask(text, id=id_, where=where, named=named)
         one = [] if asked["one"] is None else [asked["one"]["name"]]
-        listed = tell(asked["listed"]["nodes"], "name")
+        listed = pick(asked["listed"]["nodes"], "name")
         assert one == listed
         assert asked["listed"]["totalCount"] == len(listed) <= 1
         assert asked["named"]["totalCount"] == len(asked["named"]["nodes"])
-        found += tell(asked["named"]["nodes"], "name")
+        found += pick(asked["named"]["nodes"], "name")
     assert found == one
     return found
 
@@ -126,7 +126,7 @@ async def test_a_crash_at_any_point_leaves_one_state_and_is_repaired(
     reached = 0
     for point in POINTS:
         shop = kept.shop
-        id_ = shop.fresh_id() if what == "create" else await shop.made()
+        id_ = shop.fresh_id() if what == "create" else await shop.create()
         before = [] if what == "create" else ["Lamp"]
         if "document" in given:
             given = {"document": {**lamp(id_), "name": "Torch"}}
@@ -138,7 +138,7 @@ async def test_a_crash_at_any_point_leaves_one_state_and_is_repaired(
         reached = max(reached, len(made))
         # Before the repair, history is exact as well.
         versions = await shop.history(id_)
-        assert tell(versions, "version") == list(range(1, len(versions) + 1))
+        assert pick(versions, "version") == list(range(1, len(versions) + 1))
         numbers = [each.number for each in await kept.layout.history(id_) if each.content]
         assert sorted(set(numbers), key=lambda each: each or 0) == numbers
         await kept.layout.recover(settle_s=0)
@@ -153,7 +153,7 @@ async def test_a_crash_at_any_point_leaves_one_state_and_is_repaired(
         assert await states(kept, id_) == ["Torch"]
         raw_state(kept, id_)
         versions = await shop.history(id_)
-        assert tell(versions, "version") == list(range(1, len(versions) + 1))
+        assert pick(versions, "version") == list(range(1, len(versions) + 1))
         if len(made) < point:
             break
     several = {"CURRENT_FLAG": 2, "SEPARATE": 1 if what == "create" else 2}
@@ -163,7 +163,7 @@ async def test_a_crash_at_any_point_leaves_one_state_and_is_repaired(
 async def test_the_next_write_succeeds_without_a_repair(kept: KeptShop) -> None:
     """It finds the partial update, and its own version is the next one."""
     shop = kept.shop
-    id_ = await shop.made()
+    id_ = await shop.create()
     with crashing(1) as made:
         await dies(shop.mutate("updateProduct", id=id_, author=None, patch={"name": "Torch"}))
     assert len(made) <= 1
@@ -171,7 +171,7 @@ async def test_the_next_write_succeeds_without_a_repair(kept: KeptShop) -> None:
         await shop.mutate("updateProduct", id=id_, increment={"stock": 1})
     raw_state(kept, id_)
     versions = await shop.history(id_)
-    assert tell(versions, "version") == list(range(1, len(versions) + 1))
+    assert pick(versions, "version") == list(range(1, len(versions) + 1))
     present = await shop.present(id_)
     assert present is not None
     assert present["stock"] == 7
@@ -187,7 +187,7 @@ async def test_an_update_of_another_program_has_one_state_at_each_step(kept: Kep
             assert len(await states(kept, id_)) == 1
         assert await states(kept, id_) == [name]
     versions = await shop.history(id_)
-    assert tell(versions, "operation") == ["INSERT", "UPDATE", "UPDATE"]
+    assert pick(versions, "operation") == ["INSERT", "UPDATE", "UPDATE"]
 
 
 async def test_an_update_in_progress_is_not_repaired(kept: KeptShop) -> None:

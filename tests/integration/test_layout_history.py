@@ -18,7 +18,7 @@ from revstream.streams.mongo.database import Mongo
 from tests.support.eventually import wait_until
 from tests.support.exhaustive import representatives
 from tests.support.gateway import RunningGateway, run_command, running_gateway
-from tests.support.history import FIELDS, HISTORY, MODEL, WHOLE, Event, same, shown
+from tests.support.history import FIELDS, HISTORY, MODEL, WHOLE, Event, api_body, same_json
 from tests.support.layouts import CLASSIC, Program, program
 
 Client = MongoClient[dict[str, Any]]
@@ -128,7 +128,7 @@ def check_versions(gateway: RunningGateway, events: list[Event]) -> None:
     assert len(found) == len(events)
     for event in events:
         version = found[event.doc, event.seq]
-        assert same(version["document"], shown(event.body)), f"{event.doc}@{event.seq}"
+        assert same_json(version["document"], api_body(event.body)), f"{event.doc}@{event.seq}"
         assert (version["operation"] == "DELETE") is (event.body is None)
         assert version["gap"] is False
 
@@ -141,4 +141,4 @@ def check_present(gateway: RunningGateway, events: list[Event]) -> None:
     for node in found["nodes"]:
         event = expected[node.pop("id")]
         assert node.pop("version") == event.seq
-        assert same(node, shown(event.body))
+        assert same_json(node, api_body(event.body))

@@ -27,7 +27,7 @@ from revstream.streams.maintenance.verification import Verification
 from revstream.streams.mongo.database import Mongo
 from tests.integration.conftest import KeptShop
 from tests.integration.test_layouts import OPERATIONS, STORY, shown
-from tests.support.editing import lamp, open_shop, tell
+from tests.support.editing import lamp, open_shop, pick
 from tests.support.eventually import eventually
 from tests.support.layouts import CLASSIC, LAYOUTS, layout_model, layout_text, program
 from tests.support.streams import BRISK, Recording
@@ -72,17 +72,17 @@ async def test_a_new_version_is_an_update_to_a_subscriber(kept: KeptShop, text: 
         opening = await first
         live = [opening] if opening["kind"] == "CHANGE" else []
         live += await take(events, len(STORY) - len(live))
-    assert tell(live, "operation") == OPERATIONS
+    assert pick(live, "operation") == OPERATIONS
     assert {each["documentId"] for each in live} == {id_}
     names = [body and body["name"] for body in STORY]
     assert [each["product"] and each["product"]["name"] for each in live] == names
     if "before" in live[0]:
         assert [each["before"] and each["before"]["name"] for each in live] == [None, *names[:-1]]
     if "version" in live[0]:
-        assert tell(live, "version") == list(range(1, len(STORY) + 1))
+        assert pick(live, "version") == list(range(1, len(STORY) + 1))
         assert live[3]["changedFields"] == ["sold"]
     versions = await shop.history(id_)
-    assert tell(versions, "resumeToken") == tell(live, "resumeToken")
+    assert pick(versions, "resumeToken") == pick(live, "resumeToken")
     async with shop.changes(text, id=id_, after=live[0]["resumeToken"]) as events:
         replayed = await take(events, len(STORY) - 1)
     said = [name for name in live[0] if name != "replayed"]
@@ -110,8 +110,8 @@ async def test_documents_enter_and_leave_a_filter(kept: KeptShop) -> None:
     async with shop.changes(WITHOUT, where=where, after=token) as events:
         found = await take(events, 5)
     expected = ["ENTER", "STAY", "LEAVE", "ENTER", "LEAVE"]
-    assert tell(found, "transition") == expected
-    assert tell(found, "operation") == ["UPDATE", "UPDATE", "UPDATE", "UPDATE", "DELETE"]
+    assert pick(found, "transition") == expected
+    assert pick(found, "operation") == ["UPDATE", "UPDATE", "UPDATE", "UPDATE", "DELETE"]
 
 
 async def test_a_snapshot_has_the_current_documents_only(kept: KeptShop) -> None:
@@ -125,7 +125,7 @@ async def test_a_snapshot_has_the_current_documents_only(kept: KeptShop) -> None
     where = {"sku": {"eq": mark}, "stock": {"lt": 100}}
     async with shop.changes(WITH_VERSION, where=where, snapshot=True) as events:
         found = await take(events, 2)
-        assert tell(found, "kind", "documentId", "version") == [
+        assert pick(found, "kind", "documentId", "version") == [
             ("SNAPSHOT", f"{mark}-1", 2),
             ("SNAPSHOT", f"{mark}-2", 2),
         ]
@@ -161,15 +161,15 @@ async def test_existing_versions_are_recorded_with_their_own_numbers(
             else:
                 first = ["BASELINE", *OPERATIONS[1:], "UPDATE"]
                 expected = list(enumerate(first, 1))
-            assert tell(versions, "version", "operation") == expected
-            assert tell(versions, "gap") == [False] * len(expected)
+            assert pick(versions, "version", "operation") == expected
+            assert pick(versions, "gap") == [False] * len(expected)
             stories = [*STORY, {**(STORY[0] or {}), "name": "later"}][-len(expected) :]
             for version, body in zip(versions, stories, strict=True):
                 document = version["document"]
                 without_id = document and {n: v for n, v in document.items() if n != "id"}
                 assert without_id == shown(body)
         gone = await shop.history("gone")
-        assert tell(gone, "operation") == ([] if history == "ARCHIVE" else ["BASELINE", "DELETE"])
+        assert pick(gone, "operation") == ([] if history == "ARCHIVE" else ["BASELINE", "DELETE"])
         count = await shop.ask("{ productVersions(first: 1) { totalCount } }")
         each = 1 if history == "ARCHIVE" else len(STORY)
         extra = 0 if history == "ARCHIVE" else 2
@@ -289,12 +289,12 @@ async def test_fields_and_collections_have_the_names_of_the_model(
           nodes { version at document { name stock writtenAt } } } }
         """
         found = (await shop.ask(text))["productVersions"]["nodes"][::-1]
-        assert tell(found, "version") == [1, 2, 3]
+        assert pick(found, "version") == [1, 2, 3]
         assert found[0]["at"].startswith("2001-02-03")
         assert found[0]["document"]["writtenAt"].startswith("2001-02-03")
         assert not found[1]["document"]["writtenAt"].startswith("2001")
         early = {"at": {"lt": "2002-01-01T00:00:00Z"}}
-        assert tell((await shop.ask(text, where=early))["productVersions"]["nodes"], "version") == [
+        assert pick((await shop.ask(text, where=early))["productVersions"]["nodes"], "version") == [
             1
         ]
     rows = list(products.find())
@@ -316,7 +316,7 @@ async def test_fields_and_collections_have_the_names_of_the_model(
 async def test_tokens_of_versions_are_in_stream_order(kept: KeptShop) -> None:
     """A write's token is directly after it."""
     shop = kept.shop
-    id_ = await shop.made()
+    id_ = await shop.create()
     made = [await shop.mutate("updateProduct", id=id_, increment={"stock": 1}) for _ in range(3)]
     async with shop.changes(WITHOUT, id=id_, after=made[0]["resumeToken"]) as events:
         found = await take(events, 2)
@@ -355,7 +355,7 @@ async def test_a_dropped_collection_gets_its_index_again(mongo_uri: str, client:
         await shop.recorded()
         text = "{ productVersions(first: 9) { nodes { operation } } }"
         found = (await shop.ask(text))["productVersions"]["nodes"]
-        assert tell(found, "operation") == ["DELETE", "INSERT"]
+        assert pick(found, "operation") == ["DELETE", "INSERT"]
         indexes = client[name].products.index_information()
         assert any(each.get("unique") for each in indexes.values())
         made = await shop.mutate("createProduct", id="a", document=lamp("a"))

@@ -20,7 +20,7 @@ from revstream.streams.layouts.self_versioned.deltas import WHOLE_EVERY
 from revstream.streams.layouts.self_versioned.separate import SeparateLayout
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.transactions import write
-from tests.support.editing import Shop, lamp, open_shop, tell
+from tests.support.editing import Shop, lamp, open_shop, pick
 from tests.support.eventually import eventually
 from tests.support.layouts import CLASSIC, layout_model, program
 from tests.support.streams import Recording
@@ -60,7 +60,7 @@ async def test_an_embedded_history_beyond_the_size_limit_is_refused(
 ) -> None:
     """EMBEDDED: the mutation is refused before the server would, and nothing is written."""
     async with opened("EMBEDDED", mongo_uri, client) as shop:
-        id_ = await shop.made()
+        id_ = await shop.create()
         texts = [letter * (5 * 1024 * 1024) for letter in "abcd"]
         for text in texts[:3]:
             written = await shop.mutate("updateProduct", id=id_, patch={"name": text})
@@ -80,7 +80,7 @@ async def test_previous_versions_that_are_not_a_list_refuse_a_write(
 ) -> None:
     """EMBEDDED: the error has the stored value, which stays."""
     async with opened("EMBEDDED", mongo_uri, client) as shop:
-        id_ = await shop.made()
+        id_ = await shop.create()
         shop.database.products.update_one({"_id": id_}, {"$set": {"prev": {"v": 0}}})
         refused = await shop.mutate("updateProduct", id=id_, patch={"name": "new"})
         assert refused["__typename"] == "InvalidDocument"
@@ -95,7 +95,7 @@ async def test_deltas_contain_changes_with_full_states_between(
 ) -> None:
     """Removed fields are included; a version is reconstructed from a limited number of others."""
     async with opened("DELTAS", mongo_uri, client) as shop:
-        id_ = await shop.made()
+        id_ = await shop.create()
         await shop.mutate("updateProduct", id=id_, patch={"tags": None, "name": "Torch"})
         count = WHOLE_EVERY + 5
         for _ in range(count):
@@ -111,7 +111,7 @@ async def test_deltas_contain_changes_with_full_states_between(
         assert (present["stock"], present["name"], present["tags"]) == (5 + count, "Torch", None)
         versions = await shop.history(id_)
         assert [each["document"]["stock"] for each in versions[2:]] == list(range(6, 6 + count))
-        assert tell([each["document"] for each in versions], "tags")[:2] == [["new"], None]
+        assert pick([each["document"] for each in versions], "tags")[:2] == [["new"], None]
 
 
 async def test_a_version_after_a_higher_one_was_never_current(
@@ -123,7 +123,7 @@ async def test_a_version_after_a_higher_one_was_never_current(
         for number in (1, 3, 2, 4):
             products.insert_one({"docId": "a", "v": number, "name": str(number), "stock": 0})
         versions = await shop.history("a")
-        assert tell(versions, "version") == [1, 3, 4]
+        assert pick(versions, "version") == [1, 3, 4]
         assert [each["document"]["name"] for each in versions] == ["1", "3", "4"]
 
 
@@ -136,7 +136,7 @@ async def test_changes_of_a_stored_version_are_not_versions(mongo_uri: str, clie
             shop.database.products.update_many({}, {"$set": {"note": "by hand"}})
             others.write("a", {"name": "x", "stock": 2})
             versions = await shop.history("a")
-            assert tell(versions, "version", "operation") == [(1, "INSERT"), (2, "UPDATE")]
+            assert pick(versions, "version", "operation") == [(1, "INSERT"), (2, "UPDATE")]
 
 
 @pytest.mark.parametrize("history", CLASSIC)
@@ -161,7 +161,7 @@ async def test_partial_updates_among_previous_versions_are_not_versions(
     succeed.
     """
     async with opened("SEPARATE", mongo_uri, client) as shop:
-        id_ = await shop.made()
+        id_ = await shop.create()
         previous = shop.database["products.previous"]
         previous.insert_one({"docId": id_, "v": 1, "name": "never so", "stock": 0})
         result = await shop.mutate("updateProduct", id=id_, patch={"name": "Torch"})
@@ -186,7 +186,7 @@ async def test_a_document_with_previous_versions_only_is_deleted(
         made = await shop.mutate("createProduct", id="a", document=lamp("a"))
         assert (made["__typename"], made["version"]) == ("ProductWritten", 4)
         versions = await shop.history("a")
-        assert tell(versions, "version", "operation") == [
+        assert pick(versions, "version", "operation") == [
             (1, "BASELINE"),
             (2, "UPDATE"),
             (3, "DELETE"),

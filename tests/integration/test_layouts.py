@@ -10,7 +10,7 @@ import pytest
 from revstream.streams.changefeed.event import identity
 from revstream.streams.layouts.core.stored_version import StoredVersion
 from tests.integration.conftest import KeptShop
-from tests.support.editing import lamp, tell, without
+from tests.support.editing import lamp, pick, without
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -60,7 +60,7 @@ async def test_the_versions_of_another_program_are_read_exactly(kept: KeptShop) 
     """They have their numbers and contents; each but the first is an update."""
     id_ = await told(kept)
     versions = await kept.shop.history(id_)
-    assert tell(versions, "version", "operation") == list(enumerate(OPERATIONS, 1))
+    assert pick(versions, "version", "operation") == list(enumerate(OPERATIONS, 1))
     for version, body in zip(versions, STORY, strict=True):
         document = version["document"]
         assert (document and {n: v for n, v in document.items() if n != "id"}) == shown(body)
@@ -89,7 +89,7 @@ async def test_as_of_reads_are_exact(kept: KeptShop) -> None:
             found = await kept.shop.ask(text, id=id_, at=at, where=where)
             matches = body is not None and body["name"] == name
             assert found["many"]["totalCount"] == matches
-            assert tell(found["many"]["nodes"], "version") == [version["version"]] * matches
+            assert pick(found["many"]["nodes"], "version") == [version["version"]] * matches
         if body is None:
             assert found["one"] is None
         else:
@@ -151,20 +151,20 @@ async def test_a_state_that_is_no_longer_current_matches_nothing(kept: KeptShop)
     by_stock = [{"stock": "DESC"}]
     assert (await page(by_stock, name={"eq": "old"}))["totalCount"] == 0
     found = await page(by_stock, name={"eq": "new"})
-    assert (found["totalCount"], tell(found["nodes"], "stock")) == (5, [9, 3, 2, 1, 0])
-    assert tell(found["nodes"], "version") == [2] * 5
+    assert (found["totalCount"], pick(found["nodes"], "stock")) == (5, [9, 3, 2, 1, 0])
+    assert pick(found["nodes"], "version") == [2] * 5
     # An earlier high value does not affect the position.
-    assert tell((await page(by_stock, first=2))["nodes"], "stock") == [9, 3]
+    assert pick((await page(by_stock, first=2))["nodes"], "stock") == [9, 3]
     either = [{"stock": {"gte": 90}}, {"name": {"eq": "old"}}]
     assert (await page([], **{"or": either}))["nodes"] == []
-    assert tell((await page([], id={"in": ids}))["nodes"], "id") == [*ids[:4], ids[5]]
-    assert tell((await page([], **{"not": {"stock": {"lt": 3}}}))["nodes"], "stock") == [3, 9]
+    assert pick((await page([], id={"in": ids}))["nodes"], "id") == [*ids[:4], ids[5]]
+    assert pick((await page([], **{"not": {"stock": {"lt": 3}}}))["nodes"], "stock") == [3, 9]
     text = """
     query($id: ID!) { supplier(id: $id) { products(first: 3, orderBy: [{stock: DESC}]) {
       totalCount nodes { id stock version } } } }
     """
     products = (await shop.ask(text, id=supplier))["supplier"]["products"]
-    assert (products["totalCount"], tell(products["nodes"], "stock")) == (4, [3, 2, 1])
+    assert (products["totalCount"], pick(products["nodes"], "stock")) == (4, [3, 2, 1])
 
 
 async def test_pages_join_without_gap_or_repeat(kept: KeptShop) -> None:
@@ -185,7 +185,7 @@ async def test_pages_join_without_gap_or_repeat(kept: KeptShop) -> None:
             if not page["pageInfo"]["hasNextPage"]:
                 break
         assert len({each["id"] for each in found}) == len(found) == 11
-        ids, stocks = tell(found, "id"), tell(found, "stock")
+        ids, stocks = pick(found, "id"), pick(found, "stock")
         if not order:
             assert ids == sorted(ids)
         else:
@@ -197,7 +197,7 @@ async def test_mutations_create_versions(kept: KeptShop) -> None:
     attributed.
     """
     shop = kept.shop
-    id_ = await shop.made()
+    id_ = await shop.create()
     result = await shop.mutate(
         "updateProduct",
         id=id_,
@@ -222,7 +222,7 @@ async def test_mutations_create_versions(kept: KeptShop) -> None:
     assert brought["__typename"] == "ProductWritten", brought
     await shop.mutate("restoreProduct", id=id_, version=1)
     versions = await shop.history(id_)
-    assert tell(versions, "version", "operation", "author", "comment", "restoredFrom") == [
+    assert pick(versions, "version", "operation", "author", "comment", "restoredFrom") == [
         (1, "INSERT", "ann", None, None),
         (2, "UPDATE", "ann", "sold", None),
         (3, "REPLACE", "bob", None, None),
@@ -230,7 +230,7 @@ async def test_mutations_create_versions(kept: KeptShop) -> None:
         (5, "INSERT", "ann", None, 2),
         (6, "REPLACE", "ann", None, 1),
     ]
-    documents = tell(versions, "document")
+    documents = pick(versions, "document")
     names = [document and document["name"] for document in documents]
     assert names == ["Lamp", "Torch", "Plain", None, "Torch", "Lamp"]
     present = await shop.present(id_)
@@ -242,14 +242,14 @@ async def test_mutations_create_versions(kept: KeptShop) -> None:
 async def test_a_deleted_document_can_be_created_again(kept: KeptShop) -> None:
     """Its version numbers continue; an existing document cannot be created."""
     shop = kept.shop
-    id_ = await shop.made()
+    id_ = await shop.create()
     there = await shop.mutate("createProduct", id=id_, document=lamp(id_))
     assert (there["__typename"], there["path"]) == ("AlreadyExists", "id")
     await shop.mutate("deleteProduct", id=id_)
     again = await shop.mutate("createProduct", id=id_, document={**lamp(id_), "name": "New"})
     assert (again["__typename"], again["version"]) == ("ProductWritten", 3)
     versions = await shop.history(id_)
-    assert tell(versions, "version", "operation") == [(1, "INSERT"), (2, "DELETE"), (3, "INSERT")]
+    assert pick(versions, "version", "operation") == [(1, "INSERT"), (2, "DELETE"), (3, "INSERT")]
     updated = await shop.mutate("updateProduct", id=id_, expectedVersion=3, patch={"stock": 1})
     assert updated["version"] == 4
 
@@ -280,7 +280,7 @@ async def test_a_write_after_another_write_is_a_conflict(kept: KeptShop) -> None
 async def test_concurrent_writers_write_each_version_once(kept: KeptShop) -> None:
     """Increments without a read, and updates with an expected version."""
     shop = kept.shop
-    id_ = await shop.made(stock=0)
+    id_ = await shop.create(stock=0)
 
     async def add() -> None:
         for _ in range(5):
@@ -302,14 +302,14 @@ async def test_concurrent_writers_write_each_version_once(kept: KeptShop) -> Non
 
     await asyncio.gather(*(add() for _ in range(4)), *(change() for _ in range(2)))
     versions = await shop.history(id_)
-    assert tell(versions, "version") == list(range(1, 28))
+    assert pick(versions, "version") == list(range(1, 28))
     assert [each["document"]["stock"] for each in versions] == list(range(27))
 
 
 async def test_drafts_and_idempotency_keys_work_in_a_layout(kept: KeptShop) -> None:
     """Both write several documents in one transaction."""
     shop = kept.shop
-    id_ = await shop.made()
+    id_ = await shop.create()
     draft = await shop.mutate("proposeProduct", id=id_, patch={"name": "Torch"})
     number = draft["draft"]["number"]
     published = await shop.mutate("publishProduct", id=id_, draft=number, author="bob")
@@ -321,7 +321,7 @@ async def test_drafts_and_idempotency_keys_work_in_a_layout(kept: KeptShop) -> N
     deleted = await shop.mutate("deleteProduct", id=id_, key="d" + id_, author="eve")
     assert deleted == await shop.mutate("deleteProduct", id=id_, key="d" + id_, author="eve")
     versions = await shop.history(id_)
-    assert tell(versions, "operation", "fromDraft") == [
+    assert pick(versions, "operation", "fromDraft") == [
         ("INSERT", None),
         ("UPDATE", number),
         ("UPDATE", None),

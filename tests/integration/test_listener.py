@@ -14,7 +14,7 @@ from revstream.streams.coordination.leased_task import LeasedTask
 from revstream.streams.core.errors import LeaseLost, Unavailable
 from revstream.streams.mongo.database import Mongo
 from tests.support.eventually import eventually
-from tests.support.streams import Recording, finished, told, turn
+from tests.support.streams import Recording, outline, stop_task, turn
 
 Client = MongoClient[dict[str, Any]]
 NAME = "recorder:things"
@@ -47,14 +47,14 @@ async def test_a_follower_takes_over_when_the_lease_is_released(
     await eventually(lambda: archived(client, mongo) == 1)
     assert two.recorder.statistics()["batches"] == 0
 
-    await finished(task)
+    await stop_task(task)
     things.update_one({"_id": 1}, {"$set": {"n": 1}})
     await eventually(lambda: archived(client, mongo) == 2)
     assert (first.lease, second.state) == (None, "recording")
     assert second.lease is not None
     assert second.lease.fencing_token == 2
-    await finished(follower)
-    assert told(await two.versions()) == [("INSERT", 1, False), ("UPDATE", 2, False)]
+    await stop_task(follower)
+    assert outline(await two.versions()) == [("INSERT", 1, False), ("UPDATE", 2, False)]
 
 
 async def test_a_follower_takes_over_when_the_lease_expires(mongo: Mongo, client: Client) -> None:
@@ -81,7 +81,7 @@ async def test_a_follower_takes_over_when_the_lease_expires(mongo: Mongo, client
         client[mongo.name].things.insert_one({"_id": n})
     await eventually(lambda: archived(client, mongo) == 5)
     for task in tasks:
-        await finished(task)
+        await stop_task(task)
     assert len(await two.versions()) == 5
 
 
@@ -101,10 +101,10 @@ async def test_several_processes_record_each_version_once(mongo: Mongo, client: 
         await turn()
     await eventually(lambda: archived(client, mongo) == 4 * 31, within_s=30)
     for task in tasks:
-        await finished(task)
+        await stop_task(task)
     records = await recordings[0].versions()
-    assert [n for _, n, _ in told(records, 2)] == list(range(1, 32))
-    assert not any(gap for _, _, gap in told(records))
+    assert [n for _, n, _ in outline(records, 2)] == list(range(1, 32))
+    assert not any(gap for _, _, gap in outline(records))
 
 
 @pytest.mark.parametrize("mongo", ["motor"], indirect=True)
@@ -135,8 +135,8 @@ async def test_a_recorder_restarts_after_a_connection_lost_during_a_write(
     things.update_one({"_id": 1}, {"$set": {"n": 2}})
     await eventually(lambda: archived(client, mongo) == 3)
     assert listener.changes == 3
-    await finished(task)
-    assert [n for _, n, _ in told(await recording.versions())] == [1, 2, 3]
+    await stop_task(task)
+    assert [n for _, n, _ in outline(await recording.versions())] == [1, 2, 3]
 
 
 async def test_a_task_whose_checkpoint_is_refused_releases_its_lease(
@@ -162,7 +162,7 @@ async def test_a_task_whose_checkpoint_is_refused_releases_its_lease(
     assert refused == [1, 2]
     assert listener.lease is not None
     assert listener.lease.fencing_token == 3
-    await finished(task)
+    await stop_task(task)
 
 
 @pytest.mark.parametrize("first", [True, False])

@@ -20,7 +20,7 @@ from revstream.streams.recording.bootstrap.initial_snapshot import read_chunk
 from revstream.streams.recording.options import RecorderOptions
 from revstream.streams.recording.versions.snapshot_chunk import SnapshotChunk
 from tests.support.eventually import eventually
-from tests.support.streams import BRISK, LosesHistory, Recording, finished, told
+from tests.support.streams import BRISK, LosesHistory, Recording, outline, stop_task
 
 Client = MongoClient[dict[str, Any]]
 one_driver = pytest.mark.parametrize("mongo", ["motor"], indirect=True)
@@ -101,11 +101,11 @@ async def test_an_unchanged_document_has_no_gap_after_its_new_snapshot(
 
     monkeypatch.setattr("revstream.streams.recording.recorder.read_chunk", with_writes_behind)
     records = await recording.record(fencing_token=2)
-    assert [gap for _, _, gap in told(records, 1)] == [False, False, False]
-    assert [gap for _, _, gap in told(records, 9)] == [False, True, False]
-    assert told(records, 3)[1:] == [("DELETE", 2, False)]
-    assert told(records, 7)[1:] == [("DELETE", 2, True)]
-    assert told(records, 5) == [("BASELINE", 1, False)]
+    assert [gap for _, _, gap in outline(records, 1)] == [False, False, False]
+    assert [gap for _, _, gap in outline(records, 9)] == [False, True, False]
+    assert outline(records, 3)[1:] == [("DELETE", 2, False)]
+    assert outline(records, 7)[1:] == [("DELETE", 2, True)]
+    assert outline(records, 5) == [("BASELINE", 1, False)]
 
 
 @one_driver
@@ -143,7 +143,7 @@ async def test_history_lost_during_the_new_snapshot_restarts_it(
     for key in KEYS:
         changed = key == 1 or key % 2 == 0
         gap = [("REPLACE", 2, True)] if changed else []
-        assert told(records, key) == [("BASELINE", 1, False), *gap]
+        assert outline(records, key) == [("BASELINE", 1, False), *gap]
 
 
 @one_driver
@@ -189,9 +189,9 @@ async def test_a_subscriber_from_before_receives_all_differences(
             assert not joined.is_set()
             go_on.set()
             await eventually(joined.is_set)
-            await finished(subscriber)
+            await stop_task(subscriber)
     finally:
-        await finished(follower)
+        await stop_task(follower)
     records = [each["_id"] for each in await recording.versions()]
     assert [each["_id"] for each in found] == records[1:]
     assert sum(each.get("gap", False) for each in found) == 5

@@ -18,7 +18,7 @@ from revstream.streams.coordination.partition import Partition, collection_parti
 from revstream.streams.core.errors import TimeLimit
 from revstream.streams.mongo.database import Mongo
 from tests.support.eventually import eventually
-from tests.support.streams import finished
+from tests.support.streams import stop_task
 
 Client = MongoClient[dict[str, Any]]
 pytestmark = pytest.mark.parametrize("mongo", ["motor"], indirect=True)
@@ -64,7 +64,7 @@ class Process:
             yield tasks
         finally:
             for task in tasks:
-                await finished(task)
+                await stop_task(task)
 
 
 class Fleet:

@@ -23,7 +23,7 @@ from revstream.streams.mongo.database import Mongo
 from tests.integration.conftest import KeptShop
 from tests.support.editing import Shop, open_shop
 from tests.support.layouts import CLASSIC, Program, layout_model
-from tests.support.repeating import repeating
+from tests.support.repeating import repeat_in_background
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -82,7 +82,7 @@ async def test_a_migration_under_writes_keeps_the_whole_history(
         n = next(turns)
         program.write(ids[n % 5], body(15 + n // 5))
 
-    with repeating(write):
+    with repeat_in_background(write):
         take = moving._take
 
         async def breaks_off(records: Any) -> None:

@@ -35,7 +35,7 @@ from tests.integration.test_diagnosis import examined, healthy
 from tests.integration.test_odd_ids import insert
 from tests.support.archives import nothing_written
 from tests.support.layouts import CLASSIC, layout_model, program
-from tests.support.streams import LosesHistory, Recording, told
+from tests.support.streams import LosesHistory, Recording, outline
 
 Client = MongoClient[dict[str, Any]]
 pytestmark = pytest.mark.parametrize("mongo", ["motor"], indirect=True)
@@ -87,7 +87,7 @@ async def test_the_initial_snapshot_is_exact_without_snapshot_history(
     for key in range(30):
         states = [each["full"]["n"] for each in records if each["doc"] == key]
         assert states == list(range(states[0], states[-1] + 1))
-    assert not any(gap for _, _, gap in told(records))
+    assert not any(gap for _, _, gap in outline(records))
 
 
 async def test_documents_after_ids_that_no_driver_preserves_have_versions(
@@ -110,8 +110,8 @@ async def test_documents_after_ids_that_no_driver_preserves_have_versions(
     monkeypatch.setattr(mongo, "read_at", never)
     records = await Recording(mongo, source=LosesHistory(mongo), options=FEW).record(2)
     assert {each["doc"] for each in records if each["op"] != "DELETE"} == {*ids, "b", "n", "zz"}
-    assert told(records, "n")[-1] == ("DELETE", 2, True)
-    assert [told(records, each)[-1][0] for each in ids] == ["BASELINE"] * 4
+    assert outline(records, "n")[-1] == ("DELETE", 2, True)
+    assert [outline(records, each)[-1][0] for each in ids] == ["BASELINE"] * 4
 
 
 async def test_an_expired_cluster_time_is_chosen_again(
@@ -149,7 +149,7 @@ async def test_unseen_deletions_are_found_without_snapshot_history(
     things.delete_many({"_id": {"$in": [1, 9]}})
     things.update_one({"_id": 2}, {"$set": {"n": 2}})
     records = await Recording(mongo, source=LosesHistory(mongo), options=FEW).record(2)
-    found = {key: told(records, key)[-1] for key in (0, 1, 2, 9)}
+    found = {key: outline(records, key)[-1] for key in (0, 1, 2, 9)}
     assert found == {
         0: ("BASELINE", 1, False), 1: ("DELETE", 2, True), 2: ("REPLACE", 2, True),
         9: ("DELETE", 2, True),

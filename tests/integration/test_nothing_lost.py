@@ -17,7 +17,7 @@ from pymongo import MongoClient
 
 from tests.support.exhaustive import scaled
 from tests.support.gateway import GraphQLFailed, RunningGateway, running_gateway, start_gateway
-from tests.support.history import FIELDS, HISTORY, MODEL, WHOLE, replay, same, shown
+from tests.support.history import FIELDS, HISTORY, MODEL, WHOLE, api_body, replay, same_json
 
 Client = MongoClient[dict[str, Any]]
 
@@ -131,7 +131,7 @@ async def test_a_reconnecting_subscriber_of_killed_gateways_gets_each_event_once
         (each.doc, each.seq) for each in HISTORY
     ]
     for change, event in zip(follower.received, HISTORY, strict=True):
-        assert same(change["feature"], shown(event.body))
+        assert same_json(change["feature"], api_body(event.body))
     archived = client[database_name]["features.versions"].find({}, {"doc": 1, "v": 1}).sort("_id")
     assert [(each["doc"], each["v"]) for each in archived] == [
         (each.doc, each.seq) for each in HISTORY

@@ -31,7 +31,7 @@ from tests.fuzzing.raw_documents import array_of, document_of, int32, text
 from tests.support.eventually import wait_until
 from tests.support.gateway import RunningGateway, run_command, running_gateway
 from tests.support.layouts import layout_model
-from tests.support.streams import Recording, told
+from tests.support.streams import Recording, outline
 
 Client = MongoClient[dict[str, Any]]
 one_driver = pytest.mark.parametrize("mongo", ["motor"], indirect=True)
@@ -101,7 +101,9 @@ async def test_documents_with_ids_that_no_driver_preserves_are_set_aside(
         await recording.begin()
     records = await recording.record()
     assert len(records) == len(HELD)
-    assert [each[0] for each in told(records, REPLACEMENT)] == ["BASELINE" if first else "INSERT"]
+    assert [each[0] for each in outline(records, REPLACEMENT)] == [
+        "BASELINE" if first else "INSERT"
+    ]
     [trouble] = (await SetAsideEvents(mongo).troubles()).values()
     assert trouble.startswith(f"{len(UNHELD)} change events set aside")
     stored = await recording.checkpoints.load(recording.name)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.editing import Row, Shop, lamp, tell
+from tests.support.editing import Row, Shop, lamp, pick
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -49,7 +49,7 @@ async def test_stream_and_archive_agree_on_every_mutation(shop: Shop) -> None:
         await shop.mutate("restoreProduct", author="dee", **given, version=1)
         await shop.mutate("deleteProduct", author=None, **given)
         seen = await changed(live, 9)
-    told = tell(await shop.history(id_), "version", "operation", "author", "comment")
+    told = pick(await shop.history(id_), "version", "operation", "author", "comment")
     assert told == [
         (1, "INSERT", "ann", "c"),
         (2, "UPDATE", "bob", "u"),
@@ -61,15 +61,15 @@ async def test_stream_and_archive_agree_on_every_mutation(shop: Shop) -> None:
         (8, "INSERT", "dee", None),
         (9, "DELETE", None, None),
     ]
-    assert tell(seen, "version", "operation", "author", "comment") == told
+    assert pick(seen, "version", "operation", "author", "comment") == told
     async with shop.changes(CHANGES, id=id_, after=before) as later:
         again = await changed(later, 9)
-    assert tell(again, "version", "operation", "author", "comment") == told
+    assert pick(again, "version", "operation", "author", "comment") == told
 
 
 async def test_an_as_of_read_at_a_writes_token_has_its_result(shop: Shop) -> None:
     """It contains neither an earlier nor a later state, however fast the writes are."""
-    id_ = await shop.made()
+    id_ = await shop.create()
     results = [await shop.mutate("updateProduct", id=id_, increment={"stock": 1}) for _ in range(5)]
     results.append(await shop.mutate("deleteProduct", id=id_))
     text = """
@@ -91,7 +91,7 @@ async def test_subscribing_after_a_write_repeats_nothing_and_misses_nothing(
     shop: Shop, way: str
 ) -> None:
     """This holds for every kind of write, during other writes to the collection."""
-    ids = [await shop.made() for _ in range(3)]
+    ids = [await shop.create() for _ in range(3)]
     for id_ in ids:
         await shop.mutate("proposeProduct", id=id_, patch={"name": "mine"})
     done = asyncio.Event()
@@ -124,7 +124,7 @@ async def test_subscribing_after_a_write_repeats_nothing_and_misses_nothing(
         for number in numbers
         if number > stood[id_]
     }
-    last = await shop.made()
+    last = await shop.create()
     async with shop.changes(CHANGES, after=mine["resumeToken"]) as events:
         seen: list[tuple[str, int]] = []
         while not seen or seen[-1][0] != last:
@@ -135,7 +135,7 @@ async def test_subscribing_after_a_write_repeats_nothing_and_misses_nothing(
 
 async def test_a_mutation_result_contains_its_version_in_history(shop: Shop) -> None:
     """The result waits for the recorder, and contains earlier versions, too."""
-    id_ = await shop.made()
+    id_ = await shop.create()
     text = """
       mutation($id: ID!) {
         updateProduct(id: $id, patch: {name: "x"}, comment: "why") {
@@ -159,7 +159,7 @@ async def test_a_mutation_result_contains_its_version_in_history(shop: Shop) -> 
 
 async def test_each_mutation_of_a_request_returns_the_state_after_it(shop: Shop) -> None:
     """Each result is read after its own write."""
-    id_ = await shop.made()
+    id_ = await shop.create()
     one = """updateProduct(id: $id, increment: {stock: 1}) { ... on ProductWritten {
       product { stock history(first: 1) { nodes { version document { stock } } } } } }"""
     found = await shop.ask(f"mutation($id: ID!) {{ a: {one} b: {one} }}", id=id_)

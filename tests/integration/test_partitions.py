@@ -37,7 +37,7 @@ from revstream.streams.recording.bootstrap.starting_checkpoint import (
 )
 from revstream.streams.recording.options import RecorderOptions
 from tests.support.eventually import eventually
-from tests.support.streams import BRISK, Divided, Recording, finished, token_at, told
+from tests.support.streams import BRISK, PartitionRecorders, Recording, outline, stop_task, token_at
 
 Client = MongoClient[dict[str, Any]]
 Things = Collection[dict[str, Any]]
@@ -82,7 +82,7 @@ def assert_counted(records: list[dict[str, Any]], times: int) -> None:
 
 async def test_each_partition_records_its_own_documents(mongo: Mongo, client: Client) -> None:
     """Skipped events leave no record, and all of its own are recorded."""
-    divided = Divided(mongo, 3)
+    divided = PartitionRecorders(mongo, 3)
     await divided.begin()
     counted(client[mongo.name].things, 4)
     assert_counted(await divided.record(), 4)
@@ -94,7 +94,7 @@ async def test_each_partition_records_its_own_documents(mongo: Mongo, client: Cl
 async def test_a_drop_and_a_rename_delete_each_document_once(mongo: Mongo, client: Client) -> None:
     """The partitions use distinct tokens; reinserted documents are recorded by their partition."""
     database = client[mongo.name]
-    divided = Divided(mongo, 3, options=RecorderOptions(chunk_documents=2))
+    divided = PartitionRecorders(mongo, 3, options=RecorderOptions(chunk_documents=2))
     await divided.begin()
     async with divided.running() as task:
         counted(database.things, 1)
@@ -107,7 +107,7 @@ async def test_a_drop_and_a_rename_delete_each_document_once(mongo: Mongo, clien
         await divided.at_rest(task)
     records = await divided.parts[0].versions()
     for key in IDS:
-        assert told(records, key) == [
+        assert outline(records, key) == [
             ("INSERT", 1, False),
             ("DELETE", 2, False),
             ("INSERT", 3, False),
@@ -139,7 +139,7 @@ async def test_a_large_drop_continues_after_a_kill(mongo: Mongo, client: Client)
 
     for left, count in ((700, 3), (1500, 3), (1200, 1), (1000, 4)):
         await cut(left)
-        divided = Divided(mongo, count)
+        divided = PartitionRecorders(mongo, count)
         await divided.begin_at(start)
         records = await divided.record()
         assert len(records) == 5000
@@ -153,14 +153,14 @@ async def test_the_initial_snapshot_has_partitions(mongo: Mongo, client: Client)
     """
     things = client[mongo.name].things
     things.insert_many([{"_id": n, "n": 1} for n in range(100)])
-    divided = Divided(mongo, 3, options=RecorderOptions(chunk_documents=7))
+    divided = PartitionRecorders(mongo, 3, options=RecorderOptions(chunk_documents=7))
     await divided.begin()
     async with divided.running() as task:
         things.update_many({"_id": {"$lt": 5}}, {"$inc": {"n": 1}})
         things.delete_many({"_id": {"$gte": 95}})
         await divided.at_rest(task)
     records = await divided.parts[0].versions()
-    assert {told(records, n)[0] for n in range(5, 95)} == {("BASELINE", 1, False)}
+    assert {outline(records, n)[0] for n in range(5, 95)} == {("BASELINE", 1, False)}
     assert sum(each["op"] == "BASELINE" and each["doc"] < 95 for each in records) == 95
     # Some may have been read after the position that all have reached.
     assert (await verified(mongo)).findings == []
@@ -176,7 +176,7 @@ async def test_the_number_of_partitions_may_change(mongo: Mongo, client: Client)
     start = (await Checkpoints(mongo).load_collection("things"))[Partition("things")].start
     for turn, count in enumerate((1, 4, 2, 1, 4), 1):
         counted(things, 1)
-        divided = Divided(mongo, count)
+        divided = PartitionRecorders(mongo, count)
         async with divided.running(turn) as task:
             counted(things, 1)
             await divided.at_rest(task)
@@ -195,16 +195,16 @@ async def test_a_new_partition_begins_at_the_earliest_old_checkpoint(
     The initial snapshot is done only if all had done it.
     """
     things = client[mongo.name].things
-    before = Divided(mongo, 4)
+    before = PartitionRecorders(mongo, 4)
     await before.begin(baseline_done=True)
     counted(things, 3)
     for each in before.parts[:2]:
         task = asyncio.create_task(each.recorder.run(1))
         await eventually(lambda each=each: each.recorder.statistics()["versions"])
-        await finished(task)
+        await stop_task(task)
     behind = furthest_checkpoint(await Checkpoints(mongo).load_collection("things"))
     assert behind is not None
-    divided = Divided(mongo, 2)
+    divided = PartitionRecorders(mongo, 2)
     assert_counted(await divided.record(), 3)
     statistics = [each.recorder.statistics() for each in divided.parts]
     assert sum(each["duplicates"] for each in statistics) > 0
@@ -222,7 +222,7 @@ async def test_recorders_of_two_partition_counts_lose_and_repeat_nothing(
     """One was suspended for longer than its lease: unique keys refuse its second records."""
     things = client[mongo.name].things
     await Recording(mongo).begin(baseline_done=True)
-    whole, divided = Recording(mongo), Divided(mongo, 3)
+    whole, divided = Recording(mongo), PartitionRecorders(mongo, 3)
     turns = 0
 
     async def again_and_again(recorder: Any) -> None:
@@ -294,13 +294,13 @@ async def test_a_partition_that_starts_after_the_others_recorded_begins_where_th
     mongo: Mongo, client: Client
 ) -> None:
     """Record all versions of a partition whose first start follows versions of another one."""
-    divided = Divided(mongo, 3)
+    divided = PartitionRecorders(mongo, 3)
     start = await divided.parts[0].begin(baseline_done=True)
     counted(client[mongo.name].things, 4)
     first = divided.parts[0]
     task = asyncio.create_task(first.recorder.run(1))
     await eventually(lambda: first.recorder.statistics()["versions"] == 12)
-    await finished(task)
+    await stop_task(task)
     assert_counted(await divided.record(2), 4)
     stored = await Checkpoints(mongo).load_collection("things")
     assert {each.start for each in stored.values()} == {start.start}
@@ -333,7 +333,7 @@ async def following(mongo: Mongo, hub: Hub) -> AsyncIterator[None]:
     try:
         yield
     finally:
-        await finished(task)
+        await stop_task(task)
 
 
 async def test_reads_of_history_wait_for_the_slowest_partition(
@@ -345,7 +345,7 @@ async def test_reads_of_history_wait_for_the_slowest_partition(
     """
     # Before the initial snapshot.
     things = client[mongo.name].create_collection("things")
-    divided = Divided(mongo, 3)
+    divided = PartitionRecorders(mongo, 3)
     start = await divided.begin(baseline_done=True)
     checkpoints = Counted(mongo)
     progress = ArchiveProgress(checkpoints, divided.hub, limit_s=15)
@@ -384,7 +384,7 @@ async def test_reads_of_history_wait_for_the_slowest_partition(
         counted(things, 1)
         await eventually(lambda: len(received) >= 45)
         for task in [receiver, *ahead]:
-            await finished(task)
+            await stop_task(task)
     records = await divided.parts[0].versions()
     assert received == [each["_id"] for each in records]
     assert_counted(records, 5)
@@ -392,7 +392,7 @@ async def test_reads_of_history_wait_for_the_slowest_partition(
 
 async def test_idle_partitions_delay_no_read(mongo: Mongo, client: Client) -> None:
     """They rarely save checkpoints, but another process sees that no event is theirs."""
-    divided = Divided(mongo, 3, options=RecorderOptions(idle_save_s=3600))
+    divided = PartitionRecorders(mongo, 3, options=RecorderOptions(idle_save_s=3600))
     hub = Hub(["things"], position=resume_tokens.token_from_time(await mongo.operation_time()))
     elsewhere = ArchiveProgress(Checkpoints(mongo), hub, limit_s=5)
     async with following(mongo, hub):
@@ -412,7 +412,7 @@ async def test_a_subscriber_during_a_drop_gets_the_rest_of_all_partitions(
 ) -> None:
     """Events are in the order of the archive, from any token on."""
     things = client[mongo.name].things
-    divided = Divided(mongo, 3)
+    divided = PartitionRecorders(mongo, 3)
     await divided.begin(baseline_done=True)
     async with following(mongo, divided.hub), divided.running() as task:
         counted(things, 1)

@@ -17,9 +17,9 @@ from revstream.model.compiler.loader import read_model
 from revstream.resolvers.access.principal import Principal
 from tests.support.editing import Row, Shop, open_shop
 from tests.support.proposals import (
+    await_stream,
     comments_that_are_none,
     drafts_that_are_none,
-    followed,
     next_event,
     token_now,
 )
@@ -74,7 +74,7 @@ async def ask(shop: Shop, who: Principal, mutation: str) -> Row:
 
 async def told(shop: Shop, who: Principal, name: str, selection: str, after: str) -> Any:
     """Return the replayed events, or the code of the error."""
-    await followed(shop)
+    await await_stream(shop)
     context = context_of(shop.gateway, caller=who)
     text = f'subscription {{ found: {name}(after: "{after}") {{ {selection} }} }}'
     results: Any = await shop.schema.subscribe(text, {}, context)

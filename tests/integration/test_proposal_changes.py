@@ -16,19 +16,19 @@ from revstream.gql.runtime.configuration.settings import Settings
 from revstream.resolvers.admin.purge import Purging
 from revstream.streams.core import resume_tokens
 from revstream.streams.core.errors import Unsuitable
-from tests.support.editing import Failed, Row, Shop, open_shop, tell
+from tests.support.editing import Failed, Row, Shop, open_shop, pick
 from tests.support.eventually import eventually
 from tests.support.proposals import (
     ALL_COMMENTS,
     ALL_DRAFTS,
     COMMENTS,
     DRAFTS,
+    await_stream,
     caught_up,
     comments_that_are_none,
     drafts_that_are_none,
-    followed,
-    following,
     next_event,
+    next_events,
     propose,
     stored_comment,
     token_now,
@@ -58,28 +58,28 @@ async def refused(shop: Shop, text: str, **variables: Any) -> Any:
 
 async def test_proposals_and_decisions_are_sent_live(shop: Shop) -> None:
     """Each event has the draft as it is then: proposed, published or rejected."""
-    id_ = await shop.made()
+    id_ = await shop.create()
     async with shop.changes(DRAFTS, id=id_) as events:
         assert await caught_up(events) == []
         await propose(shop, id_, "one", author="dan")
         await propose(shop, id_, "two", author="dan")
         await shop.mutate("publishProduct", id=id_, draft=1, author="mo")
         await shop.mutate("rejectProduct", id=id_, draft=2, author="mo")
-        found = await following(events, 4)
-    assert tell(found, *SAID) == [
+        found = await next_events(events, 4)
+    assert pick(found, *SAID) == [
         ("INSERT", "ENTER", 1),
         ("INSERT", "ENTER", 2),
         ("UPDATE", "STAY", 1),
         ("UPDATE", "STAY", 2),
     ]
     drafts = [each["draft"] for each in found]
-    assert tell(drafts, "status", "publishedAs", "decidedBy") == [
+    assert pick(drafts, "status", "publishedAs", "decidedBy") == [
         ("PROPOSED", None, None),
         ("PROPOSED", None, None),
         ("PUBLISHED", 2, "mo"),
         ("REJECTED", None, "mo"),
     ]
-    assert tell(drafts, "author") == ["dan"] * 4
+    assert pick(drafts, "author") == ["dan"] * 4
     assert drafts[1]["document"] == {"name": "two"}
     assert {(each["type"], each["documentId"]) for each in found} == {("Product", id_)}
     assert not any(each["replayed"] for each in found)
@@ -87,7 +87,7 @@ async def test_proposals_and_decisions_are_sent_live(shop: Shop) -> None:
 
 async def test_a_decided_draft_leaves_the_queue_of_proposed_ones(shop: Shop) -> None:
     """A moderator's queue is a filter by status and by author."""
-    id_ = await shop.made()
+    id_ = await shop.create()
     where = {**PROPOSED, "author": {"eq": "dan"}}
     async with shop.changes(DRAFTS, id=id_, where=where) as events:
         assert await caught_up(events) == []
@@ -97,8 +97,8 @@ async def test_a_decided_draft_leaves_the_queue_of_proposed_ones(shop: Shop) -> 
         await shop.mutate("rejectProduct", id=id_, draft=1)
         await shop.mutate("restoreProduct", id=id_, draft=1)
         await propose(shop, id_, "three", author="dan")
-        found = await following(events, 3)
-    assert tell(found, *SAID) == [
+        found = await next_events(events, 3)
+    assert pick(found, *SAID) == [
         ("INSERT", "ENTER", 1),
         ("UPDATE", "LEAVE", 1),
         ("INSERT", "ENTER", 3),
@@ -108,7 +108,7 @@ async def test_a_decided_draft_leaves_the_queue_of_proposed_ones(shop: Shop) -> 
 
 async def test_comments_of_callers_and_of_programs_are_sent(shop: Shop) -> None:
     """They are added by a mutation, and added, edited and deleted by another program."""
-    id_ = await shop.made()
+    id_ = await shop.create()
     await shop.recorded()
     stored = stored_comment(id_, "by a program")
     comments = shop.database["products.comments"]
@@ -118,38 +118,38 @@ async def test_comments_of_callers_and_of_programs_are_sent(shop: Shop) -> None:
         comments.insert_one(stored)
         comments.update_one({"_id": stored["_id"]}, {"$set": {"text": "edited"}})
         comments.delete_one({"_id": stored["_id"]})
-        found = await following(events, 4)
+        found = await next_events(events, 4)
     texts = [each["comment"] and each["comment"]["text"] for each in found]
     assert texts == ["by a caller", "by a program", "edited", None]
-    assert tell(found, "operation", "transition") == [
+    assert pick(found, "operation", "transition") == [
         ("INSERT", "ENTER"),
         ("INSERT", "ENTER"),
         ("UPDATE", "STAY"),
         ("DELETE", "LEAVE"),
     ]
     assert found[0]["comment"]["author"] == "ann"
-    assert tell(found[1:], "commentId") == [str(stored["_id"])] * 3
+    assert pick(found[1:], "commentId") == [str(stored["_id"])] * 3
     assert {each["documentId"] for each in found} == {id_}
 
 
 async def test_drafts_that_programs_edit_and_remove_are_sent(shop: Shop) -> None:
     """A deleted draft has its number and its document, and no content."""
-    id_ = await shop.made()
+    id_ = await shop.create()
     number = await propose(shop, id_, "one")
     drafts, one = shop.database["products.drafts"], {"doc": id_, "number": number}
     async with shop.changes(DRAFTS, id=id_) as events:
         assert await caught_up(events) == []
         drafts.update_one(one, {"$set": {"full.name": "edited"}})
         drafts.delete_one(one)
-        edited, removed = await following(events, 2)
+        edited, removed = await next_events(events, 2)
     assert edited["draft"]["document"] == {"name": "edited"}
-    assert (*tell([removed], *SAID)[0], removed["documentId"]) == ("DELETE", "LEAVE", number, id_)
+    assert (*pick([removed], *SAID)[0], removed["documentId"]) == ("DELETE", "LEAVE", number, id_)
     assert removed["draft"] is None
 
 
 async def test_the_proposals_of_all_types_are_in_one_order(shop: Shop) -> None:
     """Each has its type; comments likewise."""
-    product, sample = await shop.made(), await shop.made("Sample")
+    product, sample = await shop.create(), await shop.create("Sample")
     after = await token_now(shop)
     for name in ("a", "b"):
         await propose(shop, product, name)
@@ -157,16 +157,16 @@ async def test_the_proposals_of_all_types_are_in_one_order(shop: Shop) -> None:
     await shop.recorded()
     await shop.mutate("commentOnSample", id=sample, version=1, text="s")
     await shop.mutate("commentOnProduct", id=product, version=1, text="p")
-    await followed(shop)
+    await await_stream(shop)
     async with shop.changes(ALL_DRAFTS, after=after) as events:
         found = await caught_up(events)
-    assert tell(found, "type", "documentId", "number") == [
+    assert pick(found, "type", "documentId", "number") == [
         ("Product", product, 1),
         ("Sample", sample, 1),
         ("Product", product, 2),
         ("Sample", sample, 2),
     ]
-    assert tell(found, "resumeToken") == sorted(tell(found, "resumeToken"))
+    assert pick(found, "resumeToken") == sorted(pick(found, "resumeToken"))
     assert found[2]["draft"]["document"] == {"name": "b"}
     assert found[3]["draft"]["__typename"] == "SampleDraft"
     async with shop.changes(ALL_COMMENTS, after=after) as events:
@@ -179,7 +179,7 @@ async def test_the_proposals_of_all_types_are_in_one_order(shop: Shop) -> None:
 
 async def story(shop: Shop) -> tuple[str, str, list[Row]]:
     """Return a document, the token before its proposals, and their live events."""
-    id_ = await shop.made()
+    id_ = await shop.create()
     after = await token_now(shop)
     async with shop.changes(DRAFTS, id=id_, after=after) as events:
         assert await caught_up(events) == []
@@ -188,7 +188,7 @@ async def story(shop: Shop) -> tuple[str, str, list[Row]]:
         await shop.mutate("publishProduct", id=id_, draft=1)
         await shop.mutate("rejectProduct", id=id_, draft=2)
         shop.database["products.drafts"].delete_one({"doc": id_, "number": 3})
-        return id_, after, await following(events, 6)
+        return id_, after, await next_events(events, 6)
 
 
 def replayed(events: list[Row], removed: int | None = None) -> list[Row]:
@@ -202,7 +202,7 @@ def replayed(events: list[Row], removed: int | None = None) -> list[Row]:
 async def test_replay_from_memory_has_exactly_the_missed_events(shop: Shop) -> None:
     """This holds after each token."""
     id_, after, live = await story(shop)
-    for count, token in enumerate([after, *tell(live, "resumeToken")]):
+    for count, token in enumerate([after, *pick(live, "resumeToken")]):
         async with shop.changes(DRAFTS, id=id_, after=token) as events:
             assert await caught_up(events) == replayed(live[count:])
 
@@ -214,14 +214,14 @@ async def test_another_gateway_replays_from_the_oplog(
     id_, after, live = await story(shop)
     name = shop.database.name
     async with open_shop(client, mongo_uri, name, begun=True) as another:
-        for count, token in enumerate([after, *tell(live, "resumeToken")]):
+        for count, token in enumerate([after, *pick(live, "resumeToken")]):
             async with another.changes(DRAFTS, id=id_, after=token) as events:
                 assert await caught_up(events) == replayed(live[count:], removed=3)
         async with another.changes(DRAFTS, id=id_, after=after) as events:
             await caught_up(events)
             # And live events follow.
             number = await propose(another, id_, "later")
-            (later,) = await following(events, 1)
+            (later,) = await next_events(events, 1)
             assert (later["number"], later["replayed"]) == (number, False)
 
 
@@ -230,7 +230,7 @@ async def test_long_replays_are_read_in_pages_by_turns(
 ) -> None:
     """There is more than a page, and more callers than slots."""
     monkeypatch.setattr("revstream.streams.live.oplog_replay._PAGE", 7)
-    id_ = await shop.made()
+    id_ = await shop.create()
     after = await token_now(shop)
     stored = [stored_comment(id_, f"{n}") for n in range(100)]
     for each in stored:
@@ -255,7 +255,7 @@ async def test_a_page_of_replay_ends_by_time_with_a_token(
     An interrupted subscription resumes from the token.
     """
     monkeypatch.setattr("revstream.streams.live.oplog_replay._PAGE_S", 0.0)
-    id_ = await shop.made()
+    id_ = await shop.create()
     after = await token_now(shop)
     texts = [f"{n}" for n in range(150)]
     shop.database["products.comments"].insert_many([stored_comment(id_, each) for each in texts])
@@ -283,7 +283,7 @@ async def test_replay_progresses_with_the_shortest_turns(
 ) -> None:
     """No page is empty and at its old position."""
     monkeypatch.setattr("revstream.streams.live.oplog_replay._PAGE_S", 0.0)
-    id_ = await shop.made()
+    id_ = await shop.create()
     after = await token_now(shop)
     shop.database["others"].insert_many([{"n": n} for n in range(3000)])
     await propose(shop, id_, "one")
@@ -291,14 +291,14 @@ async def test_replay_progresses_with_the_shortest_turns(
         open_shop(client, mongo_uri, shop.database.name, begun=True) as another,
         another.changes(DRAFTS, id=id_, after=after) as events,
     ):
-        assert tell(await caught_up(events), "number") == [1]
+        assert pick(await caught_up(events), "number") == [1]
 
 
 async def test_long_replays_of_one_caller_leave_slots_to_others(
     mongo_uri: str, client: MongoClient[Row], shop: Shop
 ) -> None:
     """While a caller uses all its slots, the replay of another one continues."""
-    id_ = await shop.made()
+    id_ = await shop.create()
     after = await token_now(shop)
     await propose(shop, id_, "one")
     async with open_shop(client, mongo_uri, shop.database.name, begun=True) as another:
@@ -334,11 +334,11 @@ async def test_future_and_foreign_tokens_are_refused_at_once(shop: Shop) -> None
 
 async def test_a_token_of_a_document_write_is_valid_here(shop: Shop) -> None:
     """A token is a position in the change stream, for events of any kind."""
-    id_ = await shop.made()
+    id_ = await shop.create()
     await propose(shop, id_, "before")
     update = await shop.mutate("updateProduct", id=id_, patch={"name": "x"})
     await propose(shop, id_, "after")
-    await followed(shop)
+    await await_stream(shop)
     async with shop.changes(DRAFTS, id=id_, after=update["resumeToken"]) as events:
         (found,) = await caught_up(events)
     assert found["draft"]["document"] == {"name": "after"}
@@ -350,7 +350,7 @@ async def test_a_collection_that_is_dropped_ends_with_a_token_that_works(
     """The dropped drafts are unknown: clients must read the current ones again."""
     name = f"dropped_{uuid4().hex[:8]}"
     async with open_shop(client, mongo_uri, name) as shop:
-        id_ = await shop.made()
+        id_ = await shop.create()
         await propose(shop, id_, "one")
         after = await token_now(shop)
         await shop.mutate("rejectProduct", id=id_, draft=1)
@@ -362,7 +362,7 @@ async def test_a_collection_that_is_dropped_ends_with_a_token_that_works(
         async with shop.changes(DRAFTS, after=facts["oldestResumeToken"]) as events:
             assert await caught_up(events) == []
             await propose(shop, id_, "anew")
-            assert (await following(events, 1))[0]["number"] == 1
+            assert (await next_events(events, 1))[0]["number"] == 1
     client.drop_database(name)
 
 
@@ -372,22 +372,22 @@ async def test_dropped_collections_get_post_images_again(
     """Deletions then have their draft or comment; a refusal is not permanent."""
     name = f"images_{uuid4().hex[:8]}"
     async with open_shop(client, mongo_uri, name) as shop:
-        id_ = await shop.made()
+        id_ = await shop.create()
         await shop.recorded()
         for _ in range(2):
             for kind in ("drafts", "comments"):
                 shop.database.drop_collection(f"products.{kind}")
             await propose(shop, id_, "one")
             await shop.mutate("commentOnProduct", id=id_, version=1, text="x")
-        await followed(shop)
+        await await_stream(shop)
         found = []
         for text, kind in ((DRAFTS, "drafts"), (COMMENTS, "comments")):
             async with shop.changes(text) as events:
                 assert await caught_up(events) == []
                 shop.database[f"products.{kind}"].delete_many({})
-                found += await following(events, 1)
+                found += await next_events(events, 1)
     client.drop_database(name)
-    assert tell(found, "operation", "transition", "documentId") == [("DELETE", "LEAVE", id_)] * 2
+    assert pick(found, "operation", "transition", "documentId") == [("DELETE", "LEAVE", id_)] * 2
 
 
 async def test_refused_post_images_are_requested_again(
@@ -396,7 +396,7 @@ async def test_refused_post_images_are_requested_again(
     """The privilege may be granted meanwhile."""
     name = f"refused_{uuid4().hex[:8]}"
     async with open_shop(client, mongo_uri, name) as shop:
-        id_ = await shop.made()
+        id_ = await shop.create()
         with monkeypatch.context() as patch:
             refusal = AsyncMock(side_effect=Unsuitable("not authorized"))
             patch.setattr("revstream.resolvers.drafts.images.enable_collection_images", refusal)
@@ -419,29 +419,29 @@ async def test_without_post_images_drafts_are_read_and_deletions_are_bare_leaves
     """An event has the draft after its decision, although another decision followed."""
     name = f"bare_{uuid4().hex[:8]}"
     async with open_shop(client, mongo_uri, name, Settings(images=False)) as shop:
-        id_ = await shop.made()
+        id_ = await shop.create()
         await propose(shop, id_, "one")
         after = await token_now(shop)
         await shop.mutate("rejectProduct", id=id_, draft=1)
         await shop.mutate("restoreProduct", id=id_, draft=1)
-        await followed(shop)
+        await await_stream(shop)
         async with shop.changes(DRAFTS, id=id_, after=after) as events:
             found = await caught_up(events)
         drafts = [each["draft"] for each in found]
-        assert tell(drafts, "status", "publishedAs") == [("REJECTED", None), ("PUBLISHED", 2)]
+        assert pick(drafts, "status", "publishedAs") == [("REJECTED", None), ("PUBLISHED", 2)]
         # A draft does not change its document, which existed before, with any content.
-        assert tell(found, *SAID) == [("UPDATE", "STAY", 1)] * 2
+        assert pick(found, *SAID) == [("UPDATE", "STAY", 1)] * 2
         async with shop.changes(DRAFTS, where=PROPOSED, after=after) as events:
             found = await caught_up(events)
-            assert tell(found, *SAID) == [("UPDATE", "LEAVE", 1)] * 2
+            assert pick(found, *SAID) == [("UPDATE", "LEAVE", 1)] * 2
             shop.database["products.drafts"].delete_many({})
-            assert tell(await following(events, 1), *SAID) == [("DELETE", "LEAVE", None)]
+            assert pick(await next_events(events, 1), *SAID) == [("DELETE", "LEAVE", None)]
     client.drop_database(name)
 
 
 async def test_an_invalid_draft_record_ends_no_subscription(shop: Shop) -> None:
     """It is left out, and later events are sent, live and in replay."""
-    id_ = await shop.made()
+    id_ = await shop.create()
     await shop.recorded()
     after = await token_now(shop)
     drafts, comments = (shop.database[f"products.{each}"] for each in ("drafts", "comments"))
@@ -450,11 +450,11 @@ async def test_an_invalid_draft_record_ends_no_subscription(shop: Shop) -> None:
         (comments, comments_that_are_none(id_)),
     ):
         collection.insert_many(wrong)
-        collection.update_many({"_id": {"$in": tell(wrong, "_id")}}, {"$set": {"x": 1}})
-        collection.delete_many({"_id": {"$in": tell(wrong, "_id")}})
+        collection.update_many({"_id": {"$in": pick(wrong, "_id")}}, {"$set": {"x": 1}})
+        collection.delete_many({"_id": {"$in": pick(wrong, "_id")}})
     await propose(shop, id_, "one")
     await shop.mutate("commentOnProduct", id=id_, version=1, text="one")
-    await followed(shop)
+    await await_stream(shop)
     for text, name in ((DRAFTS, "draft"), (COMMENTS, "comment")):
         async with shop.changes(text, after=after) as events:
             (found,) = await caught_up(events)
@@ -465,19 +465,19 @@ async def test_purged_content_is_not_replayed(
     mongo_uri: str, client: MongoClient[Row], shop: Shop
 ) -> None:
     """Neither memory nor oplog gives it: its events have no content."""
-    id_ = await shop.made()
+    id_ = await shop.create()
     after = await token_now(shop)
     await propose(shop, id_, "SECRET")
     gateway = shop.gateway
     archive = gateway.services.live._archives["products"]
     entity = gateway.model.entity("Product")
     await Purging(gateway.mongo, archive, gateway.progress, entity).purge(id_, by="x", why="y")
-    await followed(shop)
+    await await_stream(shop)
     # As a gateway does on a purge.
     gateway.services.proposals.forget()
     async with shop.changes(DRAFTS, id=id_, after=after) as events:
         found = await caught_up(events)
-    assert tell(found, "operation", "draft") == [("INSERT", None), ("DELETE", None)]
+    assert pick(found, "operation", "draft") == [("INSERT", None), ("DELETE", None)]
 
 
 async def test_a_slow_consumer_resumes_from_its_last_token(
@@ -486,12 +486,12 @@ async def test_a_slow_consumer_resumes_from_its_last_token(
     """Its subscription ends with a checkpoint event, and the rest is replayed."""
     name = f"slow_{uuid4().hex[:8]}"
     async with open_shop(client, mongo_uri, name, Settings(backlog_events=5)) as shop:
-        id_ = await shop.made()
+        id_ = await shop.create()
         comments = shop.database["products.comments"]
         async with shop.changes(COMMENTS, id=id_) as events:
             assert await caught_up(events) == []
             comments.insert_one(stored_comment(id_, "first"))
-            (first,) = await following(events, 1)
+            (first,) = await next_events(events, 1)
             comments.insert_many([stored_comment(id_, f"{n}") for n in range(20)])
             hub = shop.gateway.hub
             await eventually(lambda: hub.statistics("$comments")["slow_consumers"] == 1)
@@ -522,7 +522,7 @@ async def test_checkpoint_events_are_sent_while_only_other_types_change(
     """A client's token stays valid although no event matches."""
     name = f"quiet_{uuid4().hex[:8]}"
     async with open_shop(client, mongo_uri, name, Settings(quiet_s=0.5)) as shop:
-        sample = await shop.made("Sample")
+        sample = await shop.create("Sample")
         async with shop.changes(DRAFTS) as events:
             first = await next_event(events)
 

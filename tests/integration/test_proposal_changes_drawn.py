@@ -62,7 +62,7 @@ async def test_reconnecting_clients_receive_every_event_once(
     settings = Settings(ring_events=4, quiet_s=0.3)
     written: list[Any] = []
     async with open_shop(client, mongo_uri, name, settings) as shop:
-        ids = {"Product": await shop.made(), "Sample": await shop.made("Sample")}
+        ids = {"Product": await shop.create(), "Sample": await shop.create("Sample")}
         after = await token_now(shop)
     clients = [Client(after) for _ in range(3)]
     clients += [Client(after, {"author": {"eq": "ann"}})]
@@ -96,7 +96,7 @@ async def test_comments_of_many_writers_are_in_token_order(
     """Live events and replay agree."""
     name = f"talk_{uuid4().hex[:8]}"
     async with open_shop(client, mongo_uri, name) as shop:
-        id_ = await shop.made()
+        id_ = await shop.create()
         await propose(shop, id_, "one")
         after = await token_now(shop)
 

@@ -15,7 +15,7 @@ from revstream.model.compiler.loader import read_model
 from revstream.resolvers.access.principal import Principal
 from revstream.resolvers.drafts.limits import DEFAULT_LIMITS, ProposalLimits
 from tests.integration.test_proposal_roles import ask as ask_as
-from tests.support.editing import Failed, Row, Shop, lamp, open_shop, tell
+from tests.support.editing import Failed, Row, Shop, lamp, open_shop, pick
 from tests.support.proposals import (
     comments_that_are_none,
     drafts_that_are_none,
@@ -50,21 +50,21 @@ async def drafts(shop: Shop, **given: Any) -> Row:
 
 async def test_the_pages_of_a_documents_drafts_have_each_draft_once(shop: Shop) -> None:
     """The newest is first, with the total and the selected content."""
-    id_ = await shop.made()
+    id_ = await shop.create()
     for number in range(5):
         await propose(shop, id_, f"name {number}")
     first = await drafts(shop, id=id_, first=2)
     rest = await drafts(shop, id=id_, first=10, after=first["pageInfo"]["endCursor"])
     assert (first["totalCount"], first["pageInfo"]["hasNextPage"]) == (5, True)
     nodes = [*first["nodes"], *rest["nodes"]]
-    assert tell(nodes, "number") == [5, 4, 3, 2, 1]
+    assert pick(nodes, "number") == [5, 4, 3, 2, 1]
     assert nodes[0]["document"] == {"name": "name 4"}
     assert rest["pageInfo"]["hasNextPage"] is False
 
 
 async def test_drafts_are_found_by_status_author_and_age(shop: Shop) -> None:
     """A moderator searches for undecided drafts, by an author, since some time."""
-    id_ = await shop.made()
+    id_ = await shop.create()
     await propose(shop, id_, "one", author="dan")
     await propose(shop, id_, "two", author="eve")
     await shop.mutate("rejectProduct", id=id_, draft=1)
@@ -76,12 +76,12 @@ async def test_drafts_are_found_by_status_author_and_age(shop: Shop) -> None:
         ({"at": {"lt": "2020-01-01T00:00:00Z"}}, []),
         ({"author": {"eq": "eve"}, "status": {"eq": "REJECTED"}}, []),
     ):
-        assert tell((await drafts(shop, id=id_, where=where))["nodes"], "number") == numbers
+        assert pick((await drafts(shop, id=id_, where=where))["nodes"], "number") == numbers
 
 
 async def test_the_drafts_of_all_types_are_one_queue(shop: Shop) -> None:
     """They are in the order of their proposal, each as its own type."""
-    first, second = await shop.made(), await shop.made("Sample")
+    first, second = await shop.create(), await shop.create("Sample")
     await propose(shop, first, "queued", author="queue")
     patch = {"name": "queued"}
     await shop.mutate("proposeSample", id=second, patch=patch, author="queue")
@@ -97,7 +97,7 @@ async def test_the_drafts_of_all_types_are_one_queue(shop: Shop) -> None:
     found = (await shop.ask(text))["allDrafts"]
     rest = (await shop.ask(text, after=found["pageInfo"]["endCursor"]))["allDrafts"]
     assert found["totalCount"] == 3
-    assert tell(found["nodes"] + rest["nodes"], "__typename", "documentId") == [
+    assert pick(found["nodes"] + rest["nodes"], "__typename", "documentId") == [
         ("ProductDraft", first),
         ("SampleDraft", second),
         ("ProductDraft", first),
@@ -107,7 +107,7 @@ async def test_the_drafts_of_all_types_are_one_queue(shop: Shop) -> None:
 
 async def test_the_comments_of_a_document_have_their_subjects(shop: Shop) -> None:
     """A field leads to the version or draft."""
-    id_ = await shop.made()
+    id_ = await shop.create()
     await propose(shop, id_, "one")
     await shop.mutate("commentOnProduct", id=id_, version=1, text="nice")
     await shop.mutate("commentOnProduct", id=id_, draft=1, text="why?")
@@ -143,13 +143,13 @@ async def test_a_new_document_is_proposed_discussed_and_published(shop: Shop) ->
     assert (made["draft"]["number"], made["draft"]["basedOn"]) == (1, 0)
     assert await shop.present(id_) is None
     assert await propose(shop, id_, "Better", basedOnDraft=1) == 2
-    assert tell((await drafts(shop, id=id_))["nodes"], "number") == [2, 1]
+    assert pick((await drafts(shop, id=id_))["nodes"], "number") == [2, 1]
     await shop.mutate("commentOnProduct", id=id_, draft=1, text="good")
     result = await shop.mutate("publishProduct", id=id_, draft=2, author="eve")
     assert (result["version"], result["product"]["name"]) == (1, "Better")
     (version,) = await shop.history(id_)
     assert (version["operation"], version["fromDraft"], version["author"]) == ("INSERT", 2, "eve")
-    assert tell((await drafts(shop, id=id_))["nodes"], "status") == ["PUBLISHED", "PUBLISHED"]
+    assert pick((await drafts(shop, id=id_))["nodes"], "status") == ["PUBLISHED", "PUBLISHED"]
 
 
 async def test_a_proposed_document_that_exists_meanwhile_is_a_result(shop: Shop) -> None:
@@ -165,11 +165,11 @@ async def test_a_proposed_document_that_exists_meanwhile_is_a_result(shop: Shop)
 
 async def test_a_proposed_document_continues_the_numbers_of_a_deleted_one(shop: Shop) -> None:
     """The numbers are those of any reinserted document."""
-    id_ = await shop.made()
+    id_ = await shop.create()
     await shop.mutate("deleteProduct", id=id_)
     await shop.mutate("proposeNewProduct", id=id_, document=lamp(id_))
     assert (await shop.mutate("publishProduct", id=id_, draft=1))["version"] == 3
-    assert tell(await shop.history(id_), "version", "operation") == [
+    assert pick(await shop.history(id_), "version", "operation") == [
         (1, "INSERT"),
         (2, "DELETE"),
         (3, "INSERT"),
@@ -178,7 +178,7 @@ async def test_a_proposed_document_continues_the_numbers_of_a_deleted_one(shop: 
 
 async def test_a_rejected_draft_is_restored_as_a_whole(shop: Shop) -> None:
     """The same field may have changed since; the version has its draft."""
-    id_ = await shop.made()
+    id_ = await shop.create()
     await propose(shop, id_, "Passed over")
     await shop.mutate("rejectProduct", id=id_, draft=1)
     await shop.mutate("updateProduct", id=id_, patch={"name": "Other", "stock": 5})
@@ -199,7 +199,7 @@ async def test_a_rejected_draft_is_restored_as_a_whole(shop: Shop) -> None:
 @pytest.mark.parametrize("given", [{}, {"version": 1, "draft": 1}])
 async def test_restoring_requires_a_version_or_a_draft(shop: Shop, given: Row) -> None:
     """Neither and both are bad input."""
-    id_ = await shop.made()
+    id_ = await shop.create()
     with pytest.raises(Failed) as caught:
         await shop.mutate("restoreProduct", id=id_, **given)
     assert caught.value.code == "BAD_USER_INPUT"
@@ -211,7 +211,7 @@ async def test_undecided_drafts_are_limited_by_document_caller_and_bytes(
     """Each limit is an error with both numbers; decided drafts do not count."""
     bounds = ProposalLimits(drafts_per_document=2, drafts_per_caller=3)
     monkeypatch.setattr(shop.gateway.services.editing.drafts, "_limits", bounds)
-    first, second = await shop.made(), await shop.made()
+    first, second = await shop.create(), await shop.create()
     for id_ in (first, first, second):
         await propose(shop, id_, "x", author="fred")
     with pytest.raises(Failed, match=r"undecided drafts: 3, maximum is 2") as of_document:
@@ -233,7 +233,7 @@ async def test_comments_are_limited_by_document_caller_and_bytes(
     """A long text, and one comment too many, are errors with both numbers."""
     bounds = ProposalLimits(comments_per_document=3, comments_per_caller=2, text_bytes=10)
     monkeypatch.setattr(shop.gateway.services.editing.comments, "_limits", bounds)
-    id_ = await shop.made()
+    id_ = await shop.create()
     with pytest.raises(Failed, match=r"text: bytes: 12, maximum is 10"):
         await shop.mutate("commentOnProduct", id=id_, version=1, text="é" * 6)
     for _ in range(2):
@@ -408,7 +408,7 @@ async def test_invalid_draft_numbers_do_not_stop_proposals(shop: Shop) -> None:
     """The next draft has the next free number after texts, fractions, lists and the largest
     integers.
     """
-    id_ = await shop.made()
+    id_ = await shop.create()
     for number in ("7", 1.0, [2], 2**31 - 1, 2**63 - 1, Decimal128("3"), float("inf")):
         shop.database["products.drafts"].insert_one(
             {"_id": ObjectId(), "doc": id_, "number": number, "bytes": Decimal128("1")}
@@ -418,7 +418,7 @@ async def test_invalid_draft_numbers_do_not_stop_proposals(shop: Shop) -> None:
 
 async def test_drafts_based_on_each_other_are_refused(shop: Shop) -> None:
     """A program may store such a cycle: the publication of one of them ends."""
-    id_ = await shop.made()
+    id_ = await shop.create()
     for number, based_on in ((1, 2), (2, 1), (3, 3)):
         record = stored_draft(id_, number, basedOnDraft=based_on)
         shop.database["products.drafts"].insert_one(record)
@@ -439,7 +439,7 @@ async def test_records_that_an_index_refuses_stop_no_gateway(mongo_uri: str, cli
     drafts.insert_many([{"doc": "SECRET"}, {"doc": "SECRET"}])
     comments.insert_one({"version": [1], "draft": [1]})
     async with open_shop(client, mongo_uri, name) as shop:
-        id_ = await shop.made()
+        id_ = await shop.create()
         await shop.recorded()
         assert (await shop.mutate("commentOnProduct", id=id_, version=1, text="x"))["text"] == "x"
         with pytest.raises(Failed, match=r"products\.drafts: .* remove") as caught:

@@ -22,9 +22,9 @@ from tests.support.history import (
     MODEL,
     WHOLE,
     Event,
+    api_body,
     replay,
-    same,
-    shown,
+    same_json,
 )
 
 Client = MongoClient[dict[str, Any]]
@@ -134,7 +134,7 @@ def _versions(gateway: RunningGateway, count: int) -> list[dict[str, Any]]:
 
 
 def _check_version(event: Event, version: dict[str, Any]) -> None:
-    assert same(version["document"], shown(event.body)), f"{event.doc}@{event.seq}"
+    assert same_json(version["document"], api_body(event.body)), f"{event.doc}@{event.seq}"
     assert (version["operation"] == "DELETE") is (event.body is None)
     assert version["author"] is None
     assert version["comment"] is None
@@ -174,4 +174,4 @@ def _check_moments(
         for node in found["nodes"]:
             event_then = expected[node["documentId"]]
             assert node["version"] == event_then.seq
-            assert same(node["document"], shown(event_then.body))
+            assert same_json(node["document"], api_body(event_then.body))

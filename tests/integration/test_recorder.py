@@ -24,7 +24,7 @@ from revstream.streams.mongo.driver.codecs import DECODED, Document
 from revstream.streams.recording.options import RecorderOptions
 from revstream.streams.versioning.version import LastVersion
 from tests.support.eventually import eventually
-from tests.support.streams import Recording, batch, event, token_at, told, turn, unless_ended
+from tests.support.streams import Recording, batch, event, outline, token_at, turn, unless_ended
 
 Client = MongoClient[dict[str, Any]]
 one_driver = pytest.mark.parametrize("mongo", ["motor"], indirect=True)
@@ -48,13 +48,13 @@ async def test_every_write_becomes_a_version_in_order(recording: Recording, clie
     things.replace_one({"_id": 1}, {"a": 2, "d": 4})
     things.delete_one({"_id": 1})
     records = await recording.record()
-    assert told(records, 1) == [
+    assert outline(records, 1) == [
         ("INSERT", 1, False),
         ("UPDATE", 2, False),
         ("REPLACE", 3, False),
         ("DELETE", 4, False),
     ]
-    assert told(records, 2) == [("INSERT", 1, False)]
+    assert outline(records, 2) == [("INSERT", 1, False)]
     assert [each["doc"] for each in records] == [1, 2, 1, 1, 1]
     assert [each["full"] for each in records if each["doc"] == 1] == [
         {"_id": 1, "a": 1, "big": "x" * 6000},
@@ -93,10 +93,10 @@ async def test_numbers_follow_the_version_field_and_continue_without_it(
     things.update_one({"_id": 2}, {"$inc": {"version": 6.0}})
     things.insert_one({"_id": 3, "version": Int64(2**40)})
     records = await recording.record()
-    assert [n for _, n, _ in told(records, 1)] == [1, 2, 3, 4, 10, 11, 12, 13, 14]
-    assert [n for _, n, _ in told(records, 2)] == [1, 7]
-    assert [n for _, n, _ in told(records, 3)] == [1]
-    assert not any(gap for _, _, gap in told(records))
+    assert [n for _, n, _ in outline(records, 1)] == [1, 2, 3, 4, 10, 11, 12, 13, 14]
+    assert [n for _, n, _ in outline(records, 2)] == [1, 7]
+    assert [n for _, n, _ in outline(records, 3)] == [1]
+    assert not any(gap for _, _, gap in outline(records))
 
 
 @one_driver
@@ -165,8 +165,8 @@ async def test_a_clone_does_not_have_the_originals_author(
         (3, "INSERT", "cleo"),
         (1, "UPDATE", "dora"),
     ]
-    assert [n for _, n, _ in told(records, "clone 1")] == [1]
-    assert [n for _, n, _ in told(records, 2)] == [1, 2, 3, 4]
+    assert [n for _, n, _ in outline(records, "clone 1")] == [1]
+    assert [n for _, n, _ in outline(records, 2)] == [1, 2, 3, 4]
 
 
 @one_driver
@@ -180,7 +180,7 @@ async def test_the_numbers_of_a_clone_begin_with_its_insert(
     things.update_one({"_id": "clone"}, {"$set": {"a": 1}})
     things.update_one({"_id": "clone"}, {"$inc": {"version": 2}})
     records = await recording.record()
-    assert [n for _, n, _ in told(records, "clone")] == [1, 2, 3, 4]
+    assert [n for _, n, _ in outline(records, "clone")] == [1, 2, 3, 4]
     assert [each.get("offset") for each in records] == [53, 53, 53, 53]
 
 
@@ -213,8 +213,8 @@ async def test_versions_of_one_transaction_are_in_the_order_of_its_writes(
         database.things.delete_one({"_id": 2}, session=session)
     records = await recording.record()
     assert len({each["at"] for each in records}) == 1
-    assert told(records, 1) == [("INSERT", 1, False), ("UPDATE", 2, False), ("UPDATE", 3, False)]
-    assert told(records, 2) == [("INSERT", 1, False), ("DELETE", 2, False)]
+    assert outline(records, 1) == [("INSERT", 1, False), ("UPDATE", 2, False), ("UPDATE", 3, False)]
+    assert outline(records, 2) == [("INSERT", 1, False), ("DELETE", 2, False)]
     assert records[2]["full"] == {"_id": 1, "n": 2}
 
 
@@ -263,14 +263,14 @@ async def test_documents_with_unusual_ids_have_their_own_histories(
     for n, key in enumerate(UNUSUAL_IDS):
         expected = [("INSERT", 1, False), ("UPDATE", 2, False)]
         if key is not None:
-            assert told(records, key) == expected, key
+            assert outline(records, key) == expected, key
         assert repr(records[n]["doc"]) == repr(things.find_one({"_id": records[n]["doc"]})["_id"])
     for key in ({"b": 1, "a": {"x": [1]}}, float("nan"), Decimal128("2.50"), True):
         things.delete_one({"_id": key})
         things.insert_one({"_id": key})
     records = await Recording(recording.mongo).record(fencing_token=3)
     for key in (float("nan"), Decimal128("2.50"), True):
-        assert [n for _, n, _ in told(records, key)] == [1, 2, 3, 4], key
+        assert [n for _, n, _ in outline(records, key)] == [1, 2, 3, 4], key
 
 
 async def test_an_equal_id_of_another_number_type_continues_the_history(
@@ -281,12 +281,12 @@ async def test_an_equal_id_of_another_number_type_continues_the_history(
     things.insert_one({"_id": 1})
     things.delete_one({"_id": 1})
     first = await recording.record()
-    assert [n for _, n, _ in told(first)] == [1, 2]
+    assert [n for _, n, _ in outline(first)] == [1, 2]
     for key in (1.0, Decimal128("1"), Int64(1)):
         things.insert_one({"_id": key})
         things.delete_one({"_id": 1})
     records = await Recording(recording.mongo).record(fencing_token=2)
-    assert [n for _, n, _ in told(records)] == list(range(1, 9))
+    assert [n for _, n, _ in outline(records)] == list(range(1, 9))
 
 
 @one_driver
@@ -334,7 +334,7 @@ async def test_a_burst_larger_than_the_cache_is_recorded_completely(
     records = await tight.versions()
     assert len(records) == 40 * 13
     assert {each["v"] for each in records} == set(range(1, 14))
-    assert not any(gap for _, _, gap in told(records))
+    assert not any(gap for _, _, gap in outline(records))
 
 
 class Scripted:
@@ -398,7 +398,7 @@ async def test_a_version_in_flight_is_not_read_from_the_archive(mongo: Mongo) ->
     await recording.checkpoints.save(recording.name, start, fencing_token=0)
     async with recording.running() as task:
         await unless_ended(task, recording.progress.wait("things", token_at(6)))
-    assert told(await recording.versions()) == [("REPLACE", 1, True), ("REPLACE", 2, False)]
+    assert outline(await recording.versions()) == [("REPLACE", 1, True), ("REPLACE", 2, False)]
 
 
 @one_driver

@@ -12,7 +12,7 @@ from pymongo import MongoClient
 from revstream.streams.core.errors import DatabaseError, Unsuitable
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.server_check import check_collections, enable_collection_images
-from tests.support.streams import Recording, told
+from tests.support.streams import Recording, outline
 
 Client = MongoClient[dict[str, Any]]
 pytestmark = pytest.mark.parametrize("mongo", ["motor"], indirect=True)
@@ -38,7 +38,7 @@ async def test_a_collection_created_later_is_recorded_from_the_first_write(
         things.update_one({"_id": 1}, {"$set": {"a.b": 2}})
         await recording.caught_up(task)
     records = await recording.versions()
-    assert told(records) == [("INSERT", 1, False), ("UPDATE", 2, False)]
+    assert outline(records) == [("INSERT", 1, False), ("UPDATE", 2, False)]
     assert [each["full"]["a"]["b"] for each in records] == [1, 2]
 
 
@@ -65,7 +65,7 @@ async def test_recording_continues_after_post_images_are_turned_off(
         await recording.caught_up(task)
     records = await recording.versions()
     assert [each["full"] for each in records] == states
-    assert not any(gap for _, _, gap in told(records))
+    assert not any(gap for _, _, gap in outline(records))
     assert not keeps_images(client, mongo.name)
     await enable_collection_images(mongo, "things")
     assert keeps_images(client, mongo.name)
@@ -100,7 +100,7 @@ async def test_a_transaction_beyond_16_mb_has_one_cluster_time(
     assert records[0]["at"] < records[1]["at"]
     updates = [each["full"] for each in records if each["op"] == "UPDATE"]
     assert updates == [{"_id": key, "n": 1, "text": "x" * 3_600_000} for key in range(5)]
-    assert not any(gap for _, _, gap in told(records))
+    assert not any(gap for _, _, gap in outline(records))
 
 
 @pytest.mark.parametrize(

@@ -23,9 +23,9 @@ from tests.support.streams import (
     Recording,
     batch,
     event,
-    finished,
+    outline,
+    stop_task,
     token_at,
-    told,
     unless_ended,
 )
 
@@ -51,9 +51,9 @@ async def test_a_dropped_collection_is_a_deletion_of_each_of_its_documents(
     things.drop()
     things.insert_one({"_id": 1, "again": True})
     records = await recording.record()
-    assert told(records, 0) == [("INSERT", 1, False), ("DELETE", 2, False)]
-    assert told(records, 1) == [("INSERT", 1, False), ("DELETE", 2, False), ("INSERT", 3, False)]
-    assert told(records, 2) == [("INSERT", 1, False), ("DELETE", 2, False)]
+    assert outline(records, 0) == [("INSERT", 1, False), ("DELETE", 2, False)]
+    assert outline(records, 1) == [("INSERT", 1, False), ("DELETE", 2, False), ("INSERT", 3, False)]
+    assert outline(records, 2) == [("INSERT", 1, False), ("DELETE", 2, False)]
     dropped = [each for each in records if "-" in each["_id"]]
     assert len(dropped) == 2
     assert len({each["at"] for each in dropped}) == 1
@@ -82,7 +82,7 @@ async def test_a_second_drop_deletes_only_newer_documents(
         things.insert_one({"_id": key})
         things.drop()
     records = await recording.record()
-    assert told(records) == [("INSERT", 1, False), ("DELETE", 2, False)] * 2
+    assert outline(records) == [("INSERT", 1, False), ("DELETE", 2, False)] * 2
 
 
 async def test_a_collection_renamed_away_deletes_its_documents(
@@ -94,13 +94,13 @@ async def test_a_collection_renamed_away_deletes_its_documents(
     things.rename("elsewhere")
     client[recording.mongo.name].elsewhere.update_one({"_id": 1}, {"$set": {"n": 100}})
     first = await recording.record()
-    assert told(first, 1) == [("INSERT", 1, False), ("DELETE", 2, False)]
+    assert outline(first, 1) == [("INSERT", 1, False), ("DELETE", 2, False)]
     client[recording.mongo.name].elsewhere.rename("things")
     things.update_one({"_id": 2}, {"$set": {"n": 200}})
     records = await Recording(recording.mongo).record(fencing_token=2)
-    assert told(records, 1)[:2] == told(first, 1)
-    assert told(records, 1)[2:] == [("BASELINE", 3, False)]
-    assert told(records, 2)[2:] == [("BASELINE", 3, False), ("UPDATE", 4, False)]
+    assert outline(records, 1)[:2] == outline(first, 1)
+    assert outline(records, 1)[2:] == [("BASELINE", 3, False)]
+    assert outline(records, 2)[2:] == [("BASELINE", 3, False), ("UPDATE", 4, False)]
     last = {each["doc"]: each["full"] for each in records}
     assert last == {n: {"_id": n, "n": value} for n, value in ((0, 0), (1, 100), (2, 200))}
 
@@ -118,14 +118,14 @@ async def test_a_collection_renamed_over_another_replaces_it(
         database.things.insert_one({"_id": 4})
         await recording.caught_up(task)
     records = await recording.versions()
-    assert told(records, 1) == [("INSERT", 1, False), ("DELETE", 2, False)]
-    assert told(records, 2) == [
+    assert outline(records, 1) == [("INSERT", 1, False), ("DELETE", 2, False)]
+    assert outline(records, 2) == [
         ("INSERT", 1, False),
         ("DELETE", 2, False),
         ("BASELINE", 3, False),
     ]
-    assert told(records, 3) == [("BASELINE", 1, False)]
-    assert told(records, 4) == [("INSERT", 1, False)]
+    assert outline(records, 3) == [("BASELINE", 1, False)]
+    assert outline(records, 4) == [("INSERT", 1, False)]
     full = {each["doc"]: each["full"] for each in records if each["full"]}
     assert full[2] == {"_id": 2, "from": "other"}
 
@@ -184,7 +184,7 @@ async def test_a_dropped_database_takes_its_archive_with_it(
         expected = {1: {"_id": 1, "n": 1}, 7: {"_id": 7}}
         await eventually(lambda: standing() == expected, within_s=30)
     finally:
-        await finished(task)
+        await stop_task(task)
     await recording.versions()
     indexes = versions.index_information()
     assert any(each.get("unique") for each in indexes.values())
@@ -223,7 +223,7 @@ async def test_the_cache_is_cleared_after_a_dropped_database(
         database["things.versions"].drop()
         gone.set()
         await unless_ended(task, scripted.progress.wait("things", token_at(7)))
-    assert told(await scripted.versions()) == [("INSERT", 1, False)]
+    assert outline(await scripted.versions()) == [("INSERT", 1, False)]
     assert len(database["things.versions"].index_information()) == len(INDEXES) + 1
 
 
@@ -240,7 +240,7 @@ async def test_a_database_dropped_without_a_recorder_is_recorded_afterwards(
     await recording.archive.prepare()
     await recording.checkpoints.save(recording.name, before, fencing_token=0)
     records = await recording.record()
-    assert told(records, 2) == [("INSERT", 1, False)]
+    assert outline(records, 2) == [("INSERT", 1, False)]
     assert recording.source.reconnects == 0
 
 
@@ -253,7 +253,7 @@ async def test_a_recorder_records_only_its_own_collection(
     database.other.insert_one({"_id": 1})
     database.other.rename("another")
     database.another.drop()
-    assert told(await recording.record()) == [("INSERT", 1, False)]
+    assert outline(await recording.record()) == [("INSERT", 1, False)]
 
 
 async def test_lost_history_is_marked_with_gaps(mongo: Mongo, client: Client) -> None:
@@ -277,12 +277,12 @@ async def test_lost_history_is_marked_with_gaps(mongo: Mongo, client: Client) ->
         things.update_one({"_id": "same"}, {"$set": {"n": 2}})
         await recording.caught_up(task)
     records = await recording.versions()
-    assert told(records, "same") == [("BASELINE", 1, False), ("UPDATE", 2, False)]
-    assert told(records, "changed") == [("BASELINE", 1, False), ("REPLACE", 9, True)]
-    assert told(records, "gone") == [("BASELINE", 1, False), ("DELETE", 2, True)]
-    assert told(records, 5) == [("BASELINE", 1, False), ("DELETE", 2, True)]
-    assert told(records, "deleted") == [("BASELINE", 1, False), ("DELETE", 2, False)]
-    assert told(records, "new") == [("BASELINE", 1, True)]
+    assert outline(records, "same") == [("BASELINE", 1, False), ("UPDATE", 2, False)]
+    assert outline(records, "changed") == [("BASELINE", 1, False), ("REPLACE", 9, True)]
+    assert outline(records, "gone") == [("BASELINE", 1, False), ("DELETE", 2, True)]
+    assert outline(records, 5) == [("BASELINE", 1, False), ("DELETE", 2, True)]
+    assert outline(records, "deleted") == [("BASELINE", 1, False), ("DELETE", 2, False)]
+    assert outline(records, "new") == [("BASELINE", 1, True)]
     checkpoint = await recording.checkpoints.load(recording.name)
     assert checkpoint is not None
     assert checkpoint.start == start.start

@@ -18,7 +18,7 @@ from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.codecs import Document
 from revstream.streams.recording.options import RecorderOptions
 from tests.support.exhaustive import scaled
-from tests.support.streams import BRISK, Divided, Recording, check_chains, told
+from tests.support.streams import BRISK, PartitionRecorders, Recording, check_chains, outline
 
 Client = MongoClient[dict[str, Any]]
 pytestmark = pytest.mark.parametrize("mongo", ["motor"], indirect=True)
@@ -106,9 +106,9 @@ def crashing(mongo: Mongo, fuse: Fuse, **more: Any) -> Recording:
     )
 
 
-def divided(mongo: Mongo, fuse: Fuse, count: int) -> Divided:
+def divided(mongo: Mongo, fuse: Fuse, count: int) -> PartitionRecorders:
     """Return the recorders of all partitions in one process, which end together."""
-    return Divided(mongo, count, lambda mongo, **more: crashing(mongo, fuse, **more))
+    return PartitionRecorders(mongo, count, lambda mongo, **more: crashing(mongo, fuse, **more))
 
 
 def written(client: Client, name: str) -> None:
@@ -145,7 +145,7 @@ async def test_a_divided_recorder_killed_at_any_step_leaves_the_same_archive(
     async def again() -> None:
         await forgotten(mongo, start)
         await Checkpoints(mongo).remove(["recorder:things"])
-        await Divided(mongo, 3).begin_at(start)
+        await PartitionRecorders(mongo, 3).begin_at(start)
 
     await again()
     fuse = Fuse(10**9)
@@ -159,7 +159,7 @@ async def test_a_divided_recorder_killed_at_any_step_leaves_the_same_archive(
         fuse = Fuse(last_step)
         with suppress(Killed):
             await divided(mongo, fuse, 3).record()
-        records = await Divided(mongo, 3, options=SMALL).record(fencing_token=2)
+        records = await PartitionRecorders(mongo, 3, options=SMALL).record(fencing_token=2)
         assert records == expected, f"after step {last_step}, {fuse.at}"
 
 
@@ -182,7 +182,7 @@ async def test_a_recorder_killed_at_any_step_leaves_the_same_archive(
     fuse = Fuse(10**9)
     expected = await crashing(mongo, fuse, deltas=deltas).record()
     assert any("patch" in each for each in expected) is deltas
-    assert told(expected, 2) == [
+    assert outline(expected, 2) == [
         ("INSERT", 1, False),
         ("UPDATE", 2, False),
         ("DELETE", 3, False),
@@ -253,7 +253,7 @@ async def test_a_recorder_killed_repeatedly_still_finishes(
             break
     assert lives > 3
     records = await Recording(mongo).versions()
-    assert [n for _, n, _ in told(records, 3)] == [1, 2, 3, 4, 5, 6]
+    assert [n for _, n, _ in outline(records, 3)] == [1, 2, 3, 4, 5, 6]
     assert len(records) == 24
 
 
@@ -292,9 +292,9 @@ async def test_an_initial_snapshot_killed_at_any_step_gives_each_document_one_ba
         check_chains(records)
         where = f"after step {last_step}, {fuse.at}"
         for key in (1, True, {"a": 1}):
-            assert told(records, key) == [("BASELINE", 1, False)], where
+            assert outline(records, key) == [("BASELINE", 1, False)], where
         for key in ("a", 2.5):
             states = [record["full"]["n"] for record in records if record["doc"] == key]
             assert states == sorted(set(states)), where
             assert states[-1] == things.find_one({"_id": key})["n"], where
-            assert told(records, key)[0][0] == "BASELINE", where
+            assert outline(records, key)[0][0] == "BASELINE", where

@@ -15,7 +15,7 @@ from revstream.streams.core.errors import LeaseLost
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.codecs import Document
 from tests.support.eventually import eventually
-from tests.support.streams import Recording, told
+from tests.support.streams import Recording, outline
 
 Client = MongoClient[dict[str, Any]]
 
@@ -101,7 +101,7 @@ async def test_a_late_write_of_a_deposed_recorder_is_refused_and_ends_it(
         await successor.caught_up(successors)
 
     records = await successor.versions()
-    assert told(records, "2.0") == [
+    assert outline(records, "2.0") == [
         ("INSERT", 1, False),
         ("UPDATE", 2, False),
         ("UPDATE", 3, False),
@@ -136,7 +136,7 @@ async def test_a_deposed_recorder_that_writes_first_restarts_its_successor(
     with pytest.raises(LeaseLost, match="another process has written"):
         await successors
     records = await Recording(mongo).record(fencing_token=3)
-    assert told(records, "1.1") == [("INSERT", 1, False), ("UPDATE", 2, False)]
+    assert outline(records, "1.1") == [("INSERT", 1, False), ("UPDATE", 2, False)]
     assert len(records) == 6
 
 
@@ -169,4 +169,4 @@ async def test_a_recorder_with_a_new_lease_continues_from_the_archive(
     await two.record(fencing_token=2)
     things.update_one({"_id": 1}, {"$set": {"n": 2}})
     records = await one.record(fencing_token=3)
-    assert told(records) == [("INSERT", 1, False), ("UPDATE", 2, False), ("UPDATE", 3, False)]
+    assert outline(records) == [("INSERT", 1, False), ("UPDATE", 2, False), ("UPDATE", 3, False)]

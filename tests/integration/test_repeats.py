@@ -12,7 +12,7 @@ import httpx2 as httpx
 import pytest
 from pymongo import MongoClient
 
-from tests.support.editing import MODEL_TEXT, Failed, Row, Shop, lamp, tell
+from tests.support.editing import MODEL_TEXT, Failed, Row, Shop, lamp, pick
 from tests.support.gateway import RunningGateway, running_gateway
 from tests.support.sockets import LEGACY, TRANSPORT, Protocol, open_socket
 
@@ -36,18 +36,18 @@ async def test_a_created_document_is_created_once(shop: Shop) -> None:
 
 async def test_an_update_is_executed_once(shop: Shop) -> None:
     """The second result is the first state, whatever was written since."""
-    id_, key = await shop.made(), uuid4().hex
+    id_, key = await shop.create(), uuid4().hex
     given = {"id": id_, "increment": {"stock": 1}}
     first = await shop.mutate("updateProduct", key=key, **given)
     await shop.mutate("updateProduct", id=id_, patch={"name": "later"})
     second = await shop.mutate("updateProduct", key=key, **given)
     assert (second["version"], second["product"]) == (2, first["product"])
-    assert tell(await shop.history(id_), "version") == [1, 2, 3]
+    assert pick(await shop.history(id_), "version") == [1, 2, 3]
 
 
 async def test_a_repeated_update_with_an_expected_version_is_no_conflict(shop: Shop) -> None:
     """The first execution has replaced the expected version."""
-    id_ = await shop.made()
+    id_ = await shop.create()
     first, second = await twice(
         shop, "updateProduct", id=id_, expectedVersion=1, patch={"name": "x"}
     )
@@ -56,7 +56,7 @@ async def test_a_repeated_update_with_an_expected_version_is_no_conflict(shop: S
 
 async def test_a_deletion_is_executed_once(shop: Shop) -> None:
     """The second time the document is missing, and that is not a refusal."""
-    id_ = await shop.made()
+    id_ = await shop.create()
     first, second = await twice(shop, "deleteProduct", id=id_, comment="gone")
     assert (first["version"], second["version"]) == (2, 2)
     assert (second["__typename"], second["product"]) == ("ProductWritten", None)
@@ -64,7 +64,7 @@ async def test_a_deletion_is_executed_once(shop: Shop) -> None:
 
 async def test_a_repeated_deletion_keeps_a_restored_document(shop: Shop) -> None:
     """A document that was restored meanwhile stays."""
-    id_, key = await shop.made(), uuid4().hex
+    id_, key = await shop.create(), uuid4().hex
     await shop.mutate("deleteProduct", key=key, id=id_)
     await shop.mutate("restoreProduct", id=id_, version=1)
     result = await shop.mutate("deleteProduct", key=key, id=id_)
@@ -74,7 +74,7 @@ async def test_a_repeated_deletion_keeps_a_restored_document(shop: Shop) -> None
 
 async def test_a_draft_is_proposed_published_and_rejected_once(shop: Shop) -> None:
     """The second results equal the first ones."""
-    id_ = await shop.made()
+    id_ = await shop.create()
     first, second = await twice(shop, "proposeProduct", id=id_, patch={"name": "x"})
     assert first == second
     first, second = await twice(shop, "publishProduct", id=id_, draft=1)
@@ -82,16 +82,16 @@ async def test_a_draft_is_proposed_published_and_rejected_once(shop: Shop) -> No
     await shop.mutate("proposeProduct", id=id_, patch={"name": "y"})
     first, second = await twice(shop, "rejectProduct", id=id_, draft=2)
     assert first == second
-    assert tell(await shop.drafts(id_), "status") == ["PUBLISHED", "REJECTED"]
-    assert tell(await shop.history(id_), "version") == [1, 2]
+    assert pick(await shop.drafts(id_), "status") == ["PUBLISHED", "REJECTED"]
+    assert pick(await shop.history(id_), "version") == [1, 2]
 
 
 async def test_a_comment_is_created_once(shop: Shop) -> None:
     """The second result equals the first one."""
-    id_ = await shop.made()
+    id_ = await shop.create()
     first, second = await twice(shop, "commentOnProduct", id=id_, version=1, text="hm")
     assert first == second
-    assert tell(await shop.history(id_), "comments") == [[{"text": "hm"}]]
+    assert pick(await shop.history(id_), "comments") == [[{"text": "hm"}]]
 
 
 async def test_a_refused_mutation_is_executed_again(shop: Shop) -> None:
@@ -118,21 +118,21 @@ async def test_another_mutation_under_the_same_key_is_bad_input(
     shop: Shop, name: str, given: Row
 ) -> None:
     """Other arguments make another mutation, too; nothing is written."""
-    id_, key = await shop.made(), uuid4().hex
+    id_, key = await shop.create(), uuid4().hex
     await shop.mutate("updateProduct", key=key, id=id_, increment={"stock": 1})
     with pytest.raises(Failed) as caught:
         await shop.mutate(name, key=key, id=id_, **given)
     assert caught.value.code == "BAD_USER_INPUT"
-    assert tell(await shop.history(id_), "version", "comments") == [(1, []), (2, [])]
+    assert pick(await shop.history(id_), "version", "comments") == [(1, []), (2, [])]
 
 
 async def test_another_authors_key_is_another_key(shop: Shop) -> None:
     """A caller can neither use up another caller's key nor read its result."""
-    id_, key = await shop.made(), uuid4().hex
+    id_, key = await shop.create(), uuid4().hex
     for author in ("ann", "bob", None):
         given = {"id": id_, "increment": {"stock": 1}}
         await shop.mutate("updateProduct", author=author, key=key, **given)
-    assert tell(await shop.history(id_), "author") == ["ann", "ann", "bob", None]
+    assert pick(await shop.history(id_), "author") == ["ann", "ann", "bob", None]
 
 
 @pytest.mark.parametrize("expected", [{}, {"expectedVersion": 1}], ids=["any", "compared"])
@@ -140,18 +140,18 @@ async def test_one_of_several_concurrent_mutations_with_one_key_is_executed(
     shop: Shop, expected: Row
 ) -> None:
     """All of them get its result."""
-    id_, key = await shop.made(), uuid4().hex
+    id_, key = await shop.create(), uuid4().hex
     given = {"id": id_, "increment": {"stock": 1}, **expected}
     results = await asyncio.gather(
         *(shop.mutate("updateProduct", key=key, **given) for _ in range(4))
     )
     assert [each["version"] for each in results] == [2] * 4
-    assert tell(await shop.history(id_), "version") == [1, 2]
+    assert pick(await shop.history(id_), "version") == [1, 2]
 
 
 async def test_several_mutations_of_one_request_share_a_key(shop: Shop) -> None:
     """The key is for the request, and each mutation is executed once."""
-    id_, key = await shop.made(), uuid4().hex
+    id_, key = await shop.create(), uuid4().hex
     text = """
       mutation($id: ID!) {
         a: updateProduct(id: $id, increment: {stock: 1}) { ... on ProductWritten { version } }

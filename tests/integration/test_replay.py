@@ -25,7 +25,7 @@ from revstream.streams.live.archive_progress import ArchiveProgress
 from revstream.streams.live.hub import HubOptions, publish_source
 from revstream.streams.live.replay import Idle, Part, Replay, ReplayedRecords
 from revstream.streams.mongo.database import Mongo
-from tests.support.streams import BRISK, Recording, finished, unless_ended
+from tests.support.streams import BRISK, Recording, stop_task, unless_ended
 
 Client = MongoClient[dict[str, Any]]
 one_driver = pytest.mark.parametrize("mongo", ["motor"], indirect=True)
@@ -61,7 +61,7 @@ class Process:
             if recorder:
                 process.recorder = await stack.enter_async_context(process.recording.running())
             follower = asyncio.create_task(publish_source(source, process.hub))
-            stack.push_async_callback(finished, follower)
+            stack.push_async_callback(stop_task, follower)
             yield process
 
     async def seen(self) -> None:
@@ -80,7 +80,7 @@ class Process:
         return Replay(archive, self.hub, self.progress, horizons, page=page, quiet_s=0.01)
 
 
-class Received:
+class ReceivedTokens:
     """The tokens that a subscriber receives; a drop has those of its records."""
 
     def __init__(self, archive: Archive) -> None:
@@ -127,7 +127,7 @@ async def archived(process: Process, after: str, key: Any = None) -> list[str]:
     return [each["_id"] for each in records]
 
 
-class Inject:
+class WriteInjector:
     """Writes between the steps of a replay, a number of times, with different waits."""
 
     def __init__(self, client: Client, process: Process, wait: str, times: int) -> None:
@@ -195,13 +195,13 @@ async def test_a_replay_under_writes_has_no_gap_and_no_duplicate(
     """It goes from the archive through the ring to live events, for all documents and for one."""
     async with Process.started(mongo) as process:
         start = process.hub.position
-        inject = Inject(client, process, wait, times=14)
+        inject = WriteInjector(client, process, wait, times=14)
         inject.things.insert_many([{"_id": n} for n in range(4)])
         inject.things.update_many({}, {"$set": {"n": 0}})
         await process.recorded()
         inject_into(monkeypatch, process.progress, inject.write)
         replay = process.replay(archive=InjectedArchive(mongo, inject.write))
-        received = Received(process.recording.archive)
+        received = ReceivedTokens(process.recording.archive)
         async with aclosing(replay.follow(start, interest=Interest(keys=_keys(key)))) as parts:
             async for part in parts:
                 await received.take(part)
@@ -231,7 +231,7 @@ async def test_a_replay_resumes_from_each_of_its_tokens(mongo: Mongo, client: Cl
         expected = await archived(process, start)
         assert len(expected) == 9
         for n, token in enumerate([start, *expected]):
-            received = Received(process.recording.archive)
+            received = ReceivedTokens(process.recording.archive)
             async with aclosing(process.replay().follow(token)) as parts:
                 await received.until(parts, expected[-1])
             assert received.tokens == expected[n:]
@@ -260,7 +260,7 @@ async def test_a_drop_is_replayed_from_each_of_its_tokens(
         for after, expected in [(start, dropped)] + [
             (token, dropped[n + 1 :]) for n, token in enumerate(dropped)
         ]:
-            received = Received(process.recording.archive)
+            received = ReceivedTokens(process.recording.archive)
             async with aclosing(process.replay(page=page).follow(after)) as parts:
                 await received.until(parts, dropped[-1])
             assert received.tokens == expected
@@ -268,7 +268,7 @@ async def test_a_drop_is_replayed_from_each_of_its_tokens(
         things.insert_one({"_id": 9})
         every = await archived(process, start)
         for after in (start, dropped[6], dropped[-1], quiet):
-            received = Received(process.recording.archive)
+            received = ReceivedTokens(process.recording.archive)
             async with aclosing(process.replay(page=page).follow(after)) as parts:
                 await received.until(parts, every[-1])
             assert received.tokens == [each for each in every if each > after]
@@ -295,7 +295,7 @@ async def test_a_replay_contains_a_drop_that_is_the_last_event(
     assert process.hub.position.startswith(expected[-1].partition("-")[0])
     place = replace(begun, token=process.hub.position)
     await process.recording.checkpoints.save(process.recording.name, place, fencing_token=2)
-    received = Received(process.recording.archive)
+    received = ReceivedTokens(process.recording.archive)
     async with aclosing(process.replay().follow(begun.token)) as parts:
         await received.until(parts, process.hub.position)
     assert received.tokens == expected
@@ -323,7 +323,7 @@ async def test_a_token_in_the_ring_needs_no_command(mongo: Mongo, client: Client
         horizons = Horizons(Untouchable())  # type: ignore[arg-type]
         replay = Replay(untouched, process.hub, progress, horizons, quiet_s=0.01)
         for after, key in ((start, None), (expected[2], None), (start, 3), (None, None)):
-            received = Received(untouched)
+            received = ReceivedTokens(untouched)
             async with aclosing(replay.follow(after, interest=Interest(keys=_keys(key)))) as parts:
                 await received.until(parts, process.hub.position)
             wanted = [] if after is None else [each for each in expected if each > after]
@@ -343,7 +343,7 @@ async def test_a_token_ahead_of_this_processs_stream_is_awaited(
         things = client[mongo.name].things
         things.insert_many([{"_id": n} for n in range(5)])
         every = await archived(ahead, start)
-        received = Received(ahead.recording.archive)
+        received = ReceivedTokens(ahead.recording.archive)
         async with aclosing(process.replay().follow(every[2])) as parts:
             await received.take(await anext(parts))
             assert (received.parts, received.quiet) == (["Idle"], every[2])
@@ -352,7 +352,7 @@ async def test_a_token_ahead_of_this_processs_stream_is_awaited(
             try:
                 await unless_ended(follower, received.until(parts, every[-1]))
             finally:
-                await finished(follower)
+                await stop_task(follower)
     assert received.tokens == every[3:]
 
 
@@ -366,7 +366,7 @@ async def test_a_token_older_than_the_archive_is_history_lost(mongo: Mongo, clie
         with pytest.raises(HistoryLost, match="1970-01-01 00:00:07Z was requested") as caught:
             await anext(process.replay().follow(resume_tokens.token_from_time(Timestamp(7, 1))))
         oldest = caught.value.extensions["oldestResumeToken"]
-        received = Received(process.recording.archive)
+        received = ReceivedTokens(process.recording.archive)
         async with aclosing(process.replay().follow(oldest)) as parts:
             await received.until(parts, expected[-1])
         assert received.tokens == expected
@@ -385,12 +385,12 @@ async def test_a_token_older_than_the_ring_is_history_lost_without_an_archive(
     await process.seen()
     with pytest.raises(HistoryLost, match="no history of things is kept") as caught:
         await anext(process.replay().follow(resume_tokens.token_from_time(Timestamp(7, 1))))
-    received = Received(process.recording.archive)
+    received = ReceivedTokens(process.recording.archive)
     oldest = caught.value.extensions["oldestResumeToken"]
     async with aclosing(process.replay().follow(oldest)) as parts:
         await received.until(parts, process.hub.position)
     assert len(received.tokens) == 5
-    await finished(follower)
+    await stop_task(follower)
 
 
 @one_driver
@@ -407,7 +407,7 @@ async def test_a_replay_waits_for_a_recorder_that_is_behind_the_ring(
             await anext(process.replay().follow(start))
         assert caught.value.extensions["lagSeconds"] >= 0
         process.progress._limit_s = 15
-        received = Received(process.recording.archive)
+        received = ReceivedTokens(process.recording.archive)
         async with aclosing(process.replay().follow(start)) as parts:
             waiting = asyncio.ensure_future(anext(parts))
             async with process.recording.running() as task:
@@ -437,7 +437,7 @@ async def test_a_replay_of_one_document_has_only_its_events(
         write(1)
         write(2)
         await process.recorded()
-        received = Received(process.recording.archive)
+        received = ReceivedTokens(process.recording.archive)
         async with aclosing(
             process.replay().follow(start, interest=Interest(keys=_keys(key)))
         ) as parts:
@@ -454,7 +454,7 @@ async def test_a_replay_of_one_document_has_only_its_events(
 async def test_an_idle_subscriber_gets_checkpoint_events(mongo: Mongo, client: Client) -> None:
     """Their tokens only move forward, and never beyond an event that it must still get."""
     async with Process.started(mongo) as process:
-        received = Received(process.recording.archive)
+        received = ReceivedTokens(process.recording.archive)
         async with aclosing(process.replay().follow(None)) as parts:
             first = await anext(parts)
             assert isinstance(first, Idle)
@@ -474,7 +474,7 @@ async def test_a_slow_subscriber_resumes_at_its_end(mongo: Mongo, client: Client
     """It loses nothing."""
     async with Process.started(mongo, ring_events=100, backlog_events=3) as process:
         start = process.hub.position
-        received = Received(process.recording.archive)
+        received = ReceivedTokens(process.recording.archive)
         async with aclosing(process.replay().follow(None)) as parts:
             await received.take(await anext(parts))
             client[mongo.name].things.insert_many([{"_id": n} for n in range(10)])

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from bson import Decimal128, Int64, Regex
 
-from tests.support.editing import Shop, lamp, tell, without
+from tests.support.editing import Shop, lamp, pick, without
 from tests.support.plain_model import canonical
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -29,7 +29,7 @@ def stored(shop: Shop, id_: str) -> dict[str, Any]:
 
 async def test_restore_writes_the_whole_content_with_its_types(shop: Shop) -> None:
     """Fields outside the model are restored, too, and newer fields are removed."""
-    id_ = await shop.made()
+    id_ = await shop.create()
     shop.database["products"].update_one({"_id": id_}, {"$set": UNMODELLED})
     before = stored(shop, id_)
     await shop.recorded()
@@ -41,7 +41,7 @@ async def test_restore_writes_the_whole_content_with_its_types(shop: Shop) -> No
 
 async def test_restore_recreates_a_deleted_document_and_continues_its_numbers(shop: Shop) -> None:
     """Its earlier versions belong to the same document."""
-    id_ = await shop.made()
+    id_ = await shop.create()
     shop.database["products"].update_one({"_id": id_}, {"$set": UNMODELLED})
     before = stored(shop, id_)
     await shop.mutate("deleteProduct", id=id_)
@@ -49,7 +49,7 @@ async def test_restore_recreates_a_deleted_document_and_continues_its_numbers(sh
     assert (result["version"], result["product"]["version"]) == (4, 4)
     assert canonical(stored(shop, id_)) == canonical(before)
     await shop.mutate("updateProduct", id=id_, expectedVersion=4, patch={"name": "after"})
-    assert tell(await shop.history(id_), "version", "operation", "restoredFrom") == [
+    assert pick(await shop.history(id_), "version", "operation", "restoredFrom") == [
         (1, "INSERT", None),
         (2, "UPDATE", None),
         (3, "DELETE", None),
@@ -60,7 +60,7 @@ async def test_restore_recreates_a_deleted_document_and_continues_its_numbers(sh
 
 async def test_restore_is_a_replacement_in_history(shop: Shop) -> None:
     """This holds for any form of the write in the oplog."""
-    id_ = await shop.made()
+    id_ = await shop.create()
     await shop.mutate("updateProduct", id=id_, patch={"stock": 6})
     await shop.mutate("restoreProduct", id=id_, version=1)
     last = (await shop.history(id_))[-1]
@@ -73,7 +73,7 @@ async def test_restore_is_a_replacement_in_history(shop: Shop) -> None:
 
 async def test_restore_checks_the_expected_version(shop: Shop) -> None:
     """Existing documents and deletions are checked."""
-    id_ = await shop.made()
+    id_ = await shop.create()
     await shop.mutate("updateProduct", id=id_, patch={"stock": 6})
     result = await shop.mutate("restoreProduct", id=id_, version=1, expectedVersion=1)
     assert (result["__typename"], result["actualVersion"]) == ("VersionConflict", 2)
@@ -87,7 +87,7 @@ async def test_restore_checks_the_expected_version(shop: Shop) -> None:
 @pytest.mark.parametrize("version", [2, 9, 0, -1])
 async def test_deletions_and_unknown_versions_cannot_be_restored(shop: Shop, version: int) -> None:
     """The message distinguishes them."""
-    id_ = await shop.made()
+    id_ = await shop.create()
     await shop.mutate("deleteProduct", id=id_)
     result = await shop.mutate("restoreProduct", id=id_, version=version)
     assert result["__typename"] == "DocumentNotFound"
@@ -96,7 +96,7 @@ async def test_deletions_and_unknown_versions_cannot_be_restored(shop: Shop, ver
 
 async def test_restore_refuses_a_unique_value_that_was_taken_meanwhile(shop: Shop) -> None:
     """Existing and deleted documents are refused alike."""
-    id_ = await shop.made()
+    id_ = await shop.create()
     await shop.mutate("deleteProduct", id=id_)
     await shop.mutate("createProduct", document=lamp(id_))
     result = await shop.mutate("restoreProduct", id=id_, version=1)
@@ -107,7 +107,7 @@ async def test_an_unrecorded_version_can_be_restored(
     shop: Shop,
 ) -> None:
     """The mutation waits for the recorder."""
-    id_ = await shop.made()
+    id_ = await shop.create()
     for name in ("one", "two", "three"):
         shop.database["products"].update_one({"_id": id_}, {"$set": {"name": name}})
     result = await shop.mutate("restoreProduct", id=id_, version=3)

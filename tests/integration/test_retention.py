@@ -38,7 +38,7 @@ from tests.support.eventually import eventually
 from tests.support.exhaustive import examples
 from tests.support.kept import kept_numbers
 from tests.support.shop import PRODUCT
-from tests.support.streams import Recording, by_document, check_chains, finished
+from tests.support.streams import Recording, by_document, check_chains, stop_task
 
 Client = MongoClient[dict[str, Any]]
 one_driver = pytest.mark.parametrize("mongo", ["motor"], indirect=True)
@@ -395,7 +395,7 @@ async def test_passes_under_writes_lose_nothing(mongo: Mongo, client: Client) ->
         finally:
             await recording.at_rest(task)
             for each in beside:
-                await finished(each)
+                await stop_task(each)
         await retaining(mongo, recording.archive, keep).go_through()
     records = await recording.versions()
     assert [each["doc"] for each in sorted(records, key=lambda r: r["doc"])] == ids
@@ -488,7 +488,7 @@ async def test_a_failed_pass_is_logged_and_repeated(
     retained = retaining(slow, archive, keep, every_s=0.01)  # type: ignore[arg-type]
     task = asyncio.create_task(retained.run(1))
     await eventually(lambda: retained.statistics()["versions"] == 2)
-    await finished(task)
+    await stop_task(task)
     assert retained.statistics()["failures"] == 2
     assert "retention failed" in caplog.text
 

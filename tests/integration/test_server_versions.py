@@ -21,7 +21,7 @@ from revstream.streams.coordination.checkpoint import Checkpoints
 from revstream.streams.core import resume_tokens
 from revstream.streams.mongo.database import Mongo
 from tests.support.bare_mongod import BareMongod, short_lived_replica_set
-from tests.support.streams import BRISK, Recording, told
+from tests.support.streams import BRISK, Recording, outline
 
 Client = MongoClient[dict[str, Any]]
 
@@ -155,7 +155,7 @@ async def test_an_upgrade_and_a_downgrade_of_the_server_lose_and_repeat_nothing(
             # As after a crash between the archive and the checkpoint.
             await recording.checkpoints.save(recording.name, begun, fencing_token=2 * turn - 1)
             records = await Recording(mongo).record(fencing_token=2 * turn)
-    assert told(records) == [("INSERT", 1, False), *(("UPDATE", n, False) for n in (2, 3, 4))]
+    assert outline(records) == [("INSERT", 1, False), *(("UPDATE", n, False) for n in (2, 3, 4))]
 
 
 async def test_a_token_stored_on_the_newer_server_is_resumed(

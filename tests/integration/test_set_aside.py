@@ -27,7 +27,7 @@ from tests.support.eventually import eventually, wait_until
 from tests.support.exhaustive import exhaustive
 from tests.support.gateway import run_command, running_gateway
 from tests.support.layouts import layout_model, program
-from tests.support.streams import Recording, event, told, unless_ended
+from tests.support.streams import Recording, event, outline, unless_ended
 
 Client = MongoClient[dict[str, Any]]
 one_driver = pytest.mark.parametrize("mongo", ["motor"], indirect=True)
@@ -68,9 +68,9 @@ async def test_an_event_without_a_possible_version_is_set_aside(
     with failing(TypeError("odd")):
         records = await recording.record()
         assert "1 change event set aside" in str(recording.recorder.collection_trouble)
-    assert told(records, 1)[:2] == [("INSERT", 1, False), ("UPDATE", 2, True)]
-    assert told(records, 1)[2:] == [("UPDATE", 3, False), ("DELETE", 4, False)]
-    assert told(records, 2) == [("INSERT", 1, False), ("UPDATE", 2, False)]
+    assert outline(records, 1)[:2] == [("INSERT", 1, False), ("UPDATE", 2, True)]
+    assert outline(records, 1)[2:] == [("UPDATE", 3, False), ("DELETE", 4, False)]
+    assert outline(records, 2) == [("INSERT", 1, False), ("UPDATE", 2, False)]
     [aside] = client[mongo.name][COLLECTION].find()
     assert (aside["key"], aside["operation"], aside["reason"]) == (1, "update", "TypeError")
     assert bson.decode(aside["event"])["updateDescription"]["updatedFields"] == {"odd": 1}
@@ -121,7 +121,7 @@ async def test_a_database_failure_sets_no_event_aside(mongo: Mongo, client: Clie
     with failing(Unavailable("MongoDB is away")), pytest.raises(Unavailable):
         await recording.record()
     assert await SetAsideEvents(mongo).troubles() == {}
-    assert told(await Recording(mongo).record(2)) == [("INSERT", 1, False)]
+    assert outline(await Recording(mongo).record(2)) == [("INSERT", 1, False)]
 
 
 @one_driver
@@ -139,8 +139,8 @@ async def test_a_damaged_version_does_not_stop_recording(mongo: Mongo, client: C
     for n in (2, 3):
         things.update_many({}, {"$set": {"n": n}})
     records = await Recording(mongo, deltas=True).record(fencing_token=2)
-    assert told(records, 1)[2:] == [("UPDATE", 3, True), ("UPDATE", 4, False)]
-    assert told(records, 2)[2:] == [("UPDATE", 3, False), ("UPDATE", 4, False)]
+    assert outline(records, 1)[2:] == [("UPDATE", 3, True), ("UPDATE", 4, False)]
+    assert outline(records, 2)[2:] == [("UPDATE", 3, False), ("UPDATE", 4, False)]
     [newest] = await recording.archive.newest([{"key": 1}], limit=1)
     assert newest["full"] == {"_id": 1, "text": "x" * 300, "n": 3}
 

@@ -32,8 +32,8 @@ from revstream.streams.listeners.webhooks.parked_delivery import (
 from revstream.streams.mongo.database import Mongo
 from tests.support.eventually import eventually
 from tests.support.exhaustive import exhaustive
-from tests.support.receiver import Act, Receiver, Request
-from tests.support.sinks import BRISK, PAGES, Sinking, delivering, sinking, write
+from tests.support.receiver import Receiver, Reply, Request
+from tests.support.sinks import BRISK, PAGES, SinkSetup, delivering, new_sink, write
 from tests.support.streams import Recording
 
 Client = MongoClient[dict[str, Any]]
@@ -71,7 +71,7 @@ async def waiting(recording: Recording) -> dict[str, PendingDelivery]:
     return {each.document: each for each in await find_deliveries(recording.mongo)}
 
 
-def settled(made: Sinking, recording: Recording, client: Client) -> bool:
+def settled(made: SinkSetup, recording: Recording, client: Client) -> bool:
     """Return whether no delivery is pending, in the database either."""
     left = client[recording.mongo.name][COLLECTION].count_documents({})
     return made.sink.statistics()["waiting"] == left == 0
@@ -95,7 +95,7 @@ async def test_a_delivery_is_a_signed_cloud_event(recording: Recording, client: 
     )
     await recording.record()
     async with Receiver().serving() as receiver:
-        made = sinking(recording, receiver.url, secrets=SECRETS)
+        made = new_sink(recording, receiver.url, secrets=SECRETS)
         async with delivering(made, 3):
             await eventually(lambda: len(receiver.taken) == 2)
     first, second = receiver.requests
@@ -135,13 +135,13 @@ async def test_documents_are_delivered_concurrently_and_each_in_order(
     """The receiver may take any time; connections stay open."""
     dice = random.Random(1)
 
-    async def slowly(request: Request) -> Act:
+    async def slowly(request: Request) -> Reply:
         await asyncio.sleep(dice.uniform(0, 0.02))
-        return Act()
+        return Reply()
 
     made = await write(recording, client, **{f"d{n}": 4 + n % 3 for n in range(20)})
     async with Receiver(slowly).serving() as receiver:
-        sink = sinking(recording, receiver.url)
+        sink = new_sink(recording, receiver.url)
         async with delivering(sink):
             await eventually(lambda: len(receiver.taken) == len(made), within_s=30)
     assert by_subject(receiver.taken) == by_subject(made)
@@ -156,14 +156,14 @@ async def test_only_the_requested_operations_are_delivered(
     """`operations` applies to deferred deliveries, too."""
     refuse = True
 
-    def behave(request: Request) -> Act:
-        return Act(status=400 if refuse and request.subject == "a" else 200)
+    def behave(request: Request) -> Reply:
+        return Reply(status=400 if refuse and request.subject == "a" else 200)
 
     await write(recording, client, a=3, b=1)
     client[recording.mongo.name].things.delete_one({"_id": "a"})
     await write(recording, client, c=2, a=2)
     async with Receiver(behave).serving() as receiver:
-        made = sinking(recording, receiver.url, operations=["INSERT", "DELETE"])
+        made = new_sink(recording, receiver.url, operations=["INSERT", "DELETE"])
         async with delivering(made):
             await eventually(lambda: {"b", "c"} == {name for name, _ in receiver.taken})
             refuse = False
@@ -183,13 +183,13 @@ async def test_a_poison_event_is_parked_and_blocks_its_own_document_only(
     """
     poisonous = True
 
-    def behave(request: Request) -> Act:
+    def behave(request: Request) -> Reply:
         bad = poisonous and (request.subject, request.version) == ("b", 2)
-        return Act(status=422, body=b"no such unit") if bad else Act()
+        return Reply(status=422, body=b"no such unit") if bad else Reply()
 
     made = await write(recording, client, a=3, b=3, c=3)
     async with Receiver(behave).serving() as receiver:
-        sink = sinking(recording, receiver.url)
+        sink = new_sink(recording, receiver.url)
         async with delivering(sink):
             expected = {"a": [1, 2, 3], "b": [1], "c": [1, 2, 3]}
             await eventually(lambda: by_subject(receiver.taken) == expected)
@@ -222,12 +222,12 @@ async def test_a_dropped_delivery_is_skipped_and_later_ones_continue(
     nothing.
     """
 
-    def behave(request: Request) -> Act:
-        return Act(status=400 if (request.subject, request.version) == ("b", 2) else 200)
+    def behave(request: Request) -> Reply:
+        return Reply(status=400 if (request.subject, request.version) == ("b", 2) else 200)
 
     await write(recording, client, a=3, b=4)
     async with Receiver(behave).serving() as receiver:
-        made = sinking(recording, receiver.url)
+        made = new_sink(recording, receiver.url)
         async with delivering(made):
             await eventually(lambda: by_subject(receiver.taken) == {"a": [1, 2, 3], "b": [1]})
             await eventually(lambda: made.sink.statistics()["waiting"] == 1)
@@ -248,7 +248,7 @@ async def test_without_a_receiver_nothing_is_parked(recording: Recording, client
     async with receiver.serving():
         pass  # on the same port
     made = await write(recording, client, **MANY)
-    sink = sinking(recording, receiver.url)
+    sink = new_sink(recording, receiver.url)
     async with delivering(sink):
         await eventually(lambda: sink.consumer.failures > 5)
         made += await write(recording, client, d0=2, d1=2)
@@ -271,24 +271,24 @@ async def test_without_a_receiver_nothing_is_parked(recording: Recording, client
 @pytest.mark.parametrize(
     "refusal",
     [
-        Act(status=500),
-        pytest.param(Act(status=503), marks=exhaustive),
-        Act(status=429),
-        pytest.param(Act(status=401), marks=exhaustive),
-        Act(status=410),
-        Act(status=302, headers={"location": "http://127.0.0.1:1/"}),
-        Act(reset=True),
+        Reply(status=500),
+        pytest.param(Reply(status=503), marks=exhaustive),
+        Reply(status=429),
+        pytest.param(Reply(status=401), marks=exhaustive),
+        Reply(status=410),
+        Reply(status=302, headers={"location": "http://127.0.0.1:1/"}),
+        Reply(reset=True),
     ],
     ids=lambda act: "reset" if act.reset else str(act.status),
 )
 async def test_a_receiver_that_refuses_everything_gets_everything_later(
-    recording: Recording, client: Client, refusal: Act
+    recording: Recording, client: Client, refusal: Reply
 ) -> None:
     """No delivery is parked for any status, only one page is repeated, and requests are few."""
     ill = True
     made = await write(recording, client, **MANY)
-    async with Receiver(lambda request: refusal if ill else Act()).serving() as receiver:
-        sink = sinking(recording, receiver.url)
+    async with Receiver(lambda request: refusal if ill else Reply()).serving() as receiver:
+        sink = new_sink(recording, receiver.url)
         async with delivering(sink):
             await eventually(lambda: sink.consumer.failures > 5, within_s=30)
             assert await waiting(recording) == {}
@@ -306,13 +306,13 @@ async def test_errors_and_logs_contain_neither_url_nor_response(
     """The path of a webhook is a secret, and a response may repeat it."""
     parked = False
 
-    def behave(request: Request) -> Act:
+    def behave(request: Request) -> Reply:
         bad = request.subject == "a" or not parked
-        return Act(status=410 if parked else 500, body=b"no such /changes") if bad else Act()
+        return Reply(status=410 if parked else 500, body=b"no such /changes") if bad else Reply()
 
     await write(recording, client, a=1)
     async with Receiver(behave).serving() as receiver:
-        made = sinking(recording, receiver.url)
+        made = new_sink(recording, receiver.url)
         async with delivering(made):
             await eventually(lambda: made.sink.statistics()["waiting"] or made.consumer.trouble)
             await write(recording, client, **MANY)
@@ -334,12 +334,12 @@ async def test_accepted_deliveries_of_a_page_are_not_repeated(
     """The receiver fails in the middle of the page."""
     well = 10
 
-    def behave(request: Request) -> Act:
-        return Act(status=200 if len(receiver.taken) < well else 500)
+    def behave(request: Request) -> Reply:
+        return Reply(status=200 if len(receiver.taken) < well else 500)
 
     made = await write(recording, client, **MANY)
     async with Receiver(behave).serving() as receiver:
-        sink = sinking(recording, receiver.url)
+        sink = new_sink(recording, receiver.url)
         async with delivering(sink):
             await eventually(lambda: sink.consumer.failures > 2, within_s=30)
             assert len(receiver.taken) == well
@@ -353,16 +353,16 @@ async def test_retry_after_is_respected(recording: Recording, client: Client) ->
     """No request is sent before that time."""
     loop, answered = asyncio.get_running_loop(), 0.0
 
-    def behave(request: Request) -> Act:
+    def behave(request: Request) -> Reply:
         nonlocal answered
         if not answered or loop.time() < answered + 0.5:
             answered = answered or loop.time()
-            return Act(status=503, headers={"retry-after": "1"})
-        return Act()
+            return Reply(status=503, headers={"retry-after": "1"})
+        return Reply()
 
     made = await write(recording, client, **MANY)
     async with Receiver(behave).serving() as receiver:
-        async with delivering(sinking(recording, receiver.url)):
+        async with delivering(new_sink(recording, receiver.url)):
             await eventually(lambda: len(receiver.taken) == len(made))
         refused = [each for each in receiver.requests if each.status == 503]
         assert len(refused) <= BRISK.documents
@@ -377,12 +377,12 @@ async def test_a_single_failing_document_does_not_stop_the_sink(
     New deliveries are sent.
     """
 
-    def behave(request: Request) -> Act:
-        return Act(status=500 if request.subject == "ill" else 200)
+    def behave(request: Request) -> Reply:
+        return Reply(status=500 if request.subject == "ill" else 200)
 
     await write(recording, client, ill=2)
     async with Receiver(behave).serving() as receiver:
-        made = sinking(recording, receiver.url)
+        made = new_sink(recording, receiver.url)
         async with delivering(made):
             await eventually(lambda: len(receiver.requests) > 4 * BRISK.redelivery.attempts)
             held = (await waiting(recording))["ill"]
@@ -399,21 +399,21 @@ async def test_consecutive_failures_are_deferred_gradually(
     Later documents then get their turn.
     """
 
-    def behave(request: Request) -> Act:
-        return Act(status=500 if request.subject.startswith("ill") else 200)
+    def behave(request: Request) -> Reply:
+        return Reply(status=500 if request.subject.startswith("ill") else 200)
 
     ill = BRISK.doubts + 2
     await write(recording, client, **{f"ill{n}": 1 for n in range(ill)})
     # The first page has no other documents.
     pages = replace(PAGES, page=ill)
     async with Receiver(behave).serving() as receiver:
-        stubborn = sinking(recording, receiver.url, pages=pages)
+        stubborn = new_sink(recording, receiver.url, pages=pages)
         async with delivering(stubborn, 1):
             await eventually(lambda: stubborn.consumer.failures > 10, within_s=30)
             assert await waiting(recording) == {}
         await write(recording, client, well=1)
         options = replace(BRISK, patience_s=0.1)
-        made = sinking(recording, receiver.url, options=options, pages=pages)
+        made = new_sink(recording, receiver.url, options=options, pages=pages)
         async with delivering(made, 2):
             await eventually(lambda: ("well", 1) in receiver.taken, within_s=30)
 
@@ -427,14 +427,14 @@ async def test_a_hanging_delivery_delays_no_other_document(
     """
     release = asyncio.Event()
 
-    async def behave(request: Request) -> Act:
+    async def behave(request: Request) -> Reply:
         if request.subject == "slow":
             await release.wait()
-        return Act()
+        return Reply()
 
     made = await write(recording, client, slow=2, a=1)
     async with Receiver(behave).serving() as receiver:
-        sink = sinking(recording, receiver.url)
+        sink = new_sink(recording, receiver.url)
         async with delivering(sink):
             await eventually(lambda: receiver.taken == [("a", 1)])
             # Accepted after the slow request began: so the receiver is not slow.
@@ -452,12 +452,12 @@ async def test_a_delivery_without_an_answer_fails_by_timeout(
 ) -> None:
     """It is retried, and the others continue."""
 
-    def behave(request: Request) -> Act:
-        return Act(hang=request.subject == "deaf" and len(receiver.requests) < 4)
+    def behave(request: Request) -> Reply:
+        return Reply(hang=request.subject == "deaf" and len(receiver.requests) < 4)
 
     made = await write(recording, client, deaf=1, a=2)
     async with Receiver(behave).serving() as receiver:
-        sink = sinking(recording, receiver.url, timeout_s=0.3)
+        sink = new_sink(recording, receiver.url, timeout_s=0.3)
         async with delivering(sink):
             await eventually(lambda: len(receiver.taken) == len(made), within_s=30)
             assert by_subject(receiver.taken) == by_subject(made)
@@ -468,14 +468,14 @@ async def test_a_broken_connection_is_retried_at_once(recording: Recording, clie
     """Only that event may arrive twice."""
     broken: set[str] = set()
 
-    def behave(request: Request) -> Act:
+    def behave(request: Request) -> Reply:
         first = request.version == 2 and request.subject not in broken
         broken.add(request.subject if request.version == 2 else "")
-        return Act(reset=first)
+        return Reply(reset=first)
 
     made = await write(recording, client, a=3, b=3)
     async with Receiver(behave).serving() as receiver:
-        async with delivering(sinking(recording, receiver.url)):
+        async with delivering(new_sink(recording, receiver.url)):
             await eventually(lambda: len(receiver.taken) == len(made))
         assert by_subject(receiver.taken) == by_subject(made)
         came = Counter((each.subject, each.version) for each in receiver.requests)
@@ -487,9 +487,9 @@ async def test_redirects_are_not_followed(recording: Recording, client: Client) 
     """An event that is signed for one receiver is sent to no other."""
     await write(recording, client, a=1)
     async with Receiver().serving() as other:
-        away = Act(status=307, headers={"location": other.url})
+        away = Reply(status=307, headers={"location": other.url})
         async with Receiver(lambda request: away).serving() as receiver:
-            async with delivering(sinking(recording, receiver.url)):
+            async with delivering(new_sink(recording, receiver.url)):
                 await eventually(lambda: len(receiver.requests) > 2)
             held = (await waiting(recording))["a"]
             assert held.reason == "HTTP 307: a redirect, and these are not followed"
@@ -499,8 +499,8 @@ async def test_redirects_are_not_followed(recording: Recording, client: Client) 
 async def test_an_endless_response_body_is_not_read(recording: Recording, client: Client) -> None:
     """The status is enough."""
     made = await write(recording, client, a=3)
-    async with Receiver(lambda request: Act(endless=True)).serving() as receiver:
-        async with delivering(sinking(recording, receiver.url)):
+    async with Receiver(lambda request: Reply(endless=True)).serving() as receiver:
+        async with delivering(new_sink(recording, receiver.url)):
             await eventually(lambda: receiver.taken == made)
         assert receiver.connections == 3
 
@@ -513,18 +513,18 @@ async def test_a_deposed_sink_stores_no_pending_deliveries(
     """
     go_on = asyncio.Event()
 
-    async def behave(request: Request) -> Act:
+    async def behave(request: Request) -> Reply:
         if request.fence == 1:
             await go_on.wait()
-            return Act(status=400)
-        return Act()
+            return Reply(status=400)
+        return Reply()
 
     made = await write(recording, client, a=2)
     async with Receiver(behave).serving() as receiver:
-        zombie = sinking(recording, receiver.url)
+        zombie = new_sink(recording, receiver.url)
         task = asyncio.create_task(zombie.consumer.run(1))
         await eventually(lambda: len(receiver.requests) == 1)
-        successor = sinking(recording, receiver.url)
+        successor = new_sink(recording, receiver.url)
         async with delivering(successor, 2):
             await eventually(lambda: receiver.taken == made)
             go_on.set()
@@ -540,12 +540,12 @@ async def test_a_successor_continues_pending_deliveries(
     """The predecessor may have stored them before the checkpoint of the page."""
     ill = True
 
-    def behave(request: Request) -> Act:
-        return Act(status=500 if ill and request.subject == "b" else 200)
+    def behave(request: Request) -> Reply:
+        return Reply(status=500 if ill and request.subject == "b" else 200)
 
     made = await write(recording, client, a=2, b=3)
     async with Receiver(behave).serving() as receiver:
-        first = sinking(recording, receiver.url)
+        first = new_sink(recording, receiver.url)
         async with delivering(first, 1):
             await eventually(lambda: first.sink.statistics()["waiting"] == 1)
         name = first.sink.name
@@ -555,7 +555,7 @@ async def test_a_successor_continues_pending_deliveries(
         before = replace(stored, token=(await recording.versions())[0]["_id"][:16])
         await recording.checkpoints.save(name, before, fencing_token=1)
         ill = False
-        second = sinking(recording, receiver.url)
+        second = new_sink(recording, receiver.url)
         async with delivering(second, 2):
             await eventually(lambda: settled(second, recording, client))
             made += await write(recording, client, b=1)
@@ -573,12 +573,12 @@ async def test_lost_history_is_delivered_as_an_event(recording: Recording, clien
     """
     ill = True
 
-    def behave(request: Request) -> Act:
-        return Act(status=500 if ill and request.subject == "b" else 200)
+    def behave(request: Request) -> Reply:
+        return Reply(status=500 if ill and request.subject == "b" else 200)
 
     await write(recording, client, a=1, b=2)
     async with Receiver(behave).serving() as receiver:
-        made = sinking(recording, receiver.url)
+        made = new_sink(recording, receiver.url)
         async with delivering(made, 1):
             await eventually(lambda: made.sink.statistics()["waiting"] == 1)
         await write(recording, client, c=1)
@@ -591,7 +591,7 @@ async def test_lost_history_is_delivered_as_an_event(recording: Recording, clien
         )
         await Horizons(recording.mongo).advance("things", records[-1]["_id"])
         ill = False
-        again = sinking(recording, receiver.url)
+        again = new_sink(recording, receiver.url)
         async with delivering(again, 2):
             await eventually(lambda: settled(again, recording, client))
             await eventually(lambda: ("c", 1) in receiver.taken)
@@ -609,12 +609,12 @@ async def test_an_unreadable_pending_version_is_reported(
     """Neither the document's other versions nor the sink wait for it."""
     refuse = True
 
-    def behave(request: Request) -> Act:
-        return Act(status=400 if refuse and request.subject == "a" else 200)
+    def behave(request: Request) -> Reply:
+        return Reply(status=400 if refuse and request.subject == "a" else 200)
 
     await write(recording, client, a=3, b=1)
     async with Receiver(behave).serving() as receiver:
-        made = sinking(recording, receiver.url)
+        made = new_sink(recording, receiver.url)
         async with delivering(made):
             await eventually(lambda: made.sink.statistics()["waiting"] == 1)
         client[recording.mongo.name]["things.versions"].update_one(
@@ -622,7 +622,7 @@ async def test_an_unreadable_pending_version_is_reported(
             {"$set": {"packed": True, "kept": 99}, "$unset": {"full": "", "patch": ""}},
         )
         refuse = False
-        made = sinking(recording, receiver.url)
+        made = new_sink(recording, receiver.url)
         async with delivering(made, 2):
             await eventually(lambda: settled(made, recording, client))
     said = [each for each in receiver.requests if each.status == 200 and each.subject == "a"]
@@ -640,7 +640,7 @@ async def test_a_version_without_a_possible_event_is_parked(
     """Another program wrote an id that the model does not allow; the receiver is not at fault."""
     await write(recording, client, a=1)
     async with Receiver().serving() as receiver:
-        made = sinking(recording, receiver.url, model=NUMBERED)
+        made = new_sink(recording, receiver.url, model=NUMBERED)
         async with delivering(made):
             await eventually(lambda: made.sink.statistics()["parked"] == 1)
         assert receiver.requests == []
@@ -658,7 +658,7 @@ async def test_documents_without_possible_events_delay_no_other(
     await write(recording, client, last=1)
     async with Receiver().serving() as receiver:
         pages = replace(PAGES, page=ill)
-        made = sinking(recording, receiver.url, model=NUMBERED, pages=pages)
+        made = new_sink(recording, receiver.url, model=NUMBERED, pages=pages)
         async with delivering(made) as delivery:
             await eventually(lambda: receiver.taken == [("7", 1)])
             await eventually(lambda: made.sink.statistics()["parked"] == ill + 1)
@@ -671,13 +671,13 @@ async def test_the_next_pending_version_is_found_among_many(
     """More versions wait than one read returns."""
     ill = True
 
-    def behave(request: Request) -> Act:
-        return Act(status=400 if ill and request.subject == "a" else 200)
+    def behave(request: Request) -> Reply:
+        return Reply(status=400 if ill and request.subject == "a" else 200)
 
     few = replace(BRISK, redelivery=replace(BRISK.redelivery, versions=2))
     made = await write(recording, client, a=7, b=1)
     async with Receiver(behave).serving() as receiver:
-        sink = sinking(recording, receiver.url, options=few)
+        sink = new_sink(recording, receiver.url, options=few)
         async with delivering(sink):
             await eventually(lambda: sink.sink.statistics()["waiting"] == 1)
             made += await write(recording, client, a=6, b=1)
@@ -698,22 +698,22 @@ async def test_random_receivers_and_interruptions_keep_the_order_per_document(
     """
     dice = random.Random(seed)
     moods = [
-        (Act(), 12),
-        (Act(status=500), 2),
-        (Act(status=400), 2),
-        (Act(reset=True), 1),
-        (Act(hang=True), 1),
-        (Act(status=503, headers={"retry-after": "0"}), 1),
+        (Reply(), 12),
+        (Reply(status=500), 2),
+        (Reply(status=400), 2),
+        (Reply(reset=True), 1),
+        (Reply(hang=True), 1),
+        (Reply(status=503, headers={"retry-after": "0"}), 1),
     ]
-    ill: dict[str, Act] = {}
+    ill: dict[str, Reply] = {}
     known: Counter[str] = Counter()
     skipped: list[Request] = []
     well = False
 
-    def behave(request: Request) -> Act:
-        act = ill.get(request.subject, Act()) if not well else Act()
+    def behave(request: Request) -> Reply:
+        act = ill.get(request.subject, Reply()) if not well else Reply()
         # A delivery without an answer may have been accepted all the same.
-        if act == Act() or (act.reset and dice.random() < 0.5):
+        if act == Reply() or (act.reset and dice.random() < 0.5):
             skipped.extend([request] if request.version > known[request.subject] + 1 else [])
             known[request.subject] = max(known[request.subject], request.version)
         return act
@@ -728,15 +728,15 @@ async def test_random_receivers_and_interruptions_keep_the_order_per_document(
             ill = {f"d{n}": dice.choices(acts, weights)[0] for n in range(12)}
             if dice.random() < 0.25:
                 # Every delivery fails.
-                ill = {f"d{n}": Act(status=500) for n in range(12)}
+                ill = {f"d{n}": Reply(status=500) for n in range(12)}
             counts = {name: dice.randrange(1, 5) for name in names}
             await write(recording, client, **counts)
             written.update(counts)
-            made = sinking(recording, receiver.url, options=few, pages=pages, timeout_s=0.2)
+            made = new_sink(recording, receiver.url, options=few, pages=pages, timeout_s=0.2)
             async with delivering(made, fence):
                 await asyncio.sleep(dice.choice([0.02, 0.05, 0.1, 0.3, 0.6]))
         well = True
-        made = sinking(recording, receiver.url, options=few, pages=pages)
+        made = new_sink(recording, receiver.url, options=few, pages=pages)
         async with delivering(made, 9):
 
             def done() -> bool:

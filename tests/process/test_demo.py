@@ -16,7 +16,7 @@ import httpx2 as httpx
 import pytest
 
 from tests.support.eventually import wait_until
-from tests.support.gateway import ROOT, RunningGateway, ended
+from tests.support.gateway import ROOT, RunningGateway, ensure_ended
 
 LAST_LINE = "Ctrl+C stops it"
 # A time limit that a busy machine does not exceed.
@@ -65,7 +65,7 @@ def running_demo(directory: Path, rate: int) -> Iterator[tuple[RunningGateway, s
     # Without further reads, a full pipe would stop the process.
     demo.reader = threading.Thread(target=lambda: demo.lines.extend(process.stderr or ()))
     demo.reader.start()
-    with ended(demo), process.stdout as output:
+    with ensure_ended(demo), process.stdout as output:
         printed_lines = []
         for line in output:
             printed_lines.append(line)

@@ -22,7 +22,7 @@ from tests.support.bare_mongod import BareMongod, short_lived_replica_set
 from tests.support.eventually import wait_until
 from tests.support.gateway import RunningGateway, run_command, running_gateway
 from tests.support.oplog import roll_over, small_oplog
-from tests.support.repeating import repeating
+from tests.support.repeating import repeat_in_background
 from tests.support.streams import by_document, check_chains
 
 Things = Database[dict[str, Any]]
@@ -93,7 +93,7 @@ def writing(database: Things) -> AbstractContextManager[None]:
         key = {"_id": next(numbers) * 7919 % 500 * (DOCUMENTS // 500)}
         database.things.update_one(key, {"$inc": {"n": 1}})
 
-    return repeating(write)
+    return repeat_in_background(write)
 
 
 @pytest.mark.timeout(400)

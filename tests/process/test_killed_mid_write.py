@@ -19,7 +19,7 @@ from pymongo.database import Database
 
 from tests.support.eventually import wait_until
 from tests.support.exhaustive import scaled
-from tests.support.gateway import ROOT, RunningGateway, ended, start_gateway
+from tests.support.gateway import ROOT, RunningGateway, ensure_ended, start_gateway
 from tests.support.streams import by_document, check_chains
 
 Client = MongoClient[dict[str, Any]]
@@ -113,7 +113,7 @@ async def clients_of(gateway: RunningGateway) -> AsyncIterator[Clients]:
         try:
             yield clients
         finally:
-            with ended(clients.gateway):
+            with ensure_ended(clients.gateway):
                 pass
 
 

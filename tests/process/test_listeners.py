@@ -13,7 +13,7 @@ from tests.support.eventually import wait_until
 from tests.support.exhaustive import representatives
 from tests.support.gateway import RunningGateway, run_command, running_gateway
 from tests.support.metrics import scraped
-from tests.support.repeating import repeating
+from tests.support.repeating import repeat_in_background
 
 Shop = Database[dict[str, Any]]
 MODEL = 'type Thing @collection(name: "things") { id: ID! n: Int }'
@@ -79,7 +79,7 @@ def test_a_listener_is_taken_over_and_misses_no_version(
         pid = f":{first.process.pid}:"
         wait_until(lambda: pid in (holder(database) or ""), within_s=GENEROUS_S)
         with running_gateway(*start) as second:
-            with repeating(write):
+            with repeat_in_background(write):
                 wait_until(lambda: len(handled(database)) > 50, within_s=GENEROUS_S)
                 first.process.send_signal(end)
                 first.process.wait(timeout=GENEROUS_S)

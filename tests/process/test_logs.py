@@ -12,7 +12,7 @@ from typing import Any
 from pymongo import MongoClient
 
 from tests.support.eventually import wait_until
-from tests.support.gateway import ended, start_gateway
+from tests.support.gateway import ensure_ended, start_gateway
 
 MODEL = 'type Thing @collection(name: "things") { id: ID! n: Int }'
 WRITES = 3000
@@ -36,7 +36,7 @@ def test_a_run_has_few_log_lines_whatever_is_written(
     model.write_text(MODEL)
     database = client[database_name]
     arguments = (mongo_uri, database_name, model)
-    with ended(start_gateway(*arguments, "--log-json", "--log-level", "debug")) as gateway:
+    with ensure_ended(start_gateway(*arguments, "--log-json", "--log-level", "debug")) as gateway:
         wait_until(
             lambda: any('"lease acquired"' in line for line in gateway.lines), within_s=GENEROUS_S
         )

@@ -21,7 +21,7 @@ from tests.support.eventually import eventually, wait_until
 from tests.support.gateway import GraphQLFailed, RunningGateway, run_command, running_gateway
 from tests.support.metrics import scraped
 from tests.support.oplog import roll_over, small_oplog
-from tests.support.streams import check_chains, told
+from tests.support.streams import check_chains, outline
 
 Things = Database[dict[str, Any]]
 
@@ -155,7 +155,7 @@ async def test_writes_that_left_the_oplog_without_a_gateway_are_a_gap(
             assert {each["document"]["n"] for each in found} == {0}
             assert gateway.stop() == 0
     check_chains(records(database))
-    assert told(records(database), "same") == [("INSERT", 1, False)]
+    assert outline(records(database), "same") == [("INSERT", 1, False)]
     verified = await asyncio.to_thread(
         run_command,
         "verify",

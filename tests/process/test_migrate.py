@@ -12,7 +12,7 @@ from pymongo.database import Database
 from tests.support.eventually import wait_until
 from tests.support.gateway import run_command, running_gateway
 from tests.support.layouts import program
-from tests.support.repeating import repeating
+from tests.support.repeating import repeat_in_background
 
 Shop = Database[dict[str, Any]]
 MODEL = """
@@ -44,7 +44,7 @@ def test_a_collection_is_moved_while_it_is_in_use(
         return database["products.versions"].count_documents({})
 
     with running_gateway(mongo_uri, database.name, model) as gateway:
-        with repeating(write):
+        with repeat_in_background(write):
             wait_until(lambda: recorded() > 30, within_s=GENEROUS_S)
             first = run_command("migrate", "Product", "--to", "goods", *where)
             assert first.returncode == 0, first.stderr

@@ -12,7 +12,7 @@ from pymongo.database import Database
 from revstream.streams.core import resume_tokens
 from tests.support.eventually import wait_until
 from tests.support.gateway import RunningGateway, run_command, running_gateway
-from tests.support.repeating import repeating
+from tests.support.repeating import repeat_in_background
 from tests.support.streams import check_chains
 
 Shop = Database[dict[str, Any]]
@@ -85,7 +85,7 @@ def test_partitions_are_shared_and_taken_over_during_writes(
     schema = model(tmp_path, 4)
     writer = Writer(database)
     start = (mongo_uri, database.name, schema, *LEASE)
-    with running_gateway(*start) as first, repeating(writer.write, 0.003):
+    with running_gateway(*start) as first, repeat_in_background(writer.write, 0.003):
         wait_until(lambda: shares(database, 4, first) == [4], within_s=GENEROUS_S)
         with running_gateway(*start, command="record") as second:
             wait_until(lambda: shares(database, 4, first, second) == [2, 2], within_s=GENEROUS_S)
@@ -127,7 +127,7 @@ def test_the_number_of_partitions_may_change_in_a_rolling_restart(
     undivided, divided, halves = (model(tmp_path, count) for count in (1, 4, 2))
     writer = Writer(database)
     with running_gateway(mongo_uri, database.name, undivided, *LEASE) as one:
-        with repeating(writer.write, 0.003):
+        with repeat_in_background(writer.write, 0.003):
             writer.more(50)
             wait_until(lambda: shares(database, 1, one) == [1], within_s=GENEROUS_S)
             with running_gateway(mongo_uri, database.name, divided, *LEASE) as other:

@@ -17,7 +17,7 @@ from pymongo import AsyncMongoClient, MongoClient
 from tests.support.beginning import begin_now
 from tests.support.eventually import eventually
 from tests.support.followers import Follower
-from tests.support.gateway import RunningGateway, ended, start_gateway
+from tests.support.gateway import RunningGateway, ensure_ended, start_gateway
 
 # `REVSTREAM_TEST_SUBSCRIBERS=1000` is the long version, by hand.
 SUBSCRIBERS = int(os.environ.pop("REVSTREAM_TEST_SUBSCRIBERS", "150"))
@@ -99,7 +99,7 @@ async def test_subscribers_lose_nothing_in_a_rolling_restart(
     took: list[float] = []
     with contextlib.ExitStack() as ends:
         for each in gateways:
-            ends.enter_context(ended(each))
+            ends.enter_context(ensure_ended(each))
         async with asyncio.TaskGroup() as tasks:
             following = [tasks.create_task(each.follow()) for each in followers]
             async with writer.writing():
@@ -116,7 +116,7 @@ async def test_subscribers_lose_nothing_in_a_rolling_restart(
                     assert await asyncio.to_thread(gateways[place].stop) == 0
                     took.append(time.monotonic() - began)
                     gateways[place] = await asyncio.to_thread(start)
-                    ends.enter_context(ended(gateways[place]))
+                    ends.enter_context(ensure_ended(gateways[place]))
                     addresses[place] = gateways[place].address
                 await eventually(lambda: all(e.attached for e in followers), within_s=GENEROUS_S)
             truth = expected(writer.written)

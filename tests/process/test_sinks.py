@@ -26,8 +26,8 @@ from revstream.streams.listeners.webhooks.message import redact_url
 from tests.support.eventually import wait_until
 from tests.support.gateway import ROOT, RunningGateway, run_command, running_gateway
 from tests.support.metrics import scraped
-from tests.support.receiver import Act, Receiver, Request, receiving
-from tests.support.repeating import repeating
+from tests.support.receiver import Receiver, Reply, Request, running_receiver
+from tests.support.repeating import repeat_in_background
 
 Things = Database[dict[str, Any]]
 
@@ -69,7 +69,7 @@ def writing(database: Things) -> Iterator[Counter[str]]:
         written[key] += 1
         step += 1
 
-    with repeating(write):
+    with repeat_in_background(write):
         yield written
 
 
@@ -87,13 +87,13 @@ class Fenced(Receiver):
         self.highest = 0
         self.refused: list[Request] = []
 
-    async def _behave_fenced(self, request: Request) -> Act:
+    async def _behave_fenced(self, request: Request) -> Reply:
         await asyncio.sleep(0.005)
         if request.fence < self.highest:
             self.refused.append(request)
-            return Act(status=409)
+            return Reply(status=409)
         self.highest = request.fence
-        return Act()
+        return Reply()
 
 
 def check(receiver: Receiver, written: Counter[str]) -> None:
@@ -118,7 +118,7 @@ def test_a_killed_sink_is_continued_by_another_process(
     mongo_uri: str, database: Things, tmp_path: Path
 ) -> None:
     """This happens twice: each time the survivor continues at the last saved checkpoint."""
-    with receiving(Fenced()) as receiver, ExitStack() as opened:
+    with running_receiver(Fenced()) as receiver, ExitStack() as opened:
         name = sink_name("things", receiver.url)
         start = (mongo_uri, database.name, model_at(tmp_path, receiver.url), "--lease-s", "2")
         gateways = [opened.enter_context(running_gateway(*start)) for _ in range(3)]
@@ -139,7 +139,7 @@ def test_a_sink_paused_beyond_its_lease_is_refused_by_its_fencing_token(
     mongo_uri: str, database: Things, tmp_path: Path
 ) -> None:
     """Its process lives, and takes over when it is needed again."""
-    with receiving(Fenced()) as receiver, ExitStack() as opened:
+    with running_receiver(Fenced()) as receiver, ExitStack() as opened:
         name = sink_name("things", receiver.url)
         start = (mongo_uri, database.name, model_at(tmp_path, receiver.url), "--lease-s", "2")
         gateways = [opened.enter_context(running_gateway(*start)) for _ in range(2)]
@@ -182,11 +182,11 @@ def test_parked_deliveries_are_listed_retried_and_dropped(
     """
     ill = True
 
-    def behave(request: Request) -> Act:
+    def behave(request: Request) -> Reply:
         bad = ill and request.subject in ("a", "b") and request.version == 2
-        return Act(status=400, body=b"bad unit") if bad else Act()
+        return Reply(status=400, body=b"bad unit") if bad else Reply()
 
-    with receiving(Receiver(behave)) as receiver:
+    with running_receiver(Receiver(behave)) as receiver:
         path = model_at(tmp_path, receiver.url)
         name = sink_name("things", receiver.url)
         options = ("--sink-secrets", SECRET, "--log-level", "debug")
@@ -293,7 +293,7 @@ def test_a_receiver_that_is_unreachable_is_reported(
         )
         receiver = Receiver()
         receiver.port = port
-        with receiving(receiver):
+        with running_receiver(receiver):
             wait_until(lambda: receiver.taken == [("a", 1)], within_s=GENEROUS_S)
             wait_until(lambda: stream_status()["trouble"] is None, within_s=GENEROUS_S)
     lines = "".join(gateway.lines)

@@ -24,7 +24,7 @@ from tests.support.eventually import eventually, wait_until
 from tests.support.exhaustive import representatives
 from tests.support.gateway import RunningGateway, running_gateway, subscribe
 from tests.support.metrics import scraped
-from tests.support.repeating import repeating
+from tests.support.repeating import repeat_in_background
 
 Shop = Database[dict[str, Any]]
 
@@ -149,7 +149,7 @@ async def test_a_subscriber_is_interrupted_and_resumes_at_another_process_withou
     ):
         token = first.query("{ resumeToken }")["resumeToken"]
         writer = Writer(database)
-        with repeating(writer.write):
+        with repeat_in_background(writer.write):
             following = asyncio.create_task(follow(first, most=float("inf")))
             await eventually(lambda: len(received) > 20, within_s=GENEROUS_S)
             assert await asyncio.to_thread(first.stop) == 0, "".join(first.lines)
@@ -227,7 +227,7 @@ def test_another_process_takes_over_and_the_archive_is_complete(
     with running_gateway(*start) as first:
         wait_until(lambda: held_by(database, first), within_s=GENEROUS_S)
         with running_gateway(*start) as second:
-            with repeating(writer.write):
+            with repeat_in_background(writer.write):
                 wait_until(lambda: len(archived(database)) > 50, within_s=GENEROUS_S)
                 # The second process has its share: the collection with writes.
                 wait_until(lambda: held_apart(database, first, second), within_s=GENEROUS_S)

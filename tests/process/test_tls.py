@@ -30,7 +30,7 @@ from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.client import Driver, MongoOptions
 from tests.support.bare_mongod import guarded_mongod
 from tests.support.exhaustive import representatives
-from tests.support.gateway import RunningGateway, ended, run_command, start_command
+from tests.support.gateway import RunningGateway, ensure_ended, run_command, start_command
 
 MODEL = 'type Thing @collection(name: "things") { id: ID! name: String }'
 PASSWORD = "s3cret/with:signs@in?it"
@@ -114,7 +114,7 @@ def test_a_gateway_serves_over_tls_and_reveals_no_secret(
 ) -> None:
     """Neither its log nor its metrics nor its responses have one."""
     uri = guarded.by_password if way == "password" else guarded.by_certificate()
-    with ended(serving(guarded, model, uri, "--driver", driver)) as gateway:
+    with ensure_ended(serving(guarded, model, uri, "--driver", driver)) as gateway:
         created = gateway.query('mutation { createThing(document: {name: "lamp"}) { __typename } }')
         assert created == {"createThing": {"__typename": "ThingWritten"}}
         assert gateway.query("{ things { nodes { name } } }")["things"]["nodes"]

@@ -21,7 +21,7 @@ from tests.support import gateway as support
 from tests.support.eventually import wait_until
 from tests.support.exhaustive import representatives
 from tests.support.gateway import RunningGateway, running_gateway
-from tests.support.repeating import repeating
+from tests.support.repeating import repeat_in_background
 from tests.support.streams import check_chains
 
 Things = Database[dict[str, Any]]
@@ -88,7 +88,7 @@ def writing(database: Things) -> Iterator[list[int]]:
         database.things.update_one({"_id": number % 7}, {"$set": {"n": number}}, upsert=True)
         written.append(number)
 
-    with repeating(write):
+    with repeat_in_background(write):
         yield written
 
 

@@ -29,7 +29,7 @@ from revstream.model.definition import (
     Storage,
 )
 
-__all__ = ["models", "printed"]
+__all__ = ["models", "print_model"]
 
 ENTITIES = ("Product", "Supplier", "Order", "URLEntry")
 EMBEDDEDS = ("Size", "Line")
@@ -228,34 +228,34 @@ def in_layout(entity: Entity, history: HistoryKind) -> Entity:
     return replace(entity, history=history, layout=LayoutFields(previous=previous))
 
 
-def quoted(text: str) -> str:
+def gql_str(text: str) -> str:
     """Return a text as a GraphQL string."""
     return json.dumps(text, ensure_ascii=False)
 
 
-def listed(texts: tuple[str, ...]) -> str:
+def gql_list(texts: tuple[str, ...]) -> str:
     """Return texts as a GraphQL list of strings."""
-    return f"[{', '.join(map(quoted, texts))}]"
+    return f"[{', '.join(map(gql_str, texts))}]"
 
 
-def described(description: str | None) -> str:
+def print_doc(description: str | None) -> str:
     """Return the description that stands before a definition, or an empty text."""
-    return "" if description is None else f"{quoted(description)} "
+    return "" if description is None else f"{gql_str(description)} "
 
 
-def printed_access(access: Access | None) -> str:
+def print_access(access: Access | None) -> str:
     """Return the `@access` directive with its arguments."""
     if access is None:
         return ""
     arguments = [
-        *([f"read: {listed(access.read)}"] if access.read else []),
-        *([f"write: {listed(access.write)}"] if access.write else []),
-        *([f"rows: {quoted(access.rows)}"] if access.rows else []),
+        *([f"read: {gql_list(access.read)}"] if access.read else []),
+        *([f"write: {gql_list(access.write)}"] if access.write else []),
+        *([f"rows: {gql_str(access.rows)}"] if access.rows else []),
     ]
     return f" @access({', '.join(arguments)})"
 
 
-def printed_field(field: Field) -> str:
+def print_field(field: Field) -> str:
     """Return one stored field as a line."""
     kind = field.type
     name = kind if isinstance(kind, str) else kind.value if isinstance(kind, Scalar) else kind.name
@@ -264,7 +264,7 @@ def printed_field(field: Field) -> str:
     item = f"{name}{'!' if field.item_required else ''}"
     directives = [
         *(
-            [f"@stored(as: {quoted(field.stored)})"]
+            [f"@stored(as: {gql_str(field.stored)})"]
             if field.stored not in ("_id", field.name)
             else []
         ),
@@ -273,63 +273,63 @@ def printed_field(field: Field) -> str:
         *([f'@copy(of: "{field.copy.reference}.{field.copy.source}")'] if field.copy else []),
     ]
     return (
-        f"{described(field.description)}{field.name}: {f'[{item}]' if field.is_list else item}"
-        f"{'!' if field.required else ''} {' '.join(directives)}{printed_access(field.access)}"
+        f"{print_doc(field.description)}{field.name}: {f'[{item}]' if field.is_list else item}"
+        f"{'!' if field.required else ''} {' '.join(directives)}{print_access(field.access)}"
     )
 
 
-def printed_entity(entity: Entity) -> str:
+def print_entity(entity: Entity) -> str:
     """Return the type with all its directives and relations."""
     api_names = {each.stored: each.name for each in entity.fields}
-    version = "null" if entity.version is None else quoted(entity.version)
+    version = "null" if entity.version is None else gql_str(entity.version)
     sinks = [
-        f"@sink(url: {quoted(each.url)}"
+        f"@sink(url: {gql_str(each.url)}"
         + (f", operations: [{', '.join(each.operations)}])" if each.operations else ")")
         for each in entity.sinks
     ]
     unique = sum(each.unique for each in entity.fields)
     indexes = [
-        f"@index(fields: {listed(tuple(api_names[each] for each in index.fields))}"
+        f"@index(fields: {gql_list(tuple(api_names[each] for each in index.fields))}"
         f"{', unique: true' if index.unique else ''})"
         for index in entity.indexes[: len(entity.indexes) - unique]
     ]
     relations = [
         *(
-            f"{described(each.description)}{each.name}: {each.target}"
+            f"{print_doc(each.description)}{each.name}: {each.target}"
             f"{'!' if each.required else ''} "
-            f"@reference(by: {quoted(each.by)}){printed_access(each.access)}"
+            f"@reference(by: {gql_str(each.by)}){print_access(each.access)}"
             for each in entity.references
         ),
         *(
-            f"{described(each.description)}{each.name}: [{each.target}!]! "
-            f"@referencedBy(field: {quoted(each.field)}){printed_access(each.access)}"
+            f"{print_doc(each.description)}{each.name}: [{each.target}!]! "
+            f"@referencedBy(field: {gql_str(each.field)}){print_access(each.access)}"
             for each in entity.back_references
         ),
     ]
-    body = "\n".join([*map(printed_field, entity.fields), *relations])
+    body = "\n".join([*map(print_field, entity.fields), *relations])
     return (
-        f"{described(entity.description)}type {entity.name} @collection(name: "
-        f"{quoted(entity.collection)}, plural: {quoted(entity.plural)}, version: {version}, "
+        f"{print_doc(entity.description)}type {entity.name} @collection(name: "
+        f"{gql_str(entity.collection)}, plural: {gql_str(entity.plural)}, version: {version}, "
         f"history: {entity.history.value}, storage: {entity.storage.value}, "
         f"partitions: {entity.partitions}) "
-        f"{' '.join([*indexes, *sinks])}{printed_access(entity.access)} {{\n{body}\n}}"
+        f"{' '.join([*indexes, *sinks])}{print_access(entity.access)} {{\n{body}\n}}"
     )
 
 
-def printed(model: Model) -> str:
+def print_model(model: Model) -> str:
     """Return the schema.graphql of a model."""
     embeddeds = [
-        f"{described(each.description)}type {each.name}{printed_access(each.access)} {{\n"
-        + "\n".join(map(printed_field, each.fields))
+        f"{print_doc(each.description)}type {each.name}{print_access(each.access)} {{\n"
+        + "\n".join(map(print_field, each.fields))
         + "\n}"
         for each in model.embeddeds
     ]
     enums = [
-        f"{described(each.description)}enum {each.name} {{ "
+        f"{print_doc(each.description)}enum {each.name} {{ "
         + " ".join(
-            f"{described(each.value_descriptions.get(value))}{value}" for value in each.values
+            f"{print_doc(each.value_descriptions.get(value))}{value}" for value in each.values
         )
         + " }"
         for each in model.enums
     ]
-    return "\n".join([*map(printed_entity, model.entities), *embeddeds, *enums])
+    return "\n".join([*map(print_entity, model.entities), *embeddeds, *enums])

@@ -123,7 +123,7 @@ class Shop:
         """Return an id that no document has had."""
         return f"made-{next(self._ids)}"
 
-    async def made(self, entity: str = "Product", **more: Any) -> str:
+    async def create(self, entity: str = "Product", **more: Any) -> str:
         """Create a document at version 1 and return its id."""
         id_ = self.fresh_id()
         result = await self.mutate(f"create{entity}", id=id_, document={**lamp(id_), **more})
@@ -257,7 +257,7 @@ def _selection(result: str) -> str:
     return "id version draft author text replyTo"
 
 
-def tell(versions: list[Row], *names: str) -> list[Any]:
+def pick(versions: list[Row], *names: str) -> list[Any]:
     """Return some fields of each version, as a tuple where there are several."""
     rows = [tuple(each[name] for name in names) for each in versions]
     return [row[0] for row in rows] if len(names) == 1 else rows

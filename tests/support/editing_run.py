@@ -18,11 +18,11 @@ from tests.support.editing_story import Story, told
 from tests.support.plain_model import (
     PlainDocument,
     PlainDraft,
-    merged,
+    api_changes,
+    api_content,
+    merge_patch,
     overlap,
-    published,
-    shown,
-    shown_changes,
+    published_content,
 )
 
 Content = dict[str, Any]
@@ -72,7 +72,7 @@ class Run(Story):
         refused = self.against(doc, expected)
         if refused is None:
             assert doc.content is not None
-            content = merged(doc.content, stored_patch(step.patch))
+            content = merge_patch(doc.content, stored_patch(step.patch))
             for name, value in stored_patch(increment).items():
                 content[name] = added(content.get(name), value)
             refused = self.unfit(content) or self.duplicate(doc, content)
@@ -152,7 +152,7 @@ class Run(Story):
                 refused = self.conflict(doc, based)
         if refused is None:
             assert base is not None
-            full = merged(base, stored_patch(step.patch))
+            full = merge_patch(base, stored_patch(step.patch))
             refused = self.unfit(full)
             if refused is None:
                 draft = PlainDraft(len(doc.drafts) + 1, based, on_draft, base, full)
@@ -161,8 +161,8 @@ class Run(Story):
         if refused is not None:
             assert_refused(result, refused)
         else:
-            assert without(result["draft"]["document"], "id") == shown(full), result
-            assert told(result["draft"]["diff"]) == shown_changes(base, full)
+            assert without(result["draft"]["document"], "id") == api_content(full), result
+            assert told(result["draft"]["diff"]) == api_changes(base, full)
 
     @step.register
     async def _(self, step: steps.Publish) -> None:
@@ -184,7 +184,7 @@ class Run(Story):
             if overlap(chain[0].base, draft.full, joint.content, doc.content):
                 refused = self.conflict(doc, number)
             else:
-                content = published(chain, doc.content)
+                content = published_content(chain, doc.content)
                 refused = self.duplicate(doc, content)
         if refused is None:
             assert chain is not None
@@ -364,7 +364,7 @@ class Run(Story):
             "actualVersion": doc.number,
             "current": None
             if doc.content is None
-            else {"id": doc.id, "version": doc.number, **(shown(doc.content) or {})},
+            else {"id": doc.id, "version": doc.number, **(api_content(doc.content) or {})},
         }
 
     # The gateway's side.
@@ -384,7 +384,11 @@ class Run(Story):
         if doc.content is None:
             assert document is None
         else:
-            assert document == {"id": doc.id, "version": doc.number, **(shown(doc.content) or {})}
+            assert document == {
+                "id": doc.id,
+                "version": doc.number,
+                **(api_content(doc.content) or {}),
+            }
         self.marks.append((result["resumeToken"], len(self.log)))
 
     async def sent(self, verb: str, step: steps.ByGateway, given: Row) -> Row:

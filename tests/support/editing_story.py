@@ -7,7 +7,7 @@ from uuid import uuid4
 
 from tests.support import editing_steps as steps
 from tests.support.editing import PRODUCT, Row, Shop, without
-from tests.support.plain_model import PlainDocument, canonical, shown, shown_changes
+from tests.support.plain_model import PlainDocument, api_changes, api_content, canonical
 
 Content = dict[str, Any]
 
@@ -81,13 +81,13 @@ class Story:
                 each.restored_from,
                 each.draft,
                 False,
-                shown(each.content),
+                api_content(each.content),
             )
             for each in doc.versions
         ]
         before: Content | None = None
         for each, version in zip(history, doc.versions, strict=True):
-            expected = shown_changes(before, version.content)
+            expected = api_changes(before, version.content)
             assert told(each["diff"]) == expected
             if version.content is not None:
                 assert sorted(each["changedFields"]) == [path for path, *_ in expected]
@@ -111,11 +111,13 @@ class Story:
         if doc.content is None:
             assert found is None
             return
-        assert {name: found[name] for name in (shown(doc.content) or ())} == shown(doc.content)
+        assert {name: found[name] for name in (api_content(doc.content) or ())} == api_content(
+            doc.content
+        )
         assert found["version"] == doc.number
         assert {b["path"]: b["version"]["version"] for b in found["blame"]} == doc.blame()
         for n, version in enumerate(doc.versions):
-            assert told(found[f"d{n}"]) == shown_changes(version.content, doc.content)
+            assert told(found[f"d{n}"]) == api_changes(version.content, doc.content)
         assert list(reversed(found["drafts"]["nodes"])) == [
             {
                 "number": each.number,
@@ -142,7 +144,7 @@ class Story:
                 count = sum(group.count(place) for group in self.log[:position])
                 if count and doc.versions[count - 1].content is not None:
                     version = doc.versions[count - 1]
-                    expected.append((doc.id, version.number, shown(version.content)))
+                    expected.append((doc.id, version.number, api_content(version.content)))
             assert [
                 (each["documentId"], each["version"], without(each["document"], "id"))
                 for each in found[f"m{n}"]["nodes"]

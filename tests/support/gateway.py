@@ -82,12 +82,12 @@ def running_gateway(
     uri: str, database: str, model: Path, *options: str, command: str = "serve"
 ) -> Iterator[RunningGateway]:
     """Start a gateway and wait until it serves; it is killed at the end if it still runs."""
-    with ended(start_gateway(uri, database, model, *options, command=command)) as gateway:
+    with ensure_ended(start_gateway(uri, database, model, *options, command=command)) as gateway:
         yield gateway
 
 
 @contextlib.contextmanager
-def ended(gateway: RunningGateway) -> Iterator[RunningGateway]:
+def ensure_ended(gateway: RunningGateway) -> Iterator[RunningGateway]:
     """Make sure that the process ends, by itself or killed."""
     try:
         yield gateway

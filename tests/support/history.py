@@ -81,7 +81,7 @@ def real_history() -> list[Event] | None:
     return [Event(each["doc"], each["seq"], each["body"]) for each in found]
 
 
-def made_history(count: int = 1500, documents: int = 25, seed: int = 11) -> list[Event]:
+def random_history(count: int = 1500, documents: int = 25, seed: int = 11) -> list[Event]:
     """Generate a history of the same shape from a seed."""
     dice = random.Random(seed)
     present: dict[str, dict[str, Any] | None] = {}
@@ -118,7 +118,7 @@ def _new_body(dice: random.Random) -> dict[str, Any]:
         "notes": "",
         "usage_perc_y": dice.choice((0, 0.0, 12.5)),
         "ucprefix": False,
-        "shown": True,
+        "api_body": True,
     }
 
 
@@ -204,7 +204,7 @@ def _update(before: Mapping[str, Any], after: Mapping[str, Any], version: int) -
         old, new = before.get(name), after.get(name)
         if name not in after:
             unsets[name] = ""
-        elif same(old, new):
+        elif same_json(old, new):
             continue
         elif (
             isinstance(old, dict) and isinstance(new, dict) and old and new and _updatable(old, new)
@@ -212,33 +212,33 @@ def _update(before: Mapping[str, Any], after: Mapping[str, Any], version: int) -
             for inner in {*old, *new}:
                 if inner not in new:
                     unsets[f"{name}.{inner}"] = ""
-                elif not same(old.get(inner), new[inner]):
+                elif not same_json(old.get(inner), new[inner]):
                     sets[f"{name}.{inner}"] = new[inner]
         elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
             for position, item in enumerate(new):
-                if not same(old[position], item):
+                if not same_json(old[position], item):
                     sets[f"{name}.{position}"] = item
         else:
             sets[name] = new
     return {"$set": sets, **({"$unset": unsets} if unsets else {})}
 
 
-def same(one: Any, other: Any) -> bool:
+def same_json(one: Any, other: Any) -> bool:
     """Compare JSON so that 1, 1.0 and true differ; independent of the code under test."""
     if type(one) is not type(other):
         return False
     if isinstance(one, dict):
-        return one.keys() == other.keys() and all(same(one[name], other[name]) for name in one)
+        return one.keys() == other.keys() and all(same_json(one[name], other[name]) for name in one)
     if isinstance(one, list):
-        return len(one) == len(other) and all(map(same, one, other))
+        return len(one) == len(other) and all(map(same_json, one, other))
     return bool(one == other)
 
 
-def shown(body: dict[str, Any] | None) -> dict[str, Any] | None:
+def api_body(body: dict[str, Any] | None) -> dict[str, Any] | None:
     """Return a body as the API returns it: every field of the model, null where it has none."""
     return None if body is None else {name: body.get(name) for name in _NAMES}
 
 
 _NAMES = FIELDS.replace("{ url title }", "").split()
-_ALL = real_history() or made_history()
+_ALL = real_history() or random_history()
 HISTORY = scaled(all=_ALL, fast=_ALL[:1500])

@@ -21,13 +21,13 @@ __all__ = [
     "PlainDocument",
     "PlainDraft",
     "PlainVersion",
+    "api_changes",
+    "api_content",
     "canonical",
     "changes",
-    "merged",
+    "merge_patch",
     "overlap",
-    "published",
-    "shown",
-    "shown_changes",
+    "published_content",
 ]
 
 Content = dict[str, Any]
@@ -152,14 +152,14 @@ def _leaves(content: Content | None) -> dict[str, Any]:
     return found
 
 
-def merged(target: Any, patch: Mapping[str, Any]) -> Content:
+def merge_patch(target: Any, patch: Mapping[str, Any]) -> Content:
     """Apply a JSON merge patch (RFC 7396, section 2); the patch must be an object."""
     result = dict(target) if isinstance(target, dict) else {}
     for name, value in patch.items():
         if value is None:
             result.pop(name, None)
         elif isinstance(value, dict):
-            result[name] = merged(result.get(name), value)
+            result[name] = merge_patch(result.get(name), value)
         else:
             result[name] = value
     return result
@@ -184,7 +184,7 @@ def overlap(one: Content, then: Content, other: Content, now: Content) -> bool:
     )
 
 
-def published(chain: list[PlainDraft], content: Content) -> Content:
+def published_content(chain: list[PlainDraft], content: Content) -> Content:
     """Return the current content with the changes of the chain."""
     result = copy.deepcopy(content)
     for path, _, value in _content_changes(chain[0].base, chain[-1].full):
@@ -202,7 +202,7 @@ def _content_changes(before: Content, after: Content) -> Iterator[tuple[Path, An
     return (each for each in changes(before, after) if each[0][0] != "version")
 
 
-def shown(content: Content | None) -> Content | None:
+def api_content(content: Content | None) -> Content | None:
     """Return the content as the API returns it, without the id."""
     if content is None:
         return None
@@ -212,7 +212,7 @@ def shown(content: Content | None) -> Content | None:
     return found
 
 
-def shown_changes(before: Content | None, after: Content | None) -> list[tuple[Any, ...]]:
+def api_changes(before: Content | None, after: Content | None) -> list[tuple[Any, ...]]:
     """Return (path, kind, before, after) as the API returns a diff, sorted by path.
 
     A field that is added or removed is one change.

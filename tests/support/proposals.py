@@ -106,7 +106,7 @@ async def caught_up(events: Events) -> list[Row]:
     return missed
 
 
-async def following(events: Events, count: int) -> list[Row]:
+async def next_events(events: Events, count: int) -> list[Row]:
     """Return the next events, without checkpoints."""
     return await until(events, lambda found: len(found) == count)
 
@@ -125,7 +125,7 @@ async def next_event(events: Events) -> Row:
     return await asyncio.wait_for(anext(events), PATIENCE_S)
 
 
-async def followed(shop: Shop) -> None:
+async def await_stream(shop: Shop) -> None:
     """Return once the gateway's change stream has reached the current time."""
     now = resume_tokens.token_from_time(await shop.gateway.mongo.operation_time())
     await asyncio.wait_for(shop.gateway.hub.wait_until(now), PATIENCE_S)

@@ -17,11 +17,11 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["Act", "Receiver", "Request", "receiving", "taken"]
+__all__ = ["Receiver", "Reply", "Request", "running_receiver", "taken"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Act:
+class Reply:
     """Answer to one request.
 
     `hang`: never answer. `reset`: reset the connection. `endless`: send a body that never ends.
@@ -58,7 +58,7 @@ class Request:
         return int(self.event["fencingtoken"])
 
 
-Behave = Callable[[Request], Act | Awaitable[Act]]
+Behave = Callable[[Request], Reply | Awaitable[Reply]]
 
 
 class Receiver:
@@ -71,7 +71,7 @@ class Receiver:
         overlapping: documents with a request that arrived before the answer to the previous one.
     """
 
-    def __init__(self, behave: Behave = lambda request: Act()) -> None:
+    def __init__(self, behave: Behave = lambda request: Reply()) -> None:
         self.behave = behave
         self.requests: list[Request] = []
         self.at_once = 0
@@ -131,13 +131,13 @@ class Receiver:
         self.at_once = max(self.at_once, self._open.total())
         try:
             act = self.behave(request)
-            if not isinstance(act, Act):
+            if not isinstance(act, Reply):
                 act = await act
         finally:
             self._open[name] -= 1
         return await self._act(act, request, writer)
 
-    async def _act(self, act: Act, request: Request, writer: asyncio.StreamWriter) -> bool:
+    async def _act(self, act: Reply, request: Request, writer: asyncio.StreamWriter) -> bool:
         if act.hang:
             await asyncio.get_running_loop().create_future()
         if act.reset:
@@ -162,7 +162,7 @@ def taken(requests: list[Request]) -> list[tuple[str, int]]:
 
 
 @contextmanager
-def receiving(receiver: Receiver) -> Iterator[Receiver]:
+def running_receiver(receiver: Receiver) -> Iterator[Receiver]:
     """Run the receiver on an event loop in a thread of its own, for tests without a loop."""
     started, loop = threading.Event(), asyncio.new_event_loop()
     stop = asyncio.Event()

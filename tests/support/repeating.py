@@ -6,11 +6,11 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-__all__ = ["repeating"]
+__all__ = ["repeat_in_background"]
 
 
 @contextmanager
-def repeating(act: Callable[[], object], every_s: float = 0.005) -> Iterator[None]:
+def repeat_in_background(act: Callable[[], object], every_s: float = 0.005) -> Iterator[None]:
     """Repeat an action during the context; an action that has begun is finished."""
     stop = threading.Event()
 

@@ -19,9 +19,9 @@ from revstream.streams.listeners.webhooks.http_client import WebhookClient
 from revstream.streams.listeners.webhooks.parked_delivery import PendingDeliveries
 from revstream.streams.listeners.webhooks.retry import RetryOptions
 from revstream.streams.listeners.webhooks.sink import Sink, SinkOptions
-from tests.support.streams import Recording, finished
+from tests.support.streams import Recording, stop_task
 
-__all__ = ["BRISK", "PAGES", "Sinking", "delivering", "sinking", "write"]
+__all__ = ["BRISK", "PAGES", "SinkSetup", "delivering", "new_sink", "write"]
 
 MODEL = read_model('type Thing @collection(name: "things") { id: ID! n: Int }')
 BRISK = SinkOptions(
@@ -41,14 +41,14 @@ PAGES = ConsumerOptions(
 
 
 @dataclass
-class Sinking:
+class SinkSetup:
     """A webhook sink and the consumer that feeds it."""
 
     sink: Sink
     consumer: Consumer
 
 
-def sinking(
+def new_sink(
     recording: Recording,
     url: str,
     *,
@@ -58,7 +58,7 @@ def sinking(
     pages: ConsumerOptions = PAGES,
     timeout_s: float = 15.0,
     model: Model = MODEL,
-) -> Sinking:
+) -> SinkSetup:
     """Return a sink that starts at the beginning of the archive."""
     [entity] = model.entities
     name = "sink:things:test"
@@ -82,16 +82,16 @@ def sinking(
         Horizons(recording.mongo),
         options=pages,
     )
-    return Sinking(sink, consumer)
+    return SinkSetup(sink, consumer)
 
 
 @asynccontextmanager
-async def delivering(made: Sinking, fencing_token: int = 1) -> AsyncIterator[asyncio.Task[None]]:
+async def delivering(made: SinkSetup, fencing_token: int = 1) -> AsyncIterator[asyncio.Task[None]]:
     task = asyncio.create_task(made.consumer.run(fencing_token))
     try:
         yield task
     finally:
-        await finished(task)
+        await stop_task(task)
 
 
 async def write(

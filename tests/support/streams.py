@@ -88,7 +88,7 @@ async def turn() -> None:
     await asyncio.sleep(0)
 
 
-async def finished(task: asyncio.Future[Any]) -> None:
+async def stop_task(task: asyncio.Future[Any]) -> None:
     """Cancel a task and wait for its end; raises its own exception, if any."""
     task.cancel()
     try:
@@ -186,7 +186,7 @@ class Recording:
         try:
             yield task
         finally:
-            await finished(task)
+            await stop_task(task)
 
     async def caught_up(self, task: asyncio.Task[None]) -> None:
         """Wait until all writes so far, and the initial snapshot, are recorded."""
@@ -234,7 +234,7 @@ class LosesHistory(Source):
         yield
 
 
-class Divided:
+class PartitionRecorders:
     """The recorders of all partitions of a collection, in one process."""
 
     def __init__(
@@ -270,7 +270,7 @@ class Divided:
         try:
             yield task
         finally:
-            await finished(task)
+            await stop_task(task)
 
     async def _run(self, fencing_token: int) -> None:
         tasks = [asyncio.create_task(each.recorder.run(fencing_token)) for each in self.parts]
@@ -317,7 +317,7 @@ def by_document(records: Sequence[Mapping[str, Any]]) -> Iterator[list[Mapping[s
     yield from found.values()
 
 
-def told(records: Sequence[Mapping[str, Any]], key: Any = None) -> list[tuple[Any, ...]]:
+def outline(records: Sequence[Mapping[str, Any]], key: Any = None) -> list[tuple[Any, ...]]:
     """Return (operation, number, whether there is a gap) of each record, or of one document's."""
     return [
         (record["op"], record["v"], record.get("gap", False))

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from urllib.parse import urlsplit
 
-__all__ = ["Wire", "wire_to"]
+__all__ = ["TcpProxy", "tcp_proxy"]
 
 
-class Wire:
+class TcpProxy:
     """A TCP proxy; `address` is the address for clients, which stays the same for any target."""
 
     def __init__(self, address: str, loop: asyncio.AbstractEventLoop) -> None:
@@ -66,10 +66,10 @@ async def _flow(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> Non
 
 
 @contextmanager
-def wire_to(address: str) -> Iterator[Wire]:
+def tcp_proxy(address: str) -> Iterator[TcpProxy]:
     """Run a proxy on an event loop in a thread of its own."""
     loop = asyncio.new_event_loop()
-    wire = Wire(address, loop)
+    wire = TcpProxy(address, loop)
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
     server = asyncio.run_coroutine_threadsafe(wire.serve(), loop).result(timeout=30)

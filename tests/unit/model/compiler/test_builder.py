@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from revstream.model.compiler.loader import read_model
 from revstream.model.compiler.validation.fields import ID_SCALARS
 from revstream.model.definition import Model, Scalar
-from tests.support.drawn_models import models, printed
+from tests.support.drawn_models import models, print_model
 
 
 @pytest.mark.parametrize("declared", ["ID", "ObjectID"])
@@ -110,4 +110,4 @@ def test_the_stored_type_of_an_id_is_its_declared_scalar(scalar: Scalar) -> None
 @given(models())
 def test_a_printed_model_parses_to_the_same_model(model: Model) -> None:
     """A generated model, printed and parsed again, is equal to the first."""
-    assert read_model(printed(model)) == model
+    assert read_model(print_model(model)) == model

@@ -10,7 +10,7 @@ import pytest
 
 from revstream.resolvers.subscriptions.shutdown import SubscriptionShutdown
 from revstream.streams.core.errors import HistoryLost, Unavailable
-from tests.support.streams import finished, turn
+from tests.support.streams import stop_task, turn
 
 pytestmark = pytest.mark.timeout(10)
 
@@ -126,7 +126,7 @@ async def test_a_cancelled_subscription_leaves_the_shutdown() -> None:
     task = asyncio.create_task(collect(shutdown, items, []))
     await turn()
     await turn()
-    await finished(task)
+    await stop_task(task)
     assert items.ended
     assert not shutdown._waits
     shutdown.say("come again")

@@ -11,7 +11,7 @@ from revstream.streams.coordination.lease import Lease, LeaseOptions
 from revstream.streams.coordination.leased_task import LeasedTask
 from revstream.streams.core.errors import LeaseLost, TimeLimit, Unavailable
 from tests.support.eventually import eventually
-from tests.support.streams import finished, turn
+from tests.support.streams import stop_task, turn
 
 NAME = "recorder:things"
 
@@ -75,7 +75,7 @@ async def test_work_runs_while_the_lease_is_renewed() -> None:
     await eventually(lambda: leases.requests > 3)
     assert (work.begun, work.running, listener.state, listener.changes) == ([7], 1, "recording", 1)
     assert listener.lease is not None
-    await finished(task)
+    await stop_task(task)
     assert (work.ended, leases.released, listener.lease) == ([7], [7], None)
 
 
@@ -85,7 +85,7 @@ async def test_a_lease_that_is_not_granted_is_requested_again() -> None:
     listener, task = listening(leases, work)
     await eventually(lambda: work.begun == [3])
     assert listener.changes == 1
-    await finished(task)
+    await stop_task(task)
 
 
 async def test_a_follower_does_not_work() -> None:
@@ -94,7 +94,7 @@ async def test_a_follower_does_not_work() -> None:
     listener, task = listening(leases, work)
     await eventually(lambda: leases.requests > 3)
     assert (listener.state, work.begun) == ("following", [])
-    await finished(task)
+    await stop_task(task)
     assert leases.released == []
 
 
@@ -105,7 +105,7 @@ async def test_work_is_cancelled_when_the_lease_is_lost(answer: int | None) -> N
     _, task = listening(leases, work)
     await eventually(lambda: work.begun == [7, 9])
     assert (work.ended, work.most_running) == ([7], 1)
-    await finished(task)
+    await stop_task(task)
 
 
 async def test_work_is_cancelled_before_a_lease_that_cannot_be_renewed_expires() -> None:
@@ -116,7 +116,7 @@ async def test_work_is_cancelled_before_a_lease_that_cannot_be_renewed_expires()
     _, task = listening(leases, work)
     await eventually(lambda: work.ended == [7])
     assert time.monotonic() - begun_at < 1.7
-    await finished(task)
+    await stop_task(task)
 
 
 async def test_work_continues_through_a_short_outage() -> None:
@@ -125,7 +125,7 @@ async def test_work_continues_through_a_short_outage() -> None:
     _, task = listening(leases, work)
     await eventually(lambda: leases.requests > 5)
     assert (work.begun, work.ended) == ([7], [])
-    await finished(task)
+    await stop_task(task)
 
 
 @pytest.mark.parametrize("failure", [LeaseLost("refused"), Unavailable("the primary has changed")])
@@ -138,7 +138,7 @@ async def test_work_that_was_refused_or_interrupted_is_started_again(failure: Ex
     await eventually(lambda: len(work.begun) == 2)
     assert (work.begun, leases.released) == ([7, 8], [7])
     assert time.monotonic() - begun_at >= 0.05
-    await finished(task)
+    await stop_task(task)
 
 
 async def test_any_other_failure_of_the_work_ends_the_task() -> None:
@@ -184,7 +184,7 @@ async def test_a_release_that_hangs_does_not_block() -> None:
     listener = LeasedTask(NAME, Stuck(7), Work(), release_limit_s=0.01)  # type: ignore[arg-type]
     task = asyncio.create_task(listener.run())
     await eventually(lambda: listener.state == "recording")
-    await finished(task)
+    await stop_task(task)
 
 
 async def test_a_release_that_fails_does_not_hide_how_the_work_ended() -> None:
@@ -214,7 +214,7 @@ async def test_an_outage_is_logged_once_and_reported_until_it_is_over(
     await eventually(lambda: leases.requests > 6)
     assert listener.trouble is None
     assert lines(caplog, "lease request failed") == 1
-    await finished(task)
+    await stop_task(task)
 
 
 async def test_work_that_is_interrupted_repeatedly_is_in_trouble_until_it_survives(
@@ -229,7 +229,7 @@ async def test_work_that_is_interrupted_repeatedly_is_in_trouble_until_it_surviv
     await eventually(lambda: len(work.begun) == 4 and listener.trouble is None)
     assert (len(work.begun), listener.interruptions, listener.state) == (4, 3, "recording")
     assert lines(caplog, "work interrupted") == 1
-    await finished(task)
+    await stop_task(task)
 
 
 async def test_a_task_cancelled_while_its_work_ends_is_cancelled() -> None:
@@ -275,7 +275,7 @@ async def test_a_lease_assigned_to_another_process_is_no_trouble() -> None:
     share.is_mine = False
     await eventually(lambda: listener.trouble is None)
     assert listener.state == "following"
-    await finished(task)
+    await stop_task(task)
 
 
 async def test_work_that_fails_later_each_time_stays_in_trouble() -> None:
@@ -297,7 +297,7 @@ async def test_work_that_fails_later_each_time_stays_in_trouble() -> None:
     task = asyncio.create_task(listener.run())
     await eventually(lambda: begun == 4 and listener.trouble is None)
     assert seen[10:30] == ["work interrupted: cannot write"] * 20
-    await finished(task)
+    await stop_task(task)
 
 
 async def test_a_failed_renewal_is_trouble_before_the_lease_is_lost() -> None:
@@ -307,7 +307,7 @@ async def test_a_failed_renewal_is_trouble_before_the_lease_is_lost() -> None:
     await eventually(lambda: listener.trouble == "lease renewal failed: gone")
     await eventually(lambda: listener.trouble is None)
     assert work.begun == [7]
-    await finished(task)
+    await stop_task(task)
 
 
 async def test_refused_writes_are_counted_and_the_fencing_token_is_kept() -> None:
@@ -317,4 +317,4 @@ async def test_refused_writes_are_counted_and_the_fencing_token_is_kept() -> Non
     await eventually(lambda: listener.state == "following")
     assert (listener.fences_refused, listener.fencing_token, listener.changes) == (1, 7, 1)
     assert listener.lease is None
-    await finished(task)
+    await stop_task(task)

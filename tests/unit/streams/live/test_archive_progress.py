@@ -16,7 +16,7 @@ from revstream.streams.core.errors import ArchiveBehind, Unavailable
 from revstream.streams.live import hub as hub_module
 from revstream.streams.live.archive_progress import ArchiveProgress
 from revstream.streams.live.hub import Hub, HubOptions
-from tests.support.streams import batch, event, finished, token_at, turn
+from tests.support.streams import batch, event, stop_task, token_at, turn
 
 NAME = "things"
 WHOLE = Partition(NAME)
@@ -148,7 +148,7 @@ async def test_concurrent_requests_share_one_read() -> None:
     progress = progress_of(stored)
     first, *others = [asyncio.ensure_future(progress.position(NAME)) for _ in range(50)]
     await turn()
-    await finished(first)
+    await stop_task(first)
     stored.answers.set()
     assert await asyncio.gather(*others) == [token_at(5)] * 49
     assert stored.reads == 1

@@ -13,7 +13,7 @@ from revstream.streams.changefeed.event import ChangeEvent, EventBatch
 from revstream.streams.changefeed.routing import Interest
 from revstream.streams.core.errors import InexactKey, SlowConsumer, Unavailable
 from revstream.streams.live.hub import EVENTS_PER_READ, Hub, HubOptions, Subscriber, publish_source
-from tests.support.streams import batch, event, finished, token_at, turn
+from tests.support.streams import batch, event, stop_task, token_at, turn
 
 pytestmark = pytest.mark.timeout(10)
 
@@ -196,7 +196,7 @@ async def test_next_loses_nothing_when_it_is_cancelled() -> None:
     waiting = asyncio.ensure_future(subscriber.next())
     await turn()
     hub.publish(batch(event(1)))
-    await finished(waiting)
+    await stop_task(waiting)
     assert await backlog_tokens(subscriber) == [token_at(1)]
 
 

@@ -16,7 +16,7 @@ from revstream.streams.live import pending_versions as module
 from revstream.streams.live.pending_versions import NumberedEvent, PendingVersions
 from revstream.streams.recording.versions.version_batch import VersionBatch
 from revstream.streams.versioning.version import LastVersion, make_version
-from tests.support.streams import event, finished, token_at, turn
+from tests.support.streams import event, stop_task, token_at, turn
 
 NAME = "things"
 WHOLE = Partition(NAME)
@@ -135,7 +135,7 @@ async def test_a_lookup_before_the_draft_waits() -> None:
     await turn()
     assert not first.done()
     # A cancelled lookup does not affect the others.
-    await finished(given_up)
+    await stop_task(given_up)
     numbers.add(WHOLE, token_at(3), numbered(3))
     assert await first == await second == numbered(2, 3)
 

@@ -18,7 +18,7 @@ from revstream.streams.core import resume_tokens
 from revstream.streams.live.hub import Hub, HubOptions
 from revstream.streams.live.shared_source import SharedSource
 from tests.support.eventually import eventually
-from tests.support.streams import event, finished, token_at, turn, unless_ended
+from tests.support.streams import event, stop_task, token_at, turn, unless_ended
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -158,7 +158,7 @@ async def check(steps: list[tuple[str, int]], oplog: Oplog) -> None:
     oplog.connected, oplog.hidden = True, 0
     oplog.publish(len(oplog.events))
     await unless_ended(reading, reader.reached(oplog.end))
-    await finished(reading)
+    await stop_task(reading)
 
 
 @pytest.fixture
@@ -189,7 +189,7 @@ async def test_a_reader_of_the_live_stream_opens_none_of_its_own(abreast: Abreas
     assert not oplog.open
     oplog.trouble = "as the live stream says"
     assert oplog.joint.trouble == oplog.trouble
-    await finished(reading)
+    await stop_task(reading)
 
 
 @pytest.mark.parametrize("why", ["silent", "cut off", "too far behind", "restarted"])
@@ -216,7 +216,7 @@ async def test_a_reader_opens_its_own_stream_while_the_live_one_does_not_advance
     oplog.publish(10)
     while oplog.open:
         await turn()
-    await finished(reading)
+    await stop_task(reading)
 
 
 async def test_database_events_are_read_from_its_own_stream(abreast: Abreast) -> None:
@@ -226,4 +226,4 @@ async def test_database_events_are_read_from_its_own_stream(abreast: Abreast) ->
     oplog.publish(1)
     await reader.reached(oplog.end)
     assert oplog.opened == 2
-    await finished(reading)
+    await stop_task(reading)

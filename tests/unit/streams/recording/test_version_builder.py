@@ -11,7 +11,7 @@ import pytest
 from revstream.streams.coordination.checkpoint import Baseline
 from revstream.streams.coordination.partition import Partition
 from revstream.streams.recording.version_builder import VersionBuilder
-from tests.support.streams import event, finished
+from tests.support.streams import event, stop_task
 
 
 class EmptyArchive:
@@ -65,6 +65,6 @@ async def test_other_tasks_run_while_many_versions_are_drafted(keeps: bool) -> N
     ticking = asyncio.create_task(tick())
     events = [event(n, key=n, operation="insert", after={"_id": n}) for n in range(1, 300)]
     await drafting.build_from_events(events, Baseline(done=True))
-    await finished(ticking)
+    await stop_task(ticking)
     assert len(seen) == len(events)
     assert seen[-1] - seen[0] >= 4
