@@ -24,9 +24,9 @@ Client = MongoClient[dict[str, Any]]
 
 @pytest.fixture
 async def archive(mongo: Mongo) -> Archive:
-    made = Archive(mongo, "things")
-    await made.prepare()
-    return made
+    created = Archive(mongo, "things")
+    await created.prepare()
+    return created
 
 
 def versions(

@@ -73,13 +73,13 @@ def test_strawberry_has_the_members_of_types_built_at_run_time() -> None:
     )  # fmt: skip
     check_members("strawberry-graphql", definition, "fields", "interfaces", "from_input")
     values = [EnumValue("A", "A", description=None)]
-    made: Any = StrawberryEnumDefinition(
+    enum_definition: Any = StrawberryEnumDefinition(
         wrapped_cls=Query,  # type: ignore[arg-type]
         name="E",
         values=values,
         description=None,
     )
-    check_members("strawberry-graphql", made, "values")
+    check_members("strawberry-graphql", enum_definition, "values")
 
 
 def test_strawberry_has_the_members_of_socket_handlers() -> None:

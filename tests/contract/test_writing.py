@@ -139,8 +139,8 @@ async def test_documents_are_returned_raw_and_after_the_write(mongo: Mongo) -> N
             await writing.remove("things", {"_id": 1}),
         ]
 
-    (missed, made, changed, removed, gone), _ = await write(mongo, work)
-    assert (missed, gone) == (None, None)
+    (missed, made, changed, removed, missing), _ = await write(mongo, work)
+    assert (missed, missing) == (None, None)
     assert [each["n"] for each in (made, changed, removed)] == [1, 2, 2]
     for each in (made, changed, removed):
         assert isinstance(each, RawBSONDocument)

@@ -60,8 +60,10 @@ def test_a_killed_recorder_leaves_images_and_indexes_to_the_next_one(
             with running_gateway(*start) as other:
                 assert complete(database)
                 wait_until(lambda: other.query(VERSIONS) == expected())
-    made = {each for each in database.list_collection_names() if not each.startswith("revstream.")}
-    assert made == {"other", "things", "things.versions"}
+    created = {
+        each for each in database.list_collection_names() if not each.startswith("revstream.")
+    }
+    assert created == {"other", "things", "things.versions"}
 
 
 def test_commands_that_only_read_create_nothing(
@@ -77,8 +79,10 @@ def test_commands_that_only_read_create_nothing(
     for command in ("doctor", "verify"):
         done = run_command(command, *where)
         assert not done.stderr.count("Traceback"), done.stderr
-    made = {each for each in database.list_collection_names() if not each.startswith("revstream.")}
-    assert made == {"other"}
+    created = {
+        each for each in database.list_collection_names() if not each.startswith("revstream.")
+    }
+    assert created == {"other"}
 
 
 def holder(database: Database[Row]) -> str:

@@ -30,6 +30,7 @@ GENEROUS_S = 120.0
 def test_a_collection_is_moved_while_it_is_in_use(
     mongo_uri: str, database: Shop, model: Path, tmp_path: Path
 ) -> None:
+    """Each version and each document is in the new collection, and indexes and rules are kept."""
     where = ("--mongodb-uri", mongo_uri, "--database", database.name, "--schema", str(model))
     writer, written = program("CURRENT_FLAG", database), 0
     database.products.create_index("name", name="by_name")

@@ -106,10 +106,10 @@ def check(receiver: Receiver, written: Counter[str]) -> None:
         if each.status == 200:
             by_document[each.subject].append((each.fence, each.version))
     for subject, count in written.items():
-        came = by_document[subject]
-        assert {version for _, version in came} == set(range(1, count + 1)), subject
-        assert came == sorted(came), subject
-        assert len(came) == len(set(came)), subject
+        received = by_document[subject]
+        assert {version for _, version in received} == set(range(1, count + 1)), subject
+        assert received == sorted(received), subject
+        assert len(received) == len(set(received)), subject
     assert receiver.overlapping == []
 
 

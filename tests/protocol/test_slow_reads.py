@@ -109,11 +109,11 @@ def test_a_waiting_mutation_of_a_disconnected_client_is_not_executed(
             wait_until(lambda: scraped(gateway.address)[("revstream_operations_waiting",)] == 1)
         wait_until(lambda: scraped(gateway.address)[("revstream_operations_waiting",)] == 0)
     wait_until(lambda: executing(gateway) == 0)
-    made = httpx.post(
+    response = httpx.post(
         f"{gateway.address}/graphql",
         json={"query": create, "variables": {"i": "stayed"}},
         timeout=60,
     )
-    assert made.json() == {"data": {"createThing": {"__typename": "ThingWritten"}}}
+    assert response.json() == {"data": {"createThing": {"__typename": "ThingWritten"}}}
     things = client[name].things
     assert [each["_id"] for each in things.find({"_id": {"$in": ["gone", "stayed"]}})] == ["stayed"]

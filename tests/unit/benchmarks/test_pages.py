@@ -59,11 +59,11 @@ def test_tables_and_charts_are_written_with_their_origin() -> None:
     """The text ends with the machine on which they were measured."""
     table = Table("Title", "what", "ms")
     table.add("this", 1.5)
-    made = pages.markdown("a machine", [table, bars("chart", {"this": 1.5, "that": 3.0})])
-    assert re.search(r"^\| this \| 1.50 \|$", made, re.M)
-    assert 'x-axis ["this", "that"]' in made
-    assert "bar [1.5, 3]" in made
-    assert made.endswith("a machine\n\n</details>")
+    markdown = pages.markdown("a machine", [table, bars("chart", {"this": 1.5, "that": 3.0})])
+    assert re.search(r"^\| this \| 1.50 \|$", markdown, re.M)
+    assert 'x-axis ["this", "that"]' in markdown
+    assert "bar [1.5, 3]" in markdown
+    assert markdown.endswith("a machine\n\n</details>")
 
 
 def test_a_curve_has_a_readable_number_of_points() -> None:

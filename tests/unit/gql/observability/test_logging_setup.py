@@ -30,11 +30,11 @@ def test_a_send_to_a_disconnected_client_is_not_logged(
 
 
 def record(event: str, failure: BaseException | None = None, **facts: object) -> logging.LogRecord:
-    made = logging.makeLogRecord({"name": "gql.test", "levelno": logging.INFO, "msg": event})
-    vars(made).update(levelname="INFO", **facts)
+    log_record = logging.makeLogRecord({"name": "gql.test", "levelno": logging.INFO, "msg": event})
+    vars(log_record).update(levelname="INFO", **facts)
     if failure is not None:
-        made.exc_info = type(failure), failure, None
-    return made
+        log_record.exc_info = type(failure), failure, None
+    return log_record
 
 
 # Line ends of every kind, escape sequences, direction marks, half of a surrogate pair.
@@ -93,8 +93,8 @@ def test_lines_of_libraries_are_throttled() -> None:
     throttle = logging_setup.LibraryThrottle(lambda: now)
 
     def passed(name: str, event: str, *given: object) -> logging.LogRecord | None:
-        made = logging.makeLogRecord({"name": name, "msg": event, "args": given})
-        return made if throttle.filter(made) else None
+        log_record = logging.makeLogRecord({"name": name, "msg": event, "args": given})
+        return log_record if throttle.filter(log_record) else None
 
     assert passed("uvicorn.error", "Invalid HTTP request received.")
     assert passed("uvicorn.error", "other %s", "a")

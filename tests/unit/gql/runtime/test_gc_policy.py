@@ -82,9 +82,9 @@ async def test_growth_of_other_memory_starts_no_collection(rings: int, sockets: 
     collecting = asyncio.create_task(collect_garbage(lambda: open_now, every_s=0.0, growth=1.02))
     await asyncio.sleep(0)
     open_now = sockets
-    made = [Ring() for _ in range(rings)]
-    left = weakref.ref(made[0])
-    made.clear()
+    created = [Ring() for _ in range(rings)]
+    left = weakref.ref(created[0])
+    created.clear()
     for _ in range(100):
         await asyncio.sleep(0)
     assert looked == 0

@@ -55,10 +55,10 @@ def test_a_model_cannot_use_a_generated_name() -> None:
     built = from_sdl(print_sdl(build_schema(model)))
     assert built.query_type is not None
     declared = {each.name for each in (*model.entities, *model.embeddeds, *model.enums)}
-    made = [each for each in built.type_map if each not in declared]
-    assert {"ProductVersion", "Change"} <= set(made)
+    generated = [each for each in built.type_map if each not in declared]
+    assert {"ProductVersion", "Change"} <= set(generated)
     more = [
-        *(f'type {each} @collection(name: "more") {{ id: ID! x: Int }}' for each in made),
+        *(f'type {each} @collection(name: "more") {{ id: ID! x: Int }}' for each in generated),
         *(
             f'type More @collection(name: "more", plural: "{each}") {{ id: ID! x: Int }}'
             for each in built.query_type.fields

@@ -10,24 +10,24 @@ from tests.support.streams import turn
 
 async def test_a_few_waiters_continue_per_loop_iteration_in_order() -> None:
     """Without a queue there is no wait; a cancelled waiter takes no turn."""
-    turns, went = FairScheduler(3), []
+    turns, order = FairScheduler(3), []
 
     async def go(number: int) -> None:
         await turns.next()
-        went.append(number)
+        order.append(number)
 
     tasks = [asyncio.create_task(go(number)) for number in range(20)]
     await turn()
-    assert went == [0, 1, 2]
+    assert order == [0, 1, 2]
     assert len(turns) == 17
     tasks[4].cancel()
     seen = []
-    while len(went) < 19:
-        before = len(went)
+    while len(order) < 19:
+        before = len(order)
         await turn()
-        seen.append(len(went) - before)
+        seen.append(len(order) - before)
         assert len(seen) < 100
-    assert went == [number for number in range(20) if number != 4]
+    assert order == [number for number in range(20) if number != 4]
     assert max(seen) <= 3
     assert len(turns) == 0
     await turn()
@@ -52,16 +52,16 @@ async def test_occasional_turns_do_not_wait() -> None:
 
 async def test_started_connections_go_before_new_ones() -> None:
     """One new connection continues per iteration, so that it is not starved."""
-    turns, went = FairScheduler(2), []
+    turns, order = FairScheduler(2), []
 
     async def go(name: str, *, beginning: bool) -> None:
         await turns.next(beginning=beginning)
-        went.append(name)
+        order.append(name)
 
     tasks = [asyncio.create_task(go(f"new {n}", beginning=True)) for n in range(4)]
     tasks += [asyncio.create_task(go(f"old {n}", beginning=False)) for n in range(3)]
     await asyncio.gather(*tasks)
-    assert went == ["new 0", "new 1", "new 2", "old 0", "new 3", "old 1", "old 2"]
+    assert order == ["new 0", "new 1", "new 2", "old 0", "new 3", "old 1", "old 2"]
 
 
 async def test_a_few_of_many_starts_run_per_loop_iteration() -> None:

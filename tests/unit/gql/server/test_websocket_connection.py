@@ -94,10 +94,10 @@ def test_held_bytes_are_the_sum_and_within_the_limit(
             assert connections.admit(each)
         connections.hold(each, size)
         held[number] = size
-        gone = [other for other, (fake, _) in enumerate(everyone) if fake.reasons]
-        sizes = [held.pop(other) for other in gone]
+        closed = [other for other, (fake, _) in enumerate(everyone) if fake.reasons]
+        sizes = [held.pop(other) for other in closed]
         assert all(size >= max(held.values(), default=0) for size in sizes)
-        for other in gone:
+        for other in closed:
             everyone[other][0].reasons.clear()
         assert connections.held_bytes == sum(held.values()) <= 1000
         assert len(connections) == len(held)

@@ -336,16 +336,16 @@ async def check_deliveries(steps: list[Any]) -> None:
         await turn()
     for target, position, task in joined:
         texts = [each.decode() for each in target.heard if each != b"!"]
-        behind = [each for each in stream.tokens if each > position]
+        missed = [each for each in stream.tokens if each > position]
         if task.cancelled():
-            assert texts == behind[: len(texts)]
+            assert texts == missed[: len(texts)]
         elif task.done():
             # It had stopped: it leaves with its last token.
             assert len(target.heard) >= target.most
             assert await task == ([position, *texts][-1])
-            assert texts == behind[: len(texts)]
+            assert texts == missed[: len(texts)]
         else:
-            assert texts == behind
+            assert texts == missed
             assert target.heard.count(b"!") == 1
         task.cancel()
     await asyncio.gather(*(task for _, _, task in joined), return_exceptions=True)

@@ -36,7 +36,7 @@ FOR_ANN = Principal(name="importer", account="revstream:key:importer", claims={"
 
 
 @pytest.mark.parametrize(
-    ("rule", "caller", "seen"),
+    ("rule", "caller", "expected"),
     [
         ("{ owner: { eq: $sub } }", ann(), [HERS]),
         # An unknown claim matches no document, in either form of the condition.
@@ -67,10 +67,10 @@ FOR_ANN = Principal(name="importer", account="revstream:key:importer", claims={"
     ],
 )
 def test_a_rule_matches_by_the_claims_of_the_principal(
-    rule: str, caller: Principal, seen: list[dict[str, Any]]
+    rule: str, caller: Principal, expected: list[dict[str, Any]]
 ) -> None:
     """A missing claim never lets a document through."""
-    assert [each for each in ALL if rows(rule, caller).allow(each)] == seen
+    assert [each for each in ALL if rows(rule, caller).allow(each)] == expected
 
 
 def test_a_claim_of_another_type_is_an_error() -> None:

@@ -145,11 +145,11 @@ async def test_a_cancelled_lookup_does_not_affect_others() -> None:
     pool = BatchLoader(source.read, under_way=1)
     under_way = pool.ask([1])
     await turns()
-    gone, stays = pool.ask([2]), pool.ask([3])
-    gone.cancel()
+    dropped, kept = pool.ask([2]), pool.ask([3])
+    dropped.cancel()
     under_way.cancel()
     source.open.set()
-    assert await stays == [6]
+    assert await kept == [6]
     assert source.reads == [[1], [3]]
     with pytest.raises(asyncio.CancelledError):
         await under_way

@@ -113,8 +113,8 @@ def test_a_replacement_removes_absent_fields() -> None:
     """Only fields of the model are removed."""
     [stage] = DocumentUpdate.replacement(PRODUCT, {"name": "x"}).pipeline(PRODUCT, CHANGE, None)
     kept = stage["$replaceWith"]["$let"]["in"]["$mergeObjects"][0]
-    [gone] = _literals(kept, list)
-    assert gone == ["stock", "size"]
+    [removed] = _literals(kept, list)
+    assert removed == ["stock", "size"]
 
 
 def test_a_restoration_replaces_the_whole_content() -> None:

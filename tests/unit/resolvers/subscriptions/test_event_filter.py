@@ -79,8 +79,8 @@ async def test_a_sent_event_restarts_the_interval(clock: Clock) -> None:
     watching = watching_deletions()
     await watching.take(passed_over(1))
     clock.now += QUIET_S - 1
-    gone = LiveEvents([event(2, operation="delete", before={"name": "b"})])
-    assert [each.operation for each in await watching.take(gone)] == ["DELETE"]
+    deletion = LiveEvents([event(2, operation="delete", before={"name": "b"})])
+    assert [each.operation for each in await watching.take(deletion)] == ["DELETE"]
     assert watching.fresher_token() is None
     await watching.take(passed_over(3))
     clock.now += QUIET_S / 2 - 1

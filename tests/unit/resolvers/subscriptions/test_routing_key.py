@@ -45,19 +45,19 @@ def test_no_event_that_matches_a_filter_is_missed(
     drawn = st.sampled_from(documents or [{}])
     before = None if operation == "insert" else data.draw(drawn)
     after = None if operation == "delete" else data.draw(drawn)
-    made = event(operation=operation, before=before, after=after)
-    states = [each for each in (made.document_before, made.document) if each is not None]
+    change = event(operation=operation, before=before, after=after)
+    states = [each for each in (change.document_before, change.document) if each is not None]
     for where in filters:
         condition = parse_where(SHAPES, THING, where)
         matches = any(map(compile_predicate(condition), states))
         # The routing does not depend on the event's number.
         expected = matches or asks_for_number(THING, condition)
         request = ChangeRequest(where=condition)
-        assert routing_key(THING, request, ALL_ROWS).matches(made) == expected, where
+        assert routing_key(THING, request, ALL_ROWS).matches(change) == expected, where
         assert (
-            routing_key(THING, ChangeRequest(), RowFilter(condition)).matches(made) == expected
+            routing_key(THING, ChangeRequest(), RowFilter(condition)).matches(change) == expected
         ), where
-        found = interest_in(condition).matches(made)
+        found = interest_in(condition).matches(change)
         assert found or not matches, where
         if isinstance(condition, In) or (
             isinstance(condition, Compare)

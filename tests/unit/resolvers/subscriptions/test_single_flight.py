@@ -77,9 +77,9 @@ async def test_a_running_execution_is_not_evicted_for_finished_ones(
     assert await asyncio.gather(*tasks) == ["made 1"] * 2
 
 
-@pytest.mark.parametrize(("index", "made"), [(0, "made 2"), (1, "made 1")])
+@pytest.mark.parametrize(("index", "expected"), [(0, "made 2"), (1, "made 1")])
 async def test_a_cancelled_call_does_not_affect_the_others(
-    flight: SingleFlight[str, str], index: int, made: str
+    flight: SingleFlight[str, str], index: int, expected: str
 ) -> None:
     """If it was executing, another call executes instead."""
     making = Computation()
@@ -89,7 +89,7 @@ async def test_a_cancelled_call_does_not_affect_the_others(
     with pytest.raises(asyncio.CancelledError):
         await left
     making.go.set()
-    assert await asyncio.gather(*tasks) == [made] * 2
+    assert await asyncio.gather(*tasks) == [expected] * 2
 
 
 async def test_each_call_has_an_error_of_its_own_and_the_next_one_retries(

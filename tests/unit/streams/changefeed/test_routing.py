@@ -41,13 +41,13 @@ RED_AND_DEAR = NamedSubscriber("red and dear", replace(RED.interest, filter=DEAR
 ALL = [WHOLE, ONE, LAMPS, CHAIRS, RED, DEAR, RED_AND_DEAR]
 
 
-def receivers(made: ChangeEvent) -> set[str]:
+def receivers(change: ChangeEvent) -> set[str]:
     routing: Routing[NamedSubscriber] = Routing()
     for each in ALL:
         routing.add(each)
-    found = routing.route(made)
+    found = routing.route(change)
     assert len(found) == len(set(found))
-    assert set(found) == {each for each in ALL if each.interest.matches(made)}
+    assert set(found) == {each for each in ALL if each.interest.matches(change)}
     return {each.name for each in found}
 
 
@@ -74,8 +74,8 @@ def test_values_before_and_after_a_change_decide(
     before: dict[str, Any] | None, after: dict[str, Any] | None, concerned: set[str]
 ) -> None:
     """A subscriber of the document itself is added."""
-    made = event(key=2, before=before, after=after)
-    assert receivers(made) == {"whole", *concerned}
+    change = event(key=2, before=before, after=after)
+    assert receivers(change) == {"whole", *concerned}
     assert receivers(event(key=1, before=before, after=after)) == {"whole", "one", *concerned}
 
 
@@ -98,8 +98,8 @@ def test_a_filter_that_fails_routes_the_event_to_its_subscriber() -> None:
     failing = NamedSubscriber("failing", Interest(filter=fails))
     for each in (failing, DEAR, WHOLE):
         routing.add(each)
-    made = event(key=2, before={}, after={"price": 10})
-    assert set(routing.route(made)) == {failing, DEAR, WHOLE}
+    change = event(key=2, before={}, after={"price": 10})
+    assert set(routing.route(change)) == {failing, DEAR, WHOLE}
 
 
 def test_collection_events_reach_all() -> None:
@@ -110,9 +110,9 @@ def test_collection_events_reach_all() -> None:
 @pytest.mark.parametrize("operation", ["insert", "update", "delete"])
 def test_an_event_that_becomes_no_version_reaches_none(operation: str) -> None:
     """The driver cannot represent the document's id, whatever else is known of the event."""
-    made = event(key=1, operation=operation, after={"kind": "lamp"}, before={"price": 10})
-    assert receivers(made)
-    assert receivers(replace(made, fault=InexactKey("no driver keeps it"))) == set()
+    change = event(key=1, operation=operation, after={"kind": "lamp"}, before={"price": 10})
+    assert receivers(change)
+    assert receivers(replace(change, fault=InexactKey("no driver keeps it"))) == set()
 
 
 def test_a_removed_subscriber_leaves_no_trace() -> None:

@@ -219,8 +219,8 @@ async def test_a_long_interruption_is_logged_once_and_so_is_its_end(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """The log has stream and reason, and not a line for each attempt."""
-    gone = [Unavailable("no primary")]
-    script = Script(*[gone] * 20, [reply(token=mark(5))])
+    outage = [Unavailable("no primary")]
+    script = Script(*[outage] * 20, [reply(token=mark(5))])
     source = Source(
         script,  # type: ignore[arg-type]
         ["things"],

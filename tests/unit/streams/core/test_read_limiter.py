@@ -41,9 +41,9 @@ CLASSES: dict[str, tuple[dict[str, Any], list[tuple[str, int]], int, ReadClass]]
 
 
 def limiter() -> ReadLimiter:
-    made = ReadLimiter()
-    made.indexes["things"] = [("sku",), ("a", "b")]
-    return made
+    created = ReadLimiter()
+    created.indexes["things"] = [("sku",), ("a", "b")]
+    return created
 
 
 @pytest.mark.parametrize(("query", "sort", "limit", "expected"), CLASSES.values(), ids=CLASSES)

@@ -81,12 +81,12 @@ def test_tokens_sort_by_cluster_time_and_index_in_the_transaction(
     drawn: list[Event], data: st.DataObject
 ) -> None:
     """The server's formats do not matter: nothing else orders a replica set's events."""
-    made = [
+    encoded_tokens = [
         (resume_tokens.token_from_stream(each.data(data.draw(st.sampled_from([1, 2])))), each)
         for each in drawn
     ]
-    made.sort(key=lambda each: each[0])
-    assert [each.order() for _, each in made] == sorted(each.order() for each in drawn)
+    encoded_tokens.sort(key=lambda each: each[0])
+    assert [each.order() for _, each in encoded_tokens] == sorted(each.order() for each in drawn)
 
 
 @given(events, st.sampled_from([1, 2]))

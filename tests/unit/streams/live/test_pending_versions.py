@@ -103,8 +103,8 @@ async def drafted_and_asked(steps: list[Any]) -> None:
                 await turn()
             case str(kind), key, version:
                 after = None if kind == "delete" else {"_id": key, "version": version}
-                made = event(second, key=key, operation=kind, after=after, before={"_id": key})
-                recorder.events.append(made)
+                change = event(second, key=key, operation=kind, after=after, before={"_id": key})
+                recorder.events.append(change)
     recorder.draft(len(recorder.events))
     known: dict[str, NumberedEvent] = {}
     for each in await asyncio.gather(*lookups):

@@ -41,9 +41,9 @@ def test_a_patch_turns_one_state_into_the_other(
     before: dict[str, Any], after: dict[str, Any]
 ) -> None:
     """They are strictly equal, but for the order of fields."""
-    made = apply_patch(raw(before), stored(create_patch(raw(before), raw(after))))
-    assert is_same(made, raw(after))
-    assert sorted(made) == sorted(after)
+    patched = apply_patch(raw(before), stored(create_patch(raw(before), raw(after))))
+    assert is_same(patched, raw(after))
+    assert sorted(patched) == sorted(after)
 
 
 @given(before=st.lists(VALUES, max_size=5), after=SPLICED)

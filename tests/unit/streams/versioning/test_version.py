@@ -344,10 +344,10 @@ def test_a_later_version_has_the_previous_token_and_the_changed_paths() -> None:
 def test_a_deletion_takes_a_number_and_an_insert_continues_counting() -> None:
     """`full` is None for a deletion; a document inserted again has all its fields changed."""
     _, first = build_version({"_id": 1, "version": 1})
-    record, gone = build_version(None, first, as_event="delete", operation="DELETE")
+    record, tombstone = build_version(None, first, as_event="delete", operation="DELETE")
     assert (record["v"], record["full"], record["changed"]) == (2, None, [])
-    record, _ = build_version({"_id": 1, "version": 1, "a": 1}, gone)
-    assert (record["v"], record["changed"], record["prev"]) == (3, ["a"], gone.token)
+    record, _ = build_version({"_id": 1, "version": 1, "a": 1}, tombstone)
+    assert (record["v"], record["changed"], record["prev"]) == (3, ["a"], tombstone.token)
 
 
 def test_change_is_moved_from_the_document_into_the_record() -> None:
@@ -368,12 +368,12 @@ def test_a_deletion_keeps_its_noted_change() -> None:
     """A repeated mutation finds it by its id; a later insert has its own attribution."""
     change = {"id": 9, "by": "bob", "why": "broken"}
     _, first = build_version({"_id": 1, "_change": ALICE})
-    record, gone = build_version(
+    record, tombstone = build_version(
         None, first, as_event="delete", operation="DELETE", deletion=change
     )
     assert (record["op"], record["by"], record["why"]) == ("DELETE", "bob", "broken")
-    assert (record["change"], gone.change) == (change, change)
-    record, _ = build_version({"_id": 1, "_change": change}, gone)
+    assert (record["change"], tombstone.change) == (change, change)
+    record, _ = build_version({"_id": 1, "_change": change}, tombstone)
     assert (record["by"], dict(record["change"])) == ("bob", change)
     record, _ = build_version(None, first, as_event="delete", operation="DELETE")
     assert (record["by"], "change" in record) == (None, False)

@@ -57,10 +57,10 @@ async def test_valid_documents_are_rendered_without_objects(
     assert expected is not None
     assert expected.errors is None
 
-    def made(*_: object) -> None:
+    def fail_if_created(*_: object) -> None:
         raise AssertionError("an object was made of a document")
 
-    monkeypatch.setattr(compiled_documents, "CurrentDocument", made)
+    monkeypatch.setattr(compiled_documents, "CurrentDocument", fail_if_created)
     for _ in range(2):
         found = await schema.execute(text, None, memory.context())
         assert response_json(found.data, found.errors) == response_json(expected.data, None)

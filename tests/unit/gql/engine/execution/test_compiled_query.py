@@ -217,12 +217,12 @@ async def test_a_failed_prefetch_is_an_error_of_its_field_and_not_repeated(
         assert (await schema.execute(text, {"id": "p1"}, memory.context())).errors is None
     tried = 0
 
-    async def behind(*_: Any, **__: Any) -> Any:
+    async def late(*_: Any, **__: Any) -> Any:
         nonlocal tried
         tried += 1
         raise ArchiveBehind("not yet", lagSeconds=1.0)
 
-    monkeypatch.setattr(MemoryHistory, "pages_of", behind)
+    monkeypatch.setattr(MemoryHistory, "pages_of", late)
     result = await schema.execute(text, {"id": "p1"}, memory.context())
     assert (result.data, tried) == ({"product": None}, 1)
     assert [each.path for each in result.errors] == [["product", "history"]]
@@ -436,10 +436,10 @@ def test_arguments_are_coerced_as_by_graphql_core(schema: Any, variables: dict[s
     assume(isinstance(coerced, VariableValues))
     for node in operation.selection_set.selections:
         field = schema._schema.query_type.fields[node.name.value]
-        made = field.extensions["strawberry-definition"]
-        names = {each.graphql_name: each.python_name for each in made.arguments}
+        strawberry_field = field.extensions["strawberry-definition"]
+        names = {each.graphql_name: each.python_name for each in strawberry_field.arguments}
         expected = get_argument_values(field, node, coerced)
-        found = compile_arguments(field, node, made)(coerced.coerced)
+        found = compile_arguments(field, node, strawberry_field)(coerced.coerced)
         assert found == {names[name]: value for name, value in expected.items()}
 
 

@@ -166,10 +166,10 @@ async def test_several_reads_of_an_operation_wait_together() -> None:
     async def operation() -> list[int]:
         async with limiter.slot("ann"):
             return await asyncio.gather(
-                *(reads.run(ReadClass.LOOKUP, attempt, 1000) for _ in range(3)), made()
+                *(reads.run(ReadClass.LOOKUP, attempt, 1000) for _ in range(3)), operation_reads()
             )
 
-    async def made() -> int:
+    async def operation_reads() -> int:
         await count_computed(4 * MB, 0)
         running = OPERATION.get()
         assert running is not None

@@ -41,10 +41,10 @@ async def test_frequent_callers_stay_cached(
 ) -> None:
     """The least recently used caller is evicted."""
     monkeypatch.setattr(context_factory, "_MOST", 2)
-    made: list[Any] = []
+    created: list[Any] = []
 
     def make(principal: Principal) -> RequestContext:
-        made.append(principal.name)
+        created.append(principal.name)
         return memory.context()
 
     callers = RequestContextFactory(
@@ -53,7 +53,7 @@ async def test_frequent_callers_stay_cached(
     for name in ("often", "a", "often", "b", "often", "c", "often", "a"):
         context = await callers.for_request(Headers({"authorization": name}))
         assert context.principal == name
-    assert made == ["often", "a", "b", "c", "a"]
+    assert created == ["often", "a", "b", "c", "a"]
 
 
 async def test_a_reserved_name_in_the_author_header_is_ignored(memory: Memory) -> None:

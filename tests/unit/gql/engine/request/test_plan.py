@@ -242,12 +242,12 @@ async def test_a_selection_without_reads_is_one_function_with_a_fallback(
     type_: Any = schema._schema.type_map["Product"]
     entity = build_object_types(model)["Product"]
 
-    def made(selection: str) -> Any:
+    def compiled(selection: str) -> Any:
         document: Any = parse(f"{{ product {{ {selection} }} }}")
         node = document.definitions[0].selection_set.selections[0]
         return compile_object(executor, type_, [FieldDetails(node, None, None)])
 
-    make = made("id n: name stock price listed tags dimensions { unit { name } }")
+    make = compiled("id n: name stock price listed tags dimensions { unit { name } }")
     assert make is not None
     context = executor.context_value
     rendered = make(CurrentDocument(entity, {"_id": "p1", **GOOD}), context)
@@ -263,4 +263,4 @@ async def test_a_selection_without_reads_is_one_function_with_a_fallback(
     for changed in ({"name": None}, {"stock": 2**31}, {"tags": [7]}, {"dimensions": {"unit": 7}}):
         assert make(CurrentDocument(entity, {"_id": "p1", **GOOD, **changed}), context) is FALLBACK
     assert make(CurrentDocument(entity, {"_id": "p1", **GOOD, "stock": 3.0}), context) == rendered
-    assert made("id blame { path }") is None
+    assert compiled("id blame { path }") is None

@@ -236,9 +236,11 @@ async def test_equal_differences_are_computed_once(ask: Ask) -> None:
     """All fields of an operation with the same arguments share the result."""
     places = [f"a{number}: diff(from: 1, to: 4) {{ path }}" for number in range(9)]
     text = f'{{ product(id: "p") {{ {" ".join(places)} other: diff(from: 1) {{ path }} }} }}'
-    with patch.object(FieldDiff, "changes", autospec=True, side_effect=FieldDiff.changes) as made:
+    with patch.object(
+        FieldDiff, "changes", autospec=True, side_effect=FieldDiff.changes
+    ) as computed:
         result = await ask(text)
     assert result.errors is None
     assert result.data is not None
     assert list(result.data["product"].values()) == [[{"path": "name"}]] * 10
-    assert made.call_count == 2
+    assert computed.call_count == 2

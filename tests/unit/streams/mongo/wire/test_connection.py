@@ -41,22 +41,22 @@ async def connected() -> AsyncIterator[
     transport, driver = await asyncio.get_running_loop().create_connection(Driver, sock=ours)
     # The driver leaves the transport in this state.
     transport.pause_reading()
-    made = WireConnection(transport, driver, ("server", 27017), free.append)
+    connection = WireConnection(transport, driver, ("server", 27017), free.append)
     try:
-        yield made, theirs, free, driver
+        yield connection, theirs, free, driver
     finally:
-        made.close()
-        await made.lost.wait()
+        connection.close()
+        await connection.lost.wait()
         theirs.close()
 
 
 async def asked_of(server: socket.socket) -> tuple[int, bytes]:
     """Return the request id of a message, and its command."""
     loop = asyncio.get_running_loop()
-    come = await loop.sock_recv(server, 1 << 20)
-    length, number, *rest = HEADER.unpack_from(come)
-    assert (length, *rest) == (len(come), 0, OP_MSG, 0, 0)
-    return number, come[HEADER.size :]
+    received = await loop.sock_recv(server, 1 << 20)
+    length, number, *rest = HEADER.unpack_from(received)
+    assert (length, *rest) == (len(received), 0, OP_MSG, 0, 0)
+    return number, received[HEADER.size :]
 
 
 def reply(number: int, body: bytes, *, opcode: int = OP_MSG, flags: int = 0) -> bytes:
@@ -68,25 +68,25 @@ def test_replies_arrive_in_any_pieces(cuts: list[int], size: int) -> None:
     """Each request gets its own reply, one after the other."""
 
     async def run() -> None:
-        async with connected() as (made, server, free, _):
+        async with connected() as (connection, server, free, _):
             for turn in range(2):
                 question, answer = bson.encode({"turn": turn}), bson.encode({"text": "x" * size})
-                waiting = made.ask(question)
-                number, come = await asked_of(server)
-                assert come == question
+                waiting = connection.ask(question)
+                number, received = await asked_of(server)
+                assert received == question
                 left, before = reply(number, answer), len(free)
                 # The event loop does this too, but its pieces cannot be chosen.
                 for cut in cuts:
-                    made.data_received(left[:cut])
+                    connection.data_received(left[:cut])
                     left = left[cut:]
                     if not left:
                         break
                 if left:
-                    made.data_received(left)
+                    connection.data_received(left)
                 found = await waiting
                 assert found is not None
                 assert bytes(found) == answer
-                assert free[before:] == [made]
+                assert free[before:] == [connection]
 
     asyncio.run(run())
 
@@ -103,46 +103,46 @@ def test_replies_arrive_in_any_pieces(cuts: list[int], size: int) -> None:
 )
 async def test_an_invalid_reply_ends_the_connection(nonsense: tuple[str, object]) -> None:
     """Later bytes could be taken for another request's reply."""
-    async with connected() as (made, server, free, driver):
-        waiting = made.ask(bson.encode({"find": "things"}))
+    async with connected() as (connection, server, free, driver):
+        waiting = connection.ask(bson.encode({"find": "things"}))
         number, _ = await asked_of(server)
         made_of = nonsense[1]
         assert callable(made_of)
         await asyncio.get_running_loop().sock_sendall(server, made_of(number))
         assert await waiting is None
-        await made.lost.wait()
+        await connection.lost.wait()
         assert free == []
         assert driver.ended
 
 
 async def test_an_unrequested_reply_ends_the_connection() -> None:
     """No request is pending."""
-    async with connected() as (made, server, _, _):
+    async with connected() as (connection, server, _, _):
         await asyncio.get_running_loop().sock_sendall(server, reply(0, bson.encode({})))
-        await made.lost.wait()
+        await connection.lost.wait()
 
 
 async def test_pending_and_later_requests_end_with_a_closed_connection() -> None:
     """Each returns None."""
-    async with connected() as (made, server, free, driver):
-        waiting = made.ask(bson.encode({"find": "things"}))
+    async with connected() as (connection, server, free, driver):
+        waiting = connection.ask(bson.encode({"find": "things"}))
         await asked_of(server)
         server.close()
         assert await waiting is None
-        assert await made.ask(bson.encode({"find": "things"})) is None
+        assert await connection.ask(bson.encode({"find": "things"})) is None
         assert (free, driver.ended) == ([], True)
 
 
 async def test_a_connection_of_a_cancelled_request_is_free_with_its_reply() -> None:
     """Until then the server is still at work."""
-    async with connected() as (made, server, free, _):
-        gone = made.ask(bson.encode({"find": "things"}))
+    async with connected() as (connection, server, free, _):
+        cancelled = connection.ask(bson.encode({"find": "things"}))
         number, _ = await asked_of(server)
-        gone.cancel()
+        cancelled.cancel()
         assert free == []
         await asyncio.get_running_loop().sock_sendall(server, reply(number, bson.encode({})))
-        await eventually(lambda: free == [made])
-        again = made.ask(bson.encode({"find": "others"}))
+        await eventually(lambda: free == [connection])
+        again = connection.ask(bson.encode({"find": "others"}))
         number, _ = await asked_of(server)
         await asyncio.get_running_loop().sock_sendall(server, reply(number, bson.encode({"n": 1})))
         assert bson.decode(await again or b"") == {"n": 1}
