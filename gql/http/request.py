@@ -137,29 +137,29 @@ async def _body(receive: Receive, given: str, most: int) -> bytes:
     """
     if given.isdecimal() and (len(given) > 18 or int(given) > most):
         raise _too_long(most)
+    # The connection has a time limit for the first part, which nearly always is the whole body.
+    body, more = await _part(receive, b"", most)
     try:
-        # Nearly every body arrives at once; the connection has a time limit for the first part.
-        async with asyncio.timeout(None) as limit:
-            return await _received(receive, most, limit)
+        if more:
+            async with asyncio.timeout(_BODY_MOST_S):
+                while more:
+                    body, more = await _part(receive, body, most)
     except TimeoutError:
         raise Refused(
             408, f"request body: incomplete after {_BODY_MOST_S:g} s; send it again"
         ) from None
-
-
-async def _received(receive: Receive, most: int, limit: asyncio.Timeout) -> bytes:
-    body, more = b"", True
-    while more:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            raise ClientDisconnect
-        chunk, more = message.get("body", b""), message.get("more_body", False)
-        body = body + chunk if body else chunk
-        if len(body) > most:
-            raise _too_long(most)
-        if more and limit.when() is None:
-            limit.reschedule(asyncio.get_running_loop().time() + _BODY_MOST_S)
     return body
+
+
+async def _part(receive: Receive, body: bytes, most: int) -> tuple[bytes, bool]:
+    """Return a body with its next part, and whether more follows."""
+    message = await receive()
+    if message["type"] == "http.disconnect":
+        raise ClientDisconnect
+    body += message.get("body", b"")
+    if len(body) > most:
+        raise _too_long(most)
+    return body, message.get("more_body", False)
 
 
 def _too_long(most: int) -> Refused:

@@ -9,7 +9,16 @@ Reads of the process itself, such as those of recorders, are not limited.
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+    Set,
+)
 from contextlib import asynccontextmanager
 from enum import Enum
 from traceback import clear_frames
@@ -168,7 +177,7 @@ class ReadLimiter:
         conditions = list(_conditions(query))
         if any(path == "_id" and _is_lookup(value) for path, value in conditions):
             return ReadClass.LOOKUP
-        if _is_bounded(conditions, indexes):
+        if _is_bounded(conditions, {each[0] for each in indexes}):
             return ReadClass.INDEXED
         if conditions or not limit:
             return ReadClass.SCAN
@@ -213,18 +222,23 @@ def _conditions(query: Query) -> Iterator[tuple[str, Any]]:
             yield path, value
 
 
-def _is_bounded(conditions: Sequence[tuple[str, Any]], indexes: Sequence[Sequence[str]]) -> bool:
-    """Return whether an index leads to few more documents than match."""
-    first = {each[0] for each in indexes}
-    kinds = [(path, _kind(value)) for path, value in conditions]
-    if any(path in first and kind == "equal" for path, kind in kinds):
-        return True
+def _is_bounded(conditions: Iterable[tuple[str, Any]], first: Set[str]) -> bool:
+    """Return whether an index leads to few more documents than match.
+
+    Args:
+        first: The first path of each index.
+    """
+    kinds = set()
     for path, value in conditions:
         # The filter of a cursor over several fields has this form.
-        if path == "$or" and all(_is_bounded(list(_conditions(each)), indexes) for each in value):
+        if path == "$or" and all(_is_bounded(_conditions(each), first) for each in value):
             return True
+        kind = _kind(value) if path in first else "other"
+        if kind == "equal":
+            return True
+        kinds.add(kind)
     # Other conditions would be checked on each document of the range.
-    return bool(kinds) and all(path in first and kind == "range" for path, kind in kinds)
+    return kinds == {"range"}
 
 
 def _is_lookup(value: Any) -> bool:
@@ -236,8 +250,8 @@ def _is_lookup(value: Any) -> bool:
 def _kind(value: Any) -> str:
     if not isinstance(value, Mapping):
         return "equal"
-    operators = set(value)
-    if operators & _EQUAL:
+    operators = value.keys()
+    if not _EQUAL.isdisjoint(operators):
         return "equal"
     text = value.get("$regex")
     if (operators and operators <= _RANGES) or (isinstance(text, str) and text.startswith("^")):

@@ -84,14 +84,13 @@ class Reads:
         }
 
         async def attempt(limit_ms: int, read_class: ReadClass) -> list[Any]:
+            command["maxTimeMS"] = limit_ms
             with translate_driver_errors():
                 if at is not None:
-                    timed = {**command, "maxTimeMS": limit_ms}
-                    return await self._at(timed, at, read_class, raw=raw)
+                    return await self._at(command, at, read_class, raw=raw)
                 if short:
                     assert self._finder is not None
-                    timed = {**command, "maxTimeMS": limit_ms}
-                    found = await self._finder.first_batch(timed, naive=naive, raw=raw)
+                    found = await self._finder.first_batch(command, naive=naive, raw=raw)
                     if found is not None:
                         return found
                 async with self._driver_read(read_class) as session:
