@@ -41,7 +41,7 @@ query One($id: ID!, $n: Int!) {
 
 def run(stage: Stage) -> list[Part]:
     real = os.environ.get("REVSTREAM_REAL_DATA")
-    writes = list(_real(Path(real)) if real else _made(stage.scale.updates))
+    writes = list(_real(Path(real)) if real else _random_updates(stage.scale.updates))
     name = "a real history" if real else "updates of documents of 2.5 KB"
     table = Table(
         f"Storage: {len(writes):,} versions, {name}",
@@ -112,7 +112,7 @@ def _real(folder: Path) -> Iterator[Any]:
                 yield pymongo.ReplaceOne(key, content, upsert=True)
 
 
-def _made(updates: int) -> Iterator[Any]:
+def _random_updates(updates: int) -> Iterator[Any]:
     documents = max(1, updates // 10)
     dice = random.Random(1)
     yield from (pymongo.InsertOne(product(n)) for n in range(documents))

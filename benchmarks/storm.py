@@ -105,7 +105,7 @@ def _measure(stage: Stage) -> tuple[list[float], list[float], list[float], list[
                     missed = _missed(address)
                     with stage.program("storm", address, count, _WITHIN_S) as storming:
                         began = _mark(stage, gateway)
-                        told = _told(storming, missed)
+                        told = _result(storming, missed)
                         # Before all of them disconnect.
                         ended = _mark(stage, gateway)
                     most_bytes = gateway.memory_bytes("VmHWM")
@@ -131,7 +131,7 @@ def _measure(stage: Stage) -> tuple[list[float], list[float], list[float], list[
     )
 
 
-def _told(storming: Process, missed: dict[str, int]) -> dict[str, Any]:
+def _result(storming: Process, missed: dict[str, int]) -> dict[str, Any]:
     # After the last event there may be none yet.
     tokens, steps = list(missed)[:-1], list(missed.values())
     storming.send_json(query=_RESUMED, tokens=tokens, steps=steps)

@@ -36,12 +36,12 @@ def main(address: str, count: int, seconds: float) -> None:
     due = [(began + n * seconds / count, n) for n in range(count)]
     members: dict[int, Link] = {}
 
-    def again(link: Link) -> None:
+    def reconnect(link: Link) -> None:
         nonlocal refused
         refused += 1
         heapq.heappush(due, (time.monotonic() + _PAUSE_S, link.number))
 
-    links = Links(address, again)
+    links = Links(address, reconnect)
     while links.arrived < count and (now := time.monotonic()) < began + _LATEST_S:
         while due and due[0][0] <= now:
             _, n = heapq.heappop(due)

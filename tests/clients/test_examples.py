@@ -50,7 +50,7 @@ class Watching:
             self.process.kill()
             self.process.wait(timeout=30)
 
-    def seen(self) -> list[Any]:
+    def stocks(self) -> list[Any]:
         """Return the stock in each change; None for a document that violates the model."""
         written = self.lines.read_bytes() if self.lines.exists() else b""
         # A line across the end of a memory page may be visible in part for a moment.
@@ -101,7 +101,7 @@ def test_no_change_is_missed_after_any_loss(
 
     def all_seen() -> None:
         for each in watching:
-            wait_until(lambda each=each: each.seen()[-1:] == written[-1:], within_s=60)  # type: ignore[misc]
+            wait_until(lambda each=each: each.stocks()[-1:] == written[-1:], within_s=60)  # type: ignore[misc]
 
     with ExitStack() as stack:
         gateway = stack.enter_context(ensure_ended(start_gateway(mongo_uri, name, model)))
@@ -133,8 +133,8 @@ def test_no_change_is_missed_after_any_loss(
         write()
         all_seen()
     for each in watching:
-        assert list(dict.fromkeys(each.seen())) == written, each.command
-        assert len(each.seen()) <= len(written) + 1, each.command
+        assert list(dict.fromkeys(each.stocks())) == written, each.command
+        assert len(each.stocks()) <= len(written) + 1, each.command
 
 
 def test_clients_continue_after_invalid_documents_and_expired_tokens(
@@ -156,7 +156,7 @@ def test_clients_continue_after_invalid_documents_and_expired_tokens(
 
     def all_seen() -> None:
         for each in watching:
-            wait_until(lambda each=each: len(each.seen()) >= len(written), within_s=60)  # type: ignore[misc]
+            wait_until(lambda each=each: len(each.stocks()) >= len(written), within_s=60)  # type: ignore[misc]
 
     with ExitStack() as stack:
         options = issuer.options()
@@ -191,7 +191,7 @@ def test_clients_continue_after_invalid_documents_and_expired_tokens(
         for each in watching:
             assert each.process is not None
             assert each.process.poll() is None
-            assert each.seen() == written, each.command
+            assert each.stocks() == written, each.command
 
 
 def lose_connection(wire: TcpProxy, write: Any) -> None:

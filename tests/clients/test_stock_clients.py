@@ -76,7 +76,8 @@ class Stage:
     def all_seen(self) -> bool:
         """Return whether each client has received as many events as writes, or an end."""
         return all(
-            len(seen(said)) >= len(self.written) or ends_of(said) for said in self.said.values()
+            len(event_ids(said)) >= len(self.written) or ends_of(said)
+            for said in self.said.values()
         )
 
     def connections(self, name: str) -> int:
@@ -93,7 +94,7 @@ class Stage:
         self.write()
 
 
-def seen(said: list[Any]) -> list[str]:
+def event_ids(said: list[Any]) -> list[str]:
     return [each["document"] for each in list(said) if "document" in each]
 
 
@@ -115,7 +116,7 @@ def assert_all_go_on(stage: Stage) -> None:
     for _ in range(3):
         stage.write()
     wait_until(stage.all_seen, within_s=GENEROUS_S)
-    table = {name: (seen(said), ends_of(said)) for name, said in stage.said.items()}
+    table = {name: (event_ids(said), ends_of(said)) for name, said in stage.said.items()}
     assert table == dict.fromkeys(CLIENTS, (stage.written, []))
 
 

@@ -73,7 +73,7 @@ async def whole(mongo: Mongo, size: int) -> list[list[Any]]:
 
 
 @pytest.mark.parametrize("size", [1, 2, 5, 100])
-async def test_chunks_have_every_id_once_whatever_its_type(
+async def test_chunks_have_every_id_of_any_type_once(
     mongo: Mongo, client: Client, size: int
 ) -> None:
     """They follow the index order through all types, where `$gt` would stay within one."""

@@ -43,7 +43,7 @@ class Version:
     carried: Any
 
     @classmethod
-    def of(cls, record: RawBSONDocument) -> Version:
+    def from_record(cls, record: RawBSONDocument) -> Version:
         full = record["full"]
         return cls(
             token=record["_id"],

@@ -189,7 +189,7 @@ class OwnDocument:
             result = await self.collection.update_one(self.asked(), change)
             return await self._read_own(write) if result.matched_count else None
 
-        return await self._made(write, update())
+        return await self._record_result(write, update())
 
     async def _read_own(self, write: Write) -> Document:
         """Return the document after an acknowledged write, which no other writer changes;
@@ -222,13 +222,13 @@ class OwnDocument:
         replacing = self.collection.find_one_and_replace(
             self.asked(), document, return_document=ReturnDocument.AFTER
         )
-        return await self._made(write, replacing)
+        return await self._record_result(write, replacing)
 
     async def _delete(self, op: int) -> bool:
         write = Write(op, self.place, "DELETE")
-        return await self._made(write, self.collection.find_one_and_delete(self.asked()))
+        return await self._record_result(write, self.collection.find_one_and_delete(self.asked()))
 
-    async def _made(self, write: Write, making: Awaitable[Document | None]) -> bool:
+    async def _record_result(self, write: Write, making: Awaitable[Document | None]) -> bool:
         """Record the result of a write.
 
         Args:

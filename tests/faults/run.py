@@ -285,7 +285,7 @@ class _Run:
         )
         for collection in COLLECTIONS:
             versions = [
-                Version.of(each)  # type: ignore[arg-type]
+                Version.from_record(each)  # type: ignore[arg-type]
                 async for each in database[f"{collection}.versions"].find().sort("_id", 1)
             ]
             present = {each["_id"]: content_of(each) async for each in database[collection].find()}

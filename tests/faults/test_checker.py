@@ -85,7 +85,7 @@ class Story:
             "by": by,
             "full": None if content is None else RawBSONDocument(content, RAW),
         }
-        made = Version.of(RawBSONDocument(bson.encode(record), RAW))
+        made = Version.from_record(RawBSONDocument(bson.encode(record), RAW))
         self.versions.append(made)
 
     def check(self, versions: Sequence[Version]) -> list[str]:
@@ -96,7 +96,7 @@ class Story:
             *check_transactions([(THINGS, each) for each in versions], self.truth),
         ]
 
-    def told(self) -> list[Delivery]:
+    def deliveries(self) -> list[Delivery]:
         return [
             Delivery(each.token, each.key, each.operation, each.number, each.op, False)
             for each in self.versions
@@ -213,7 +213,7 @@ def stream(
 
 def test_a_correct_stream_has_no_findings(story: Story) -> None:
     """Streams from the start, from a token, and of one document lead to no findings."""
-    told = story.told()
+    told = story.deliveries()
     assert stream(story, told) == []
     assert stream(story, told[4:], after=3) == []
     assert stream(story, [each for each in told if each.key == "b"], key="b") == []
@@ -243,7 +243,7 @@ STREAM_DAMAGE: dict[str, tuple[Callable[[list[Delivery]], list[Delivery]], str]]
 def test_damage_of_a_stream_is_found(story: Story, what: str) -> None:
     """Each damage leads to a finding that describes it."""
     damage, said = STREAM_DAMAGE[what]
-    found = stream(story, damage(story.told()))
+    found = stream(story, damage(story.deliveries()))
     assert any(said in each for each in found), found
 
 

@@ -290,10 +290,10 @@ async def test_a_deletion_does_not_wait_for_the_recorder(
 ) -> None:
     """The write itself checks the row rule, and not the archive, which may be behind."""
 
-    async def behind(*_: Any) -> None:
+    async def fail_read(*_: Any) -> None:
         raise AssertionError("waits for the recorder")
 
-    monkeypatch.setattr(office.gateway.progress, "wait", behind)
+    monkeypatch.setattr(office.gateway.progress, "wait", fail_read)
     office.database["tickets"].insert_one({"_id": "brief", "owner": "ann"})
     text = 'mutation { deleteTicket(id: "brief") { __typename } }'
     refused = await ask(office, OTHER, text)

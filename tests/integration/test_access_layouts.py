@@ -97,7 +97,7 @@ class OwnershipHistory:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module", params=LAYOUTS)
-async def told(
+async def owned(
     request: pytest.FixtureRequest, mongo_uri: str, client: MongoClient[Row]
 ) -> AsyncIterator[OwnershipHistory]:
     """Write the sequence as another program, recorded and followed by both callers."""
@@ -167,16 +167,16 @@ def changes(caller: str) -> list[Row]:
 
 @pytest.mark.parametrize("caller", CALLERS)
 async def test_a_subscriber_receives_its_own_rows_live_and_replayed(
-    told: OwnershipHistory, caller: str
+    owned: OwnershipHistory, caller: str
 ) -> None:
     """A document that leaves the rows is a LEAVE without its new content."""
-    assert told.live[caller] == changes(caller)
-    assert await followed(told.shop, caller, told.began) == changes(caller)
+    assert owned.live[caller] == changes(caller)
+    assert await followed(owned.shop, caller, owned.began) == changes(caller)
 
 
 @pytest.mark.parametrize("caller", CALLERS)
 async def test_pages_of_versions_hold_the_callers_versions(
-    told: OwnershipHistory, caller: str, monkeypatch: pytest.MonkeyPatch
+    owned: OwnershipHistory, caller: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Versions of one document and of all, page by page, with totals."""
     monkeypatch.setattr(row_filtered_pages, "_PORTION", 3)
@@ -185,16 +185,16 @@ async def test_pages_of_versions_hold_the_callers_versions(
     shown = """totalCount nodes { documentId version document { title } }
       pageInfo { hasNextPage endCursor }"""
     trail = f"query($after: String) {{ page: noteVersions(first: 2, after: $after) {{ {shown} }} }}"
-    assert await walked(told, caller, trail) == (expected(hers), len(hers))
+    assert await walked(owned, caller, trail) == (expected(hers), len(hers))
     present = {each.key: each for each in VERSIONS}
     for key in present:
         text = f"""query($after: String) {{
           note(id: "{key}") {{ page: history(first: 2, after: $after) {{ {shown} }} }} }}"""
         if present[key].owner != caller:
-            assert await told.ask(caller, text) == {"note": None}
+            assert await owned.ask(caller, text) == {"note": None}
             continue
         own = [each for each in hers if each.key == key]
-        assert await walked(told, caller, text) == (expected(own), len(own))
+        assert await walked(owned, caller, text) == (expected(own), len(own))
 
 
 def expected(versions: list[OwnedVersion]) -> list[Row]:
@@ -204,13 +204,13 @@ def expected(versions: list[OwnedVersion]) -> list[Row]:
     ]
 
 
-async def walked(told: OwnershipHistory, caller: str, text: str) -> tuple[list[Row], int]:
+async def walked(owned: OwnershipHistory, caller: str, text: str) -> tuple[list[Row], int]:
     """Return the items of all pages, and the total of each page."""
     nodes: list[Row] = []
     totals: set[int] = set()
     after = None
     while True:
-        data = await told.ask(caller, text, after=after)
+        data = await owned.ask(caller, text, after=after)
         page = data.get("page") or data["note"]["page"]
         nodes += page["nodes"]
         totals.add(page["totalCount"])
@@ -222,7 +222,7 @@ async def walked(told: OwnershipHistory, caller: str, text: str) -> tuple[list[R
 
 @pytest.mark.parametrize("caller", CALLERS)
 async def test_as_of_reads_hold_the_rows_of_the_caller_at_that_time(
-    told: OwnershipHistory, caller: str
+    owned: OwnershipHistory, caller: str
 ) -> None:
     """One document, a page in id order, and one with filter and order."""
     text = """query($id: ID!, $number: Int!, $at: TimePoint!) {
@@ -233,10 +233,10 @@ async def test_as_of_reads_hold_the_rows_of_the_caller_at_that_time(
       some: notesAsOf(asOf: $at, where: {n: {gte: 2}}, orderBy: [{n: DESC}]) {
         totalCount nodes { documentId document { title } } } }"""
     standing: dict[str, OwnedVersion] = {}
-    for each, moment in zip(VERSIONS, told.moments, strict=True):
+    for each, moment in zip(VERSIONS, owned.moments, strict=True):
         standing[each.key] = each
         at = {"token": moment}
-        found = await told.ask(caller, text, id=each.key, number=each.number, at=at)
+        found = await owned.ask(caller, text, id=each.key, number=each.number, at=at)
         his = each.owner == caller
         one = {"version": each.number, "document": {"title": each.title}} if his else None
         assert (found["one"], found["numbered"]) == (one, one)
@@ -253,14 +253,14 @@ async def test_as_of_reads_hold_the_rows_of_the_caller_at_that_time(
 
 
 @pytest.mark.parametrize("caller", CALLERS)
-async def test_diffs_compare_the_callers_versions(told: OwnershipHistory, caller: str) -> None:
+async def test_diffs_compare_the_callers_versions(owned: OwnershipHistory, caller: str) -> None:
     """A diff and `previous` use the version before, if the caller may see it."""
     text = """query($id: ID!, $number: Int!) { noteVersion(id: $id, version: $number) {
       diff { path before after } changedFields previous { version } } }"""
     for before, each in pairwise(sorted(VERSIONS, key=lambda v: (v.key, v.n))):
         if each.owner != caller:
             continue
-        found = (await told.ask(caller, text, id=each.key, number=each.number))["noteVersion"]
+        found = (await owned.ask(caller, text, id=each.key, number=each.number))["noteVersion"]
         known = before.key == each.key and before.owner == caller
         assert found["previous"] == ({"version": before.number} if known else None)
         values = {e["path"]: (e["before"], e["after"]) for e in found["diff"] or ()}
@@ -272,12 +272,12 @@ async def test_diffs_compare_the_callers_versions(told: OwnershipHistory, caller
             assert f"{other}'s" not in str(found)
 
 
-async def test_current_documents_and_writes_follow_the_row_rule(told: OwnershipHistory) -> None:
+async def test_current_documents_and_writes_follow_the_row_rule(owned: OwnershipHistory) -> None:
     """Hidden documents are not found, none is transferred, and refused writes change nothing."""
     for caller in CALLERS:
         last = {each.key: each for each in VERSIONS}
         hers = sorted(key for key, each in last.items() if each.owner == caller)
-        found = await told.ask(caller, "{ notes { totalCount nodes { id } } }")
+        found = await owned.ask(caller, "{ notes { totalCount nodes { id } } }")
         assert found["notes"] == {"totalCount": len(hers), "nodes": [{"id": k} for k in hers]}
     told_so = "__typename ... on WriteError { message }"
     for mutation in (
@@ -288,24 +288,24 @@ async def test_current_documents_and_writes_follow_the_row_rule(told: OwnershipH
     ):
         for more in ("", ", expectedVersion: 2"):
             text = f"mutation {{ done: {mutation.format(more)} {{ {told_so} }} }}"
-            found = await told.ask("ann", text)
+            found = await owned.ask("ann", text)
             assert found["done"]["__typename"] == "DocumentNotFound", (text, found)
-    context = context_of(told.shop.gateway, caller=Principal(name="ann"))
+    context = context_of(owned.shop.gateway, caller=Principal(name="ann"))
     text = 'mutation { updateNote(id: "a", patch: {owner: "bob"}) { __typename } }'
-    result = await told.shop.schema.execute(text, {}, context)
+    result = await owned.shop.schema.execute(text, {}, context)
     assert [(e.extensions or {})["code"] for e in result.errors or ()] == ["FORBIDDEN"]
     text = '{ note(id: "ID") { version title } }'
-    assert (await told.ask("bob", text.replace("ID", "end")))["note"]["version"] == 2
-    assert (await told.ask("ann", text.replace("ID", "a")))["note"]["version"] == 7
+    assert (await owned.ask("bob", text.replace("ID", "end")))["note"]["version"] == 2
+    assert (await owned.ask("ann", text.replace("ID", "a")))["note"]["version"] == 7
 
 
-async def test_a_document_is_deleted_by_its_owner(told: OwnershipHistory) -> None:
+async def test_a_document_is_deleted_by_its_owner(owned: OwnershipHistory) -> None:
     """The write itself checks the rule, without waiting for the recorder."""
     made = 'mutation { createNote(id: "ID", document: {owner: "ann"}) { __typename } }'
     gone = 'mutation { done: deleteNote(id: "ID") { __typename } }'
     key = f"made-{uuid4().hex[:6]}"
-    await told.ask("ann", made.replace("ID", key))
+    await owned.ask("ann", made.replace("ID", key))
     for caller, outcome in (("bob", "DocumentNotFound"), ("ann", "NoteWritten")):
-        found = await told.ask(caller, gone.replace("ID", key))
+        found = await owned.ask(caller, gone.replace("ID", key))
         assert found["done"]["__typename"] == outcome
-    assert (await told.ask("ann", f'{{ note(id: "{key}") {{ id }} }}'))["note"] is None
+    assert (await owned.ask("ann", f'{{ note(id: "{key}") {{ id }} }}'))["note"] is None

@@ -263,7 +263,7 @@ async def test_a_page_in_id_order_takes_two_reads(counted: Mongo, commands: Comm
     with commands.counting() as started:
         query = PageQuery(page=PageRequest(first=20), fields=frozenset({"stock"}))
         page = await plain(counted, scribe.archive, 19, query).page()
-    assert told(page) == [f"{n}@1" for n in range(20)]
+    assert outline(page) == [f"{n}@1" for n in range(20)]
     assert started == ["find", "aggregate"]
 
 
@@ -344,7 +344,7 @@ async def test_a_content_stored_elsewhere_is_loaded_before_the_row_rule_applies(
     assert await scribe.archive.has_packed()
     monkeypatch.setattr(scribe.archive, "has_packed", none_yet)
     page = await reading.page()
-    assert (told(page), page.total) == (["b@1"], 1)
+    assert (outline(page), page.total) == (["b@1"], 1)
 
 
 def plain(
@@ -354,7 +354,7 @@ def plain(
     return CollectionAsOf(mongo, archive, PRODUCT, at(second), query)
 
 
-def told(page: Page[Version]) -> list[str]:
+def outline(page: Page[Version]) -> list[str]:
     return [f"{each.document}@{each.number}" for each in page.items]
 
 
@@ -427,7 +427,7 @@ async def test_a_page_in_id_order_skips_missing_documents(
     with commands.counting() as started:
         query = PageQuery(page=PageRequest(first=5), fields=None)
         page = await plain(counted, scribe.archive, 10, query).page()
-    assert told(page) == [f"there {key}@1" for key in (0, 1, 10, 11, 12)]
+    assert outline(page) == [f"there {key}@1" for key in (0, 1, 10, 11, 12)]
     assert started == ["find", "aggregate"]
 
 
@@ -449,7 +449,7 @@ async def test_the_cost_of_a_page_does_not_depend_on_the_number_of_versions(
     keys = [f"{key:02}@21" for key in range(30)]
     query = PageQuery(order=order, page=PageRequest(first=size), fields=None)
     page = await plain(mongo, scribe.archive, 2050, query).page()
-    assert told(page) == (keys[::-1] if backwards else keys)[:size]
+    assert outline(page) == (keys[::-1] if backwards else keys)[:size]
     client[mongo.name].command({"profile": 0})
     profiled = list(
         client[mongo.name]["system.profile"].find({"ns": f"{mongo.name}.products.versions"})

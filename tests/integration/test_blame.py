@@ -27,7 +27,7 @@ async def blamed(mongo: Mongo, scribe: Scribe, *keys: str) -> list[list[FieldBla
     return await blame_documents(history, SHOP, PRODUCT, keys, NAME)
 
 
-def told(found: list[FieldBlame]) -> dict[str, int]:
+def numbers_by_path(found: list[FieldBlame]) -> dict[str, int]:
     return {each.path: each.version.number for each in found}
 
 
@@ -58,7 +58,7 @@ async def test_an_added_embedded_document_is_blamed_field_by_field(mongo: Mongo)
         "a", {"name": "x", "attributes": {"k": {"l": 2}}, "dims": {"w": 1.0}, "tags": ["t"]}, at(4)
     )
     (found,) = await blamed(mongo, scribe, "a")
-    assert told(found) == {"name": 1, "tags": 4, "dimensions.width": 2, "attributes": 3}
+    assert numbers_by_path(found) == {"name": 1, "tags": 4, "dimensions.width": 2, "attributes": 3}
 
 
 async def test_a_reinserted_document_is_not_blamed_on_earlier_versions(mongo: Mongo) -> None:
@@ -69,7 +69,7 @@ async def test_a_reinserted_document_is_not_blamed_on_earlier_versions(mongo: Mo
     scribe.write("a", {"name": "x", "stock": 1}, at(3))
     scribe.write("a", {"name": "x", "stock": 2}, at(4))
     (found,) = await blamed(mongo, scribe, "a")
-    assert told(found) == {"name": 3, "stock": 4}
+    assert numbers_by_path(found) == {"name": 3, "stock": 4}
 
 
 async def test_missing_documents_have_no_fields(mongo: Mongo) -> None:
@@ -79,7 +79,7 @@ async def test_missing_documents_have_no_fields(mongo: Mongo) -> None:
     scribe.write("b", {"name": "y"}, at(2))
     scribe.write("b", None, at(3))
     found = await blamed(mongo, scribe, "b", "a", "c", "a")
-    assert [told(each) for each in found] == [{}, {"name": 1}, {}, {"name": 1}]
+    assert [numbers_by_path(each) for each in found] == [{}, {"name": 1}, {}, {"name": 1}]
     assert await blamed(mongo, scribe) == []
 
 
@@ -89,7 +89,7 @@ async def test_fields_from_before_the_history_are_blamed_on_the_baseline(mongo: 
     scribe.write("a", {"name": "x", "stock": 1, "secret": 1}, at(1), operation="BASELINE")
     scribe.write("a", {"name": "x", "stock": 1, "secret": 2}, at(2))
     (found,) = await blamed(mongo, scribe, "a")
-    assert told(found) == {"name": 1, "stock": 1}
+    assert numbers_by_path(found) == {"name": 1, "stock": 1}
 
 
 @settings(
@@ -130,7 +130,7 @@ async def test_blame_equals_a_comparison_of_all_states(
     leaves = {"name": "name", "stock": "stock", "attributes": "attributes"}
     leaves |= {"dimensions.width": "dims.w"} if _at(full[-1:], -1, "dims.w") is not None else {}
     leaves |= {"dimensions": "dims"} if _at(full[-1:], -1, "dims") == {} else {}
-    assert told(found) == {
+    assert numbers_by_path(found) == {
         path: _since(full, stored)
         for path, stored in leaves.items()
         if _at(full[-1:], -1, stored) is not None
@@ -161,7 +161,7 @@ async def test_blame_of_a_long_history_takes_few_reads(counted: Mongo, commands:
     for keys in ("a", "abc"):
         with commands.counting() as started:
             found = await blamed_only(counted, scribe, keys)
-        assert [told(each) for each in found] == [{"name": 1, "stock": 150}] * len(keys)
+        assert [numbers_by_path(each) for each in found] == [{"name": 1, "stock": 150}] * len(keys)
         # The newest version (one find for one document), 32 before it, 128 more, the blamed ones.
         newest = "find" if len(keys) == 1 else "aggregate"
         assert started == [newest, "aggregate", "aggregate", "find"]

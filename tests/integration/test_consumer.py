@@ -274,19 +274,19 @@ async def test_failures_are_visible_to_other_processes(mongo: Mongo, client: Cli
     await written(recording, client, a=1)
     handler = FromTheStart(a=[ValueError("no")] * 1000)
 
-    async def told() -> str | None:
+    async def reported_error() -> str | None:
         stored = await recording.checkpoints.load("noting")
         return None if stored is None else stored.trouble
 
     async with working(consumer_of(recording, handler), 1):
         await eventually(lambda: len(handler.calls) > 3)
-        assert await told() == "ValueError"
+        assert await reported_error() == "ValueError"
     assert handler.ended == 1
     again = FromTheStart(a=[ValueError("again")])
     consumer = consumer_of(recording, again)
     async with working(consumer, 2):
         await eventually(lambda: consumer.versions == 1)
-        assert await told() is None
+        assert await reported_error() is None
     assert len(again.calls) == 2
 
 

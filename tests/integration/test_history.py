@@ -58,7 +58,7 @@ def where(said: Mapping[str, Any]) -> VersionFilter | None:
     return parse_version_where(SHOP, PRODUCT, said, OPEN)
 
 
-def told(versions: Sequence[Version | HistoryLost | None]) -> list[str | None]:
+def outline(versions: Sequence[Version | HistoryLost | None]) -> list[str | None]:
     """Return `document@number` of each version, None where there is none."""
     return [
         f"{each.document}@{each.number}" if isinstance(each, Version) else None for each in versions
@@ -70,7 +70,7 @@ async def test_versions_are_found_by_number(mongo: Mongo, scribe: Scribe) -> Non
     found = await history(mongo, scribe).by_number(
         PRODUCT, [("b", 1), ("a", 9), ("a", 3), ("a", 1), ("c", 1), ("b", 1)], NAME
     )
-    assert told(found) == ["b@1", None, "a@3", "a@1", None, "b@1"]
+    assert outline(found) == ["b@1", None, "a@3", "a@1", None, "b@1"]
     deleted, first = found[2], found[3]
     assert isinstance(deleted, Version)
     assert isinstance(first, Version)
@@ -101,7 +101,7 @@ async def test_the_version_at_a_time_point_is_found(mongo: Mongo, scribe: Scribe
         ("b", at(2)),
     ]
     found = await history(mongo, scribe).as_of(PRODUCT, asked, None)
-    assert told(found) == [
+    assert outline(found) == [
         None,
         "a@1",
         "a@2",
@@ -127,7 +127,7 @@ async def test_the_version_before_is_found_by_its_token(mongo: Mongo, scribe: Sc
     assert deleted.previous is not None
     found = await reading.before(PRODUCT, [deleted.previous, "0" * 16, last.previous], NAME)
     assert isinstance(found[1], HistoryLost)
-    assert told(found) == ["a@2", None, "a@5"]
+    assert outline(found) == ["a@2", None, "a@5"]
     assert await reading.before(PRODUCT, [], NAME) == []
 
 
@@ -136,7 +136,7 @@ async def test_the_newest_version_may_be_a_deletion(mongo: Mongo, scribe: Scribe
     scribe.write("b", None, at(9))
     await scribe.save()
     found = await history(mongo, scribe).newest(PRODUCT, ["a", "c", "b"], NAME)
-    assert told(found) == ["a@6", None, "b@3"]
+    assert outline(found) == ["a@6", None, "b@3"]
 
 
 async def test_pages_of_several_documents_are_read_together(mongo: Mongo, scribe: Scribe) -> None:
@@ -147,7 +147,7 @@ async def test_pages_of_several_documents_are_read_together(mongo: Mongo, scribe
         ["b", "c", "a"],
         PageQuery(where=None, page=page_request(first=2), fields=None, total=True),
     )
-    assert [(told(each.items), each.total, each.has_next) for each in pages] == [
+    assert [(outline(each.items), each.total, each.has_next) for each in pages] == [
         (["b@2", "b@1"], 2, False),
         ([], 0, False),
         (["a@6", "a@5"], 6, True),
@@ -160,7 +160,7 @@ async def test_pages_of_several_documents_are_read_together(mongo: Mongo, scribe
         (page,) = await reading.pages_of(
             PRODUCT, ["a"], PageQuery(where=None, page=request, fields=None)
         )
-        assert told(page.items) == expected
+        assert outline(page.items) == expected
         assert page.total is None
 
 
@@ -195,7 +195,7 @@ async def test_the_page_of_a_single_document_equals_its_page_among_others(
         shown = records.transform(Version.from_record)
         among = await reading.pages_of(PRODUCT, [id_, "other"], PageQuery(**arguments))
         assert alone == among[0]
-        assert told(shown.items) == told(alone.items)
+        assert outline(shown.items) == outline(alone.items)
 
 
 async def test_the_audit_trail_is_in_stream_order(mongo: Mongo, scribe: Scribe) -> None:
@@ -209,7 +209,7 @@ async def test_the_audit_trail_is_in_stream_order(mongo: Mongo, scribe: Scribe) 
             PRODUCT, PageQuery(where=None, page=request, fields=None, total=True)
         )
         assert page.total == len(everything)
-        seen += told(page.items)
+        seen += outline(page.items)
         if not page.has_next:
             break
         request = page_request(first=3, after=page.cursors[-1])
@@ -217,7 +217,7 @@ async def test_the_audit_trail_is_in_stream_order(mongo: Mongo, scribe: Scribe) 
     page = await reading.trail(
         PRODUCT, PageQuery(where=None, page=page_request(last=2), fields=NAME)
     )
-    assert told(page.items) == everything[-2:]
+    assert outline(page.items) == everything[-2:]
     assert page.total is None
 
 
@@ -248,7 +248,7 @@ async def test_versions_are_filtered(
     page = await reading.trail(
         PRODUCT, PageQuery(where=where(said), page=page_request(), fields=None, total=True)
     )
-    assert (told(page.items), page.total) == (expected, len(expected))
+    assert (outline(page.items), page.total) == (expected, len(expected))
     pages = await reading.pages_of(
         PRODUCT,
         ["a", "b"],
@@ -256,7 +256,7 @@ async def test_versions_are_filtered(
     )
     for key, page in zip(("a", "b"), pages, strict=True):
         own = [each for each in expected if each.startswith(key)]
-        assert (told(page.items), page.total) == (own, len(own))
+        assert (outline(page.items), page.total) == (own, len(own))
 
 
 async def test_a_collection_as_of_a_time_point_is_a_page_of_versions(
@@ -268,7 +268,7 @@ async def test_a_collection_as_of_a_time_point_is_a_page_of_versions(
         TimePoint(at(3)),
         PageQuery(where=None, order=None, page=page_request(), fields=NAME, total=True),
     )
-    assert told(page.items) == ["a@2", "b@1"]
+    assert outline(page.items) == ["a@2", "b@1"]
     assert [each.full for each in page.items] == [
         {"_id": "a", "name": "two"},
         {"_id": "b", "name": "other"},

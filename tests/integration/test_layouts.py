@@ -47,7 +47,7 @@ def shown(body: Row | None) -> Row | None:
     return made
 
 
-async def told(kept: KeptShop) -> str:
+async def write_lives(kept: KeptShop) -> str:
     """Return the id of a document whose versions another program has written."""
     id_ = kept.shop.fresh_id()
     program = kept.program()
@@ -58,7 +58,7 @@ async def told(kept: KeptShop) -> str:
 
 async def test_the_versions_of_another_program_are_read_exactly(kept: KeptShop) -> None:
     """They have their numbers and contents; each but the first is an update."""
-    id_ = await told(kept)
+    id_ = await write_lives(kept)
     versions = await kept.shop.history(id_)
     assert pick(versions, "version", "operation") == list(enumerate(OPERATIONS, 1))
     for version, body in zip(versions, STORY, strict=True):
@@ -74,7 +74,7 @@ async def test_the_versions_of_another_program_are_read_exactly(kept: KeptShop) 
 
 async def test_as_of_reads_are_exact(kept: KeptShop) -> None:
     """One document, and the collection filtered by values at that time."""
-    id_ = await told(kept)
+    id_ = await write_lives(kept)
     versions = await kept.shop.history(id_)
     text = """
     query($id: ID!, $at: TimePoint!, $where: ProductWhere) {
@@ -99,7 +99,7 @@ async def test_as_of_reads_are_exact(kept: KeptShop) -> None:
 
 async def test_the_layout_can_be_used_without_a_gateway(kept: KeptShop) -> None:
     """Its methods read one document, many, a version, and all versions."""
-    id_ = await told(kept)
+    id_ = await write_lives(kept)
     await kept.shop.recorded()
     layout = kept.layout
     (found,) = await layout.find({"_id": id_, "stock": 5})

@@ -118,7 +118,7 @@ async def test_history_lost_during_the_new_snapshot_restarts_it(
     read = 0
 
     class LosesItTwice(LosesHistory):
-        async def _again(self, after: str) -> Any:
+        async def _lose_again(self, after: str) -> Any:
             nonlocal read
             async for batch in Source.batches(self, after):
                 stored = await recording.checkpoints.load(recording.name)
@@ -135,7 +135,7 @@ async def test_history_lost_during_the_new_snapshot_restarts_it(
             self._asked += 1
             if self._asked == 1:
                 return self._lost(after)
-            return self._again(after) if self._asked == 2 else Source.batches(self, after)
+            return self._lose_again(after) if self._asked == 2 else Source.batches(self, after)
 
     again = Recording(mongo, source=LosesItTwice(mongo), options=RecorderOptions(chunk_documents=2))
     records = await again.record(fencing_token=2)

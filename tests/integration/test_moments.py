@@ -54,7 +54,7 @@ class Shop:
             self.progress.advance(Partition(entity.collection), token)
             self.progress.note_baseline(Partition(entity.collection), Baseline(done=True))
 
-    async def of(self, time: datetime | DatetimeMS) -> Timestamp:
+    async def resolve(self, time: datetime | DatetimeMS) -> Timestamp:
         return (await self.moments.resolve(PRODUCT, time=time)).at
 
 
@@ -107,13 +107,13 @@ async def test_a_time_is_resolved_to_the_last_cluster_time_until_then(shop: Shop
         shop.products.write("a", {"stock": time.inc}, time, wall=clock)
     await shop.save()
     shop.reached()
-    assert await shop.of(wall(1, 99)) == Timestamp(0, 0)
-    assert await shop.of(wall(1, 100)) == at(1, 1)
-    assert await shop.of(wall(1, 199)) == at(1, 1)
-    assert await shop.of(wall(1, 200)) == at(1, 3)
-    assert await shop.of(wall(2, 999)) == at(1, 3)
-    assert await shop.of(wall(3)) == at(3, 1)
-    assert await shop.of(wall(3000)) == at(3, 1)
+    assert await shop.resolve(wall(1, 99)) == Timestamp(0, 0)
+    assert await shop.resolve(wall(1, 100)) == at(1, 1)
+    assert await shop.resolve(wall(1, 199)) == at(1, 1)
+    assert await shop.resolve(wall(1, 200)) == at(1, 3)
+    assert await shop.resolve(wall(2, 999)) == at(1, 3)
+    assert await shop.resolve(wall(3)) == at(3, 1)
+    assert await shop.resolve(wall(3000)) == at(3, 1)
 
 
 async def test_a_time_is_one_cluster_time_for_all_collections(shop: Shop) -> None:
@@ -123,7 +123,7 @@ async def test_a_time_is_one_cluster_time_for_all_collections(shop: Shop) -> Non
     shop.products.write("a", {"stock": 2}, at(1, 3), wall=wall(1, 200))
     await shop.save()
     shop.reached()
-    assert await shop.of(wall(1, 160)) == at(1, 2)
+    assert await shop.resolve(wall(1, 160)) == at(1, 2)
 
 
 @pytest.mark.parametrize(
@@ -140,7 +140,7 @@ async def test_a_time_before_all_history_is_empty(shop: Shop, time: datetime | D
     shop.products.write("a", {"stock": 1}, at(1))
     await shop.save()
     shop.reached()
-    assert await shop.of(time) == Timestamp(0, 0)
+    assert await shop.resolve(time) == Timestamp(0, 0)
 
 
 async def test_a_read_waits_for_the_archive(shop: Shop) -> None:
@@ -163,7 +163,7 @@ async def test_a_read_waits_for_a_limited_time(shop: Shop) -> None:
         )
     assert caught.value.extensions["lagSeconds"] == 86
     with pytest.raises(ArchiveBehind):
-        await shop.of(wall(90))
+        await shop.resolve(wall(90))
 
 
 async def test_a_time_waits_for_every_archive(shop: Shop) -> None:
@@ -171,7 +171,7 @@ async def test_a_time_waits_for_every_archive(shop: Shop) -> None:
     shop.progress.advance(Partition(PRODUCT.collection), FAR)
     shop.progress.advance(Partition(SUPPLIER.collection), resume_tokens.token_from_time(at(4)))
     with pytest.raises(ArchiveBehind, match="archive of suppliers has reached"):
-        await shop.of(wall(90))
+        await shop.resolve(wall(90))
 
 
 async def test_an_idle_archive_need_not_pass_the_time(mongo: Mongo, shop: Shop) -> None:
@@ -180,7 +180,7 @@ async def test_an_idle_archive_need_not_pass_the_time(mongo: Mongo, shop: Shop) 
     await shop.save()
     clock, now = await mongo.clock()
     shop.reached(resume_tokens.token_from_time(now))
-    await shop.of(clock - timedelta(milliseconds=20))
+    await shop.resolve(clock - timedelta(milliseconds=20))
 
 
 async def test_a_recorder_elsewhere_is_known_by_its_checkpoint(mongo: Mongo, shop: Shop) -> None:
@@ -193,9 +193,9 @@ async def test_a_recorder_elsewhere_is_known_by_its_checkpoint(mongo: Mongo, sho
             Checkpoint(place, place, Baseline(done=True)),
             fencing_token=1,
         )
-    assert await shop.of(wall(5)) == Timestamp(0, 0)
+    assert await shop.resolve(wall(5)) == Timestamp(0, 0)
     with pytest.raises(ArchiveBehind):
-        await shop.of(wall(500))
+        await shop.resolve(wall(500))
 
 
 @pytest.mark.parametrize("ahead_s", [60, 10**9, 10**12])
@@ -207,7 +207,7 @@ async def test_a_time_far_in_the_future_is_refused_at_once(
     shop.reached(resume_tokens.token_from_time(now))
     time = DatetimeMS(int(clock.timestamp() + ahead_s) * 1000)
     with pytest.raises(ArchiveBehind, match="in the future: the database's clock says") as caught:
-        await shop.of(time)
+        await shop.resolve(time)
     assert ahead_s - 5 < caught.value.extensions["lagSeconds"] <= ahead_s + 1
 
 
@@ -252,7 +252,7 @@ async def test_a_time_in_the_near_future_is_awaited(mongo: Mongo) -> None:
     clock, _ = await mongo.clock()
     shop.reached(resume_tokens.token_from_time(Timestamp(int(clock.timestamp()) + 2, 0)))
     soon = clock + timedelta(seconds=0.3)
-    await shop.of(soon)
+    await shop.resolve(soon)
     assert (await mongo.clock())[0] > soon
 
 
@@ -270,5 +270,5 @@ async def test_a_time_long_ago_takes_one_command(counted: Mongo, commands: Comma
     await shop.save()
     shop.reached()
     with commands.counting() as started:
-        await shop.of(wall(90))
+        await shop.resolve(wall(90))
     assert started == ["aggregate"]

@@ -72,7 +72,7 @@ async def ask(shop: Shop, who: Principal, mutation: str) -> Row:
     return found
 
 
-async def told(shop: Shop, who: Principal, name: str, selection: str, after: str) -> Any:
+async def replay(shop: Shop, who: Principal, name: str, selection: str, after: str) -> Any:
     """Return the replayed events, or the code of the error."""
     await await_stream(shop)
     context = context_of(shop.gateway, caller=who)
@@ -99,10 +99,10 @@ async def test_a_caller_without_the_read_role_gets_no_events_of_a_type(site: Sho
         ("pageDraftChanges", "allDraftChanges", DRAFTS),
         ("pageCommentChanges", "allCommentChanges", COMMENTS),
     ):
-        assert len(await told(site, READER, of_type, selection, after)) == 1
-        assert len(await told(site, READER, of_all, selection, after)) == 1
-        assert await told(site, STRANGER, of_type, selection, after) == "FORBIDDEN"
-        assert await told(site, STRANGER, of_all, selection, after) == []
+        assert len(await replay(site, READER, of_type, selection, after)) == 1
+        assert len(await replay(site, READER, of_all, selection, after)) == 1
+        assert await replay(site, STRANGER, of_type, selection, after) == "FORBIDDEN"
+        assert await replay(site, STRANGER, of_all, selection, after) == []
 
 
 async def test_hidden_fields_are_in_no_diff_of_an_event(site: Shop) -> None:
@@ -112,7 +112,7 @@ async def test_hidden_fields_are_in_no_diff_of_an_event(site: Shop) -> None:
     await ask(site, ADMIN, f'proposePage(id: "p", patch: {patch}) {{ __typename }}')
     paths = {}
     for who in (ADMIN, READER):
-        (change,) = await told(site, who, "pageDraftChanges", DRAFTS, after)
+        (change,) = await replay(site, who, "pageDraftChanges", DRAFTS, after)
         paths[who.name] = {each["path"] for each in change["draft"]["diff"]}
     assert paths == {"adam": {"title", "secret"}, "rita": {"title"}}
 
@@ -132,24 +132,24 @@ async def test_a_row_rule_applies_to_events_of_drafts_and_comments(site: Shop) -
         ("memoCommentChanges", COMMENTS, 2),
         ("allCommentChanges", COMMENTS, 2),
     ):
-        assert len(await told(site, ANN, name, selection, after)) == count
-        assert await told(site, BOB, name, selection, after) == []
+        assert len(await replay(site, ANN, name, selection, after)) == count
+        assert await replay(site, BOB, name, selection, after) == []
     drafts, moved = site.database["memos.drafts"], {"base.owner": "bob", "full.owner": "bob"}
     drafts.update_one({"doc": "m"}, {"$set": moved})
     drafts.update_one({"doc": "m"}, {"$set": {"full.title": "HIS"}})
-    mine = await told(site, ANN, "memoDraftChanges", DRAFTS, after)
+    mine = await replay(site, ANN, "memoDraftChanges", DRAFTS, after)
     assert [(e["operation"], e["transition"]) for e in mine] == [
         ("INSERT", "ENTER"),
         (None, "LEAVE"),
     ]
     assert (mine[1]["number"], mine[1]["draft"]) == (1, None)
-    his = await told(site, BOB, "memoDraftChanges", DRAFTS, after)
+    his = await replay(site, BOB, "memoDraftChanges", DRAFTS, after)
     assert [each["transition"] for each in his] == ["ENTER", "STAY"]
     # Comments on it are also his from now on, and not hers.
-    assert len(await told(site, ANN, "memoCommentChanges", COMMENTS, after)) == 1
-    assert len(await told(site, BOB, "memoCommentChanges", COMMENTS, after)) == 1
+    assert len(await replay(site, ANN, "memoCommentChanges", COMMENTS, after)) == 1
+    assert len(await replay(site, BOB, "memoCommentChanges", COMMENTS, after)) == 1
     drafts.delete_one({"doc": "m"})
-    (removed,) = (await told(site, BOB, "memoDraftChanges", DRAFTS, after))[2:]
+    (removed,) = (await replay(site, BOB, "memoDraftChanges", DRAFTS, after))[2:]
     # Like a transferred draft: a caller with a row rule does not learn which one.
     assert (removed["operation"], removed["transition"]) == (None, "LEAVE")
 
@@ -165,9 +165,9 @@ async def test_a_proposed_new_document_is_sent_to_its_future_owner(site: Shop) -
         ("allDraftChanges", DRAFTS),
         ("memoCommentChanges", COMMENTS),
     ):
-        (hers,) = await told(site, ANN, name, selection, after)
+        (hers,) = await replay(site, ANN, name, selection, after)
         assert (hers["transition"], hers["documentId"]) == ("ENTER", "new")
-        assert await told(site, BOB, name, selection, after) == []
+        assert await replay(site, BOB, name, selection, after) == []
 
 
 async def test_an_invalid_draft_record_ends_no_subscription_with_a_row_rule(site: Shop) -> None:
@@ -188,7 +188,7 @@ async def test_an_invalid_draft_record_ends_no_subscription_with_a_row_rule(site
         ("memoCommentChanges", COMMENTS),
         ("allCommentChanges", COMMENTS),
     ):
-        (hers,) = await told(site, ANN, name, selection, after)
+        (hers,) = await replay(site, ANN, name, selection, after)
         assert (hers["transition"], hers["documentId"]) == ("ENTER", "odd")
     drafts.delete_many({"_id": {"$in": [each["_id"] for each in wrong]}})
     comments.delete_many({"_id": {"$in": [each["_id"] for each in unsaid]}})

@@ -142,12 +142,12 @@ async def test_a_divided_recorder_killed_at_any_step_leaves_the_same_archive(
     written(client, mongo.name)
     undivided = await Recording(mongo, options=SMALL).record()
 
-    async def again() -> None:
+    async def restart() -> None:
         await forgotten(mongo, start)
         await Checkpoints(mongo).remove(["recorder:things"])
         await PartitionRecorders(mongo, 3).begin_at(start)
 
-    await again()
+    await restart()
     fuse = Fuse(10**9)
     expected = await divided(mongo, fuse, 3).record()
     steps = 10**9 - fuse.left
@@ -155,7 +155,7 @@ async def test_a_divided_recorder_killed_at_any_step_leaves_the_same_archive(
     assert sorted(map(_content, expected), key=repr) == sorted(map(_content, undivided), key=repr)
 
     for last_step in range(1, steps + 1, STRIDE):
-        await again()
+        await restart()
         fuse = Fuse(last_step)
         with suppress(Killed):
             await divided(mongo, fuse, 3).record()
@@ -287,8 +287,8 @@ async def test_an_initial_snapshot_killed_at_any_step_gives_each_document_one_ba
             await crashing(mongo, fuse).record()
         # Written between the crash and the restart.
         things.update_one({"_id": 2.5}, {"$inc": {"n": 1}})
-        again = Recording(mongo, options=SMALL)
-        records = await again.record(fencing_token=2)
+        restart = Recording(mongo, options=SMALL)
+        records = await restart.record(fencing_token=2)
         check_chains(records)
         where = f"after step {last_step}, {fuse.at}"
         for key in (1, True, {"a": 1}):

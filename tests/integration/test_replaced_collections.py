@@ -55,7 +55,7 @@ async def replace(shop: Shop, how: str) -> None:
     shop.database.things.update_one({"_id": "c"}, {"$set": {"name": "later"}})
 
 
-async def told(shop: Shop, text: str, last: str = "later", **variables: Any) -> list[Any]:
+async def received(shop: Shop, text: str, last: str = "later", **variables: Any) -> list[Any]:
     """Return the changes up to the last one that is written."""
     found = []
     async with asyncio.timeout(30), shop.changes(text, **variables) as events:
@@ -88,15 +88,15 @@ async def test_live_events_and_replay_of_a_replacement_agree(
 ) -> None:
     """Changes, tokens and order are the same."""
     token = (await shop.ask("{ resumeToken }"))["resumeToken"]
-    live = asyncio.ensure_future(told(shop, text, after=token))
+    live = asyncio.ensure_future(received(shop, text, after=token))
     await eventually(lambda: shop.gateway.services.live.following["things"])
     await replace(shop, how)
     found = await live
     assert shown(found) == EXPECTED
-    again = await told(shop, text, after=token)
+    again = await received(shop, text, after=token)
     assert [each["resumeToken"] for each in again] == [each["resumeToken"] for each in found]
     assert shown(again) == EXPECTED
-    middle = await told(shop, text, after=found[1]["resumeToken"])
+    middle = await received(shop, text, after=found[1]["resumeToken"])
     assert shown(middle) == EXPECTED[2:]
     if text is CHANGES:
         assert [(each["version"], each["gap"]) for each in found] == [
@@ -108,7 +108,7 @@ async def test_a_subscription_to_one_document_gets_only_its_events(shop: Shop) -
     """All documents are replaced."""
     token = (await shop.ask("{ resumeToken }"))["resumeToken"]
     await replace(shop, "rename")
-    found = await told(shop, CHANGES, last="new", after=token, id="a")
+    found = await received(shop, CHANGES, last="new", after=token, id="a")
     assert shown(found) == [EXPECTED[0], EXPECTED[2]]
 
 
@@ -117,7 +117,7 @@ async def test_a_subscription_with_a_filter_gets_transitions_of_a_replacement(sh
     token = (await shop.ask("{ resumeToken }"))["resumeToken"]
     await replace(shop, "$out")
     where = {"name": {"in": ["new", "later"]}}
-    found = await told(shop, CHANGES, after=token, where=where)
+    found = await received(shop, CHANGES, after=token, where=where)
     assert shown(found) == EXPECTED[2:]
 
 
@@ -125,7 +125,7 @@ async def test_a_replaced_collection_has_full_coverage(shop: Shop) -> None:
     """No time window is lost: as-of reads before and directly after succeed."""
     token = (await shop.ask("{ resumeToken }"))["resumeToken"]
     await replace(shop, "$out")
-    found = await told(shop, CHANGES, after=token)
+    found = await received(shop, CHANGES, after=token)
     text = """
     query($at: TimePoint!) {
       thingsAsOf(asOf: $at) { gaps { why } nodes { documentId document { name } } }

@@ -64,13 +64,13 @@ class Process:
             stack.push_async_callback(stop_task, follower)
             yield process
 
-    async def seen(self) -> None:
+    async def await_published(self) -> None:
         """Wait until the hub has published all writes so far."""
         await self.hub.wait_until(resume_tokens.token_from_time(await self.mongo.operation_time()))
 
     async def recorded(self) -> None:
         """Wait until all writes so far are in the archive and published."""
-        await self.seen()
+        await self.await_published()
         assert self.recorder is not None
         await self.recording.caught_up(self.recorder)
 
@@ -147,7 +147,7 @@ class WriteInjector:
             self.written += 1
             self.things.update_one({"_id": self.written % 4}, {"$set": {"n": self.written}})
         if self._wait == "seen":
-            await self.process.seen()
+            await self.process.await_published()
         elif self._wait == "recorded":
             await self.process.recorded()
         self._busy = False
@@ -382,7 +382,7 @@ async def test_a_token_older_than_the_ring_is_history_lost_without_an_archive(
     source = Source(mongo, ["things"], before_images=False, options=BRISK)
     follower = asyncio.create_task(publish_source(source, process.hub))
     client[mongo.name].things.insert_many([{"_id": n} for n in range(8)])
-    await process.seen()
+    await process.await_published()
     with pytest.raises(HistoryLost, match="no history of things is kept") as caught:
         await anext(process.replay().follow(resume_tokens.token_from_time(Timestamp(7, 1))))
     received = ReceivedTokens(process.recording.archive)
@@ -401,7 +401,7 @@ async def test_a_replay_waits_for_a_recorder_that_is_behind_the_ring(
     async with Process.started(mongo, recorder=False, ring_events=2) as process:
         start = process.hub.position
         client[mongo.name].things.insert_many([{"_id": n} for n in range(9)])
-        await process.seen()
+        await process.await_published()
         process.progress._limit_s = 0.05
         with pytest.raises(ArchiveBehind) as caught:
             await anext(process.replay().follow(start))
@@ -460,7 +460,7 @@ async def test_an_idle_subscriber_gets_checkpoint_events(mongo: Mongo, client: C
             assert isinstance(first, Idle)
             await received.take(first)
             client[mongo.name].elsewhere.insert_one({})
-            await process.seen()
+            await process.await_published()
             while received.quiet <= first.token:
                 await received.take(await anext(parts))
             client[mongo.name].things.insert_one({"_id": 1})

@@ -38,12 +38,12 @@ FAULT = "revstream.streams.recording.version_builder.make_version"
 def failing(fault: Exception) -> Any:
     """Return a recorder that fails for documents with a field `odd`."""
 
-    def made(**write: Any) -> Any:
+    def fail_or_build(**write: Any) -> Any:
         if write["after"] is not None and "odd" in write["after"]:
             raise fault
         return make_version(**write)
 
-    return patch(FAULT, made)
+    return patch(FAULT, fail_or_build)
 
 
 @one_driver

@@ -53,7 +53,7 @@ async def verified(mongo: Mongo, *, checkpoint: Checkpoint | None = None) -> Ver
     return await Verification(mongo, archive, stored, version_field="version").run()
 
 
-def told(found: VerificationResult) -> list[tuple[str, Any, int | None]]:
+def outline(found: VerificationResult) -> list[tuple[str, Any, int | None]]:
     return [(each.kind, each.document, each.version) for each in found.findings]
 
 
@@ -61,7 +61,7 @@ async def test_an_archive_of_the_recorder_has_no_findings(mongo: Mongo, client: 
     """It has version fields, transactions, deletions and ids of all types."""
     records = await recorded(mongo, client)
     found = await verified(mongo)
-    assert told(found) == []
+    assert outline(found) == []
     assert found.documents == len(ODD_IDS)
     assert found.versions == records.count_documents({})
 
@@ -76,7 +76,7 @@ async def test_documents_are_checked_in_more_than_one_part(
     stored = await Checkpoints(mongo).load("recorder:things")
     verification = Verification(mongo, Archive(mongo, "things"), stored, version_field="version")
     found = await verification.run(seen.append)
-    assert told(found) == []
+    assert outline(found) == []
     assert found.documents == len(ODD_IDS)
     assert seen == sorted(seen)
     assert len(seen) > 3
@@ -172,7 +172,7 @@ async def test_damage_is_reported_with_its_document_and_version(
     records = await recorded(mongo, client)
     damage, expected = DAMAGES[what]
     damage(records)
-    assert set(told(await verified(mongo))) == expected
+    assert set(outline(await verified(mongo))) == expected
 
 
 async def test_a_document_that_changed_unseen_is_found(mongo: Mongo, client: Client) -> None:
@@ -196,7 +196,7 @@ async def test_unrecorded_writes_are_not_damage(mongo: Mongo, client: Client) ->
     """Current documents are read at the cluster time of the checkpoint."""
     await recorded(mongo, client)
     client[mongo.name].things.update_many({}, {"$set": {"later": True}})
-    assert told(await verified(mongo)) == []
+    assert outline(await verified(mongo)) == []
 
 
 async def test_a_checkpoint_within_a_transaction_is_not_damage(
@@ -217,7 +217,7 @@ async def test_a_checkpoint_within_a_transaction_is_not_damage(
     for record in list(records.find({"_id": {"$gt": first["_id"]}})):
         records.delete_one({"_id": record["_id"]})
     within = Checkpoint(first["_id"], first["_id"], Baseline(done=True))
-    assert told(await verified(mongo, checkpoint=within)) == []
+    assert outline(await verified(mongo, checkpoint=within)) == []
 
 
 async def test_a_recorder_that_is_far_behind_is_reported(
@@ -232,7 +232,7 @@ async def test_a_recorder_that_is_far_behind_is_reported(
 
     monkeypatch.setattr("revstream.streams.layouts.archive.read_documents", too_old)
     found = await verified(mongo)
-    assert told(found) == [("BEHIND", None, None), ("MISSING", "a", 4)]
+    assert outline(found) == [("BEHIND", None, None), ("MISSING", "a", 4)]
 
 
 async def test_an_archive_without_a_recorder_is_reported(mongo: Mongo) -> None:
@@ -250,10 +250,10 @@ async def test_versions_without_checksums_are_reported(mongo: Mongo, client: Cli
     client[mongo.name].things.update_many({}, {"$set": {"n": 1000}})
     await Recording(mongo).record(fencing_token=2)
     found = await verified(mongo)
-    assert told(found) == []
+    assert outline(found) == []
     assert found.unsealed == records.count_documents({"chain": {"$exists": False}}) > 0
     records.update_one({"doc": "a", "full.n": 1000}, {"$set": {"full.n": 1001}})
-    assert ("CHECKSUM", "a", 41) in told(await verified(mongo))
+    assert ("CHECKSUM", "a", 41) in outline(await verified(mongo))
 
 
 @pytest.mark.parametrize("mongo", ["motor"], indirect=True)
@@ -267,11 +267,11 @@ async def test_checksums_cover_contents_stored_as_deltas(mongo: Mongo, client: C
         things.update_one({"_id": 1}, {"$set": {"n": n + 1}})
     await recording.record()
     found = await verified(mongo)
-    assert (told(found), found.unsealed) == ([], 0)
+    assert (outline(found), found.unsealed) == ([], 0)
     records = client[mongo.name][recording.archive.name]
     assert records.count_documents({"patch": {"$exists": True}}) == 3
     records.update_one({"v": 1}, {"$set": {"full.text": "y" * 500}})
-    assert set(told(await verified(mongo))) >= {("CHECKSUM", 1, v) for v in (1, 2, 3, 4)}
+    assert set(outline(await verified(mongo))) >= {("CHECKSUM", 1, v) for v in (1, 2, 3, 4)}
 
 
 @pytest.mark.parametrize("mongo", ["motor"], indirect=True)
@@ -295,11 +295,11 @@ async def test_checksums_cover_contents_in_a_layout(
         stored = await Checkpoints(mongo).load("recorder:products")
         return await Verification(mongo, archive, stored, version_field="v").run()
 
-    assert (told(await found()), (await found()).unsealed) == ([], 0)
+    assert (outline(await found()), (await found()).unsealed) == ([], 0)
     name = "products.previous" if history == "SEPARATE" else "products"
     if history == "EMBEDDED":
         client[mongo.name].products.update_one({"_id": "a"}, {"$set": {"prev.1.stock": 999}})
     else:
         change = {"$set": {"stock": 999}}
         client[mongo.name][name].update_one({"docId": "a", "v": 2}, change)
-    assert ("CHECKSUM", "a", 2) in told(await found())
+    assert ("CHECKSUM", "a", 2) in outline(await found())

@@ -28,7 +28,7 @@ STORY = [
 ]
 
 
-def test_a_run_has_few_log_lines_whatever_is_written(
+def test_a_run_has_few_log_lines_for_any_writes(
     mongo_uri: str, client: MongoClient[dict[str, Any]], database_name: str, tmp_path: Path
 ) -> None:
     """One JSON object per line, with stable names; thousands of writes add none."""

@@ -14,7 +14,7 @@ from bson import Decimal128, Int64
 
 from tests.support import editing_steps as steps
 from tests.support.editing import Row, lamp, without
-from tests.support.editing_story import Story, told
+from tests.support.editing_story import Story, diff_rows
 from tests.support.plain_model import (
     PlainDocument,
     PlainDraft,
@@ -162,7 +162,7 @@ class Run(Story):
             assert_refused(result, refused)
         else:
             assert without(result["draft"]["document"], "id") == api_content(full), result
-            assert told(result["draft"]["diff"]) == api_changes(base, full)
+            assert diff_rows(result["draft"]["diff"]) == api_changes(base, full)
 
     @step.register
     async def _(self, step: steps.Publish) -> None:

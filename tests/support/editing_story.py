@@ -88,7 +88,7 @@ class Story:
         before: Content | None = None
         for each, version in zip(history, doc.versions, strict=True):
             expected = api_changes(before, version.content)
-            assert told(each["diff"]) == expected
+            assert diff_rows(each["diff"]) == expected
             if version.content is not None:
                 assert sorted(each["changedFields"]) == [path for path, *_ in expected]
             before = version.content
@@ -117,7 +117,7 @@ class Story:
         assert found["version"] == doc.number
         assert {b["path"]: b["version"]["version"] for b in found["blame"]} == doc.blame()
         for n, version in enumerate(doc.versions):
-            assert told(found[f"d{n}"]) == api_changes(version.content, doc.content)
+            assert diff_rows(found[f"d{n}"]) == api_changes(version.content, doc.content)
         assert list(reversed(found["drafts"]["nodes"])) == [
             {
                 "number": each.number,
@@ -151,6 +151,6 @@ class Story:
             ] == expected, moments[n]
 
 
-def told(diff: list[Row]) -> list[tuple[Any, ...]]:
+def diff_rows(diff: list[Row]) -> list[tuple[Any, ...]]:
     rows = [(each["path"], each["kind"], each["before"], each["after"]) for each in diff]
     return sorted(rows, key=lambda row: row[0])

@@ -233,7 +233,7 @@ class MemoryHistory:
         self, entity: Entity, ids: Sequence[Any], fields: frozenset[str] | None
     ) -> list[Version | None]:
         self._memory.called("newest", entity, len(ids), fields)
-        return [self._one(entity, fields, _of(i)) for i in ids]
+        return [self._one(entity, fields, _id_matches(i)) for i in ids]
 
     async def ends(
         self, entity: Entity, wanted: Sequence[tuple[Any, int]]
@@ -268,7 +268,7 @@ class MemoryHistory:
         self, entity: Entity, ids: Sequence[Any], query: PageQuery[VersionFilter]
     ) -> list[Page[Any]]:
         self._memory.called("pages_of", entity, len(ids), query.fields)
-        return [self._page(entity, _of(i), query) for i in ids]
+        return [self._page(entity, _id_matches(i), query) for i in ids]
 
     async def trail(self, entity: Entity, query: PageQuery[VersionFilter]) -> Page[Any]:
         self._memory.called("trail", entity, 1, query.fields)
@@ -401,7 +401,7 @@ def _included(value: Any, wanted: Mapping[str, Any]) -> Any:
     return shown
 
 
-def _of(id_: Any) -> Matches:
+def _id_matches(id_: Any) -> Matches:
     return lambda version: bool(version.document == id_)
 
 

@@ -70,7 +70,7 @@ def test_ids_that_are_the_same_key_have_the_same_hash(one: Any, other: Any) -> N
 
 
 @given(st.integers(-(2**52), 2**52) | st.floats(-1e15, 1e15).map(round))
-def test_a_number_has_one_hash_whatever_its_type(number: int) -> None:
+def test_a_number_of_any_type_has_one_hash(number: int) -> None:
     """This holds for the number alone and within a document."""
     hashes = {key_hash(each) for each in also_written(number)}
     assert len(hashes) == 1

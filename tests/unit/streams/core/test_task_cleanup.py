@@ -11,7 +11,7 @@ from revstream.streams.core.task_cleanup import cancel_and_wait
 from tests.support.streams import turn
 
 
-async def test_all_tasks_end_whatever_they_raise() -> None:
+async def test_all_tasks_end_with_any_errors() -> None:
     """Tasks that have failed before are included; None is ignored."""
 
     async def fails() -> None:

@@ -145,7 +145,7 @@ async def test_a_cached_document_does_not_keep_the_reply_in_memory() -> None:
     assert found.full.raw == document.raw
 
 
-async def test_versions_loaded_for_a_batch_stay_whatever_the_bound() -> None:
+async def test_versions_loaded_for_a_batch_stay_beyond_the_limit() -> None:
     """Known keys are not evicted to make room for the others."""
     shelf = CountingArchive(1, 2)
     lasts = remembered(shelf, capacity_bytes=1)
