@@ -24,6 +24,7 @@ from revstream.streams.live.archive_progress import ArchiveProgress
 from revstream.streams.maintenance.truncate import Truncation
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.codecs import Document
+from revstream.streams.mongo.find_options import FindOptions
 from revstream.streams.mongo.transactions import WriteSession, write
 from revstream.streams.recording.set_aside import COLLECTION as SET_ASIDE
 from revstream.streams.recording.versions import delete_attribution
@@ -163,7 +164,7 @@ class Purging:
     async def _remove_set_aside(self, key: Any) -> None:
         """The document's events that no version could be made of."""
         mine = {"collection": self._entity.collection, "key": {"$eq": key}}
-        found = await self._mongo.find(SET_ASIDE, mine, projection={"_id": 1})
+        found = await self._mongo.find(SET_ASIDE, mine, FindOptions(projection={"_id": 1}))
         # Of large ones further parts lie apart.
         events = [each["_id"] for each in found]
         await self._remove(SET_ASIDE, {"$or": [mine, {"of": {"$in": events}}]})

@@ -12,6 +12,7 @@ from datetime import datetime
 
 from revstream.streams.core.errors import GatewayError
 from revstream.streams.mongo.database import Mongo
+from revstream.streams.mongo.find_options import FindOptions
 
 __all__ = ["EVERY_S", "PURGES", "PurgeWatch"]
 
@@ -57,9 +58,7 @@ class PurgeWatch:
         found = await self._mongo.find(
             PURGES,
             {"ended": {"$gte": self._since}, "_id": {"$nin": list(self._seen)}},
-            projection={"collection": 1, "ended": 1},
-            sort=[("ended", 1)],
-            limit=_MOST,
+            FindOptions(projection={"collection": 1, "ended": 1}, sort=[("ended", 1)], limit=_MOST),
         )
         for name in {each["collection"] for each in found}:
             if name in self._forget:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 from revstream.resolvers.filters.mongo_query import with_ids
@@ -11,6 +12,7 @@ from revstream.resolvers.values.dates import in_utc
 from revstream.streams.changefeed.event import PLAIN_KEY_TYPES, identity
 from revstream.streams.layouts.core.interface import Layout
 from revstream.streams.mongo.driver.codecs import Document
+from revstream.streams.mongo.find_options import FindOptions
 
 __all__ = ["document_names", "find_by_id"]
 
@@ -26,11 +28,15 @@ async def find_by_id(
     names = document_names(ids)
     found = await layout.find(
         with_ids([*dict(zip(names, ids, strict=True)).values()]),
-        projection=document_projection(fields),
-        naive=shown,
+        _options(fields, shown),
     )
     by_name = dict(zip(document_names([each["_id"] for each in found]), found, strict=True))
     return by_name, names
+
+
+@lru_cache(maxsize=1000)
+def _options(fields: Fields, shown: bool) -> FindOptions:
+    return FindOptions(projection=document_projection(fields), naive=shown)
 
 
 def document_names(ids: Sequence[Any]) -> Sequence[Any]:

@@ -45,6 +45,7 @@ from revstream.streams.layouts.core.interface import Layout
 from revstream.streams.layouts.factory import create_layout
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.codecs import Document
+from revstream.streams.mongo.find_options import FindOptions
 from revstream.streams.versioning.version import carried_number
 
 __all__ = ["Current"]
@@ -153,10 +154,11 @@ class Current:
             window=window,
             query=matching,
             windowed=window.limited_to(matching),
-            projection=projection,
+            options=FindOptions(
+                projection=projection, sort=window.keys, limit=window.limit, naive=query.shown
+            ),
             total=query.total,
             token=query.token,
-            shown=query.shown,
             numbered=asks_for_number(entity, query.where, query.order),
         )
 
@@ -308,8 +310,7 @@ class Current:
         """
         records = await archive.find(
             {"$or": [{"doc": {"$eq": key}, "at": {"$gt": at}} for key, at in wanted]},
-            projection={"doc": 1, "v": 1, "op": 1},
-            sort=[("_id", -1)],
+            FindOptions(projection={"doc": 1, "v": 1, "op": 1}, sort=[("_id", -1)]),
         )
         # Sorted newest first: the dict keeps the oldest version of each document.
         firsts = {identity(each["doc"]): each for each in records}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from bson import Timestamp
@@ -14,6 +14,7 @@ from revstream.resolvers.pagination.page import Page, Window, and_queries
 from revstream.streams.core import resume_tokens
 from revstream.streams.layouts.core.interface import Layout
 from revstream.streams.mongo.driver.codecs import Document
+from revstream.streams.mongo.find_options import FindOptions
 
 __all__ = ["PageRead", "resume_token_from_time"]
 
@@ -25,7 +26,8 @@ class PageRead:
     Attributes:
         query: the filter of all pages.
         windowed: the filter of this page: `query` within the cursors.
-        total, token, shown: see `PageQuery`.
+        options: of the read in the present.
+        total, token: see `PageQuery`.
         numbered: True if the filter or the order uses the version number.
     """
 
@@ -33,10 +35,9 @@ class PageRead:
     window: Window
     query: Mapping[str, Any]
     windowed: Mapping[str, Any]
-    projection: Mapping[str, Any]
+    options: FindOptions
     total: bool
     token: bool
-    shown: bool
     numbered: bool = False
 
     async def read(self, layout: Layout, at: Timestamp | None) -> Page[Document]:
@@ -46,16 +47,10 @@ class PageRead:
             layout: the layout of the collection.
             at: the cluster time to read at; None for the present.
         """
+        options = self.options if at is None else replace(self.options, at=at)
 
         def find(beside: Mapping[str, Any]) -> Awaitable[list[Document]]:
-            return layout.find(
-                and_queries(self.windowed, beside),
-                projection=self.projection,
-                sort=self.window.keys,
-                limit=self.window.limit,
-                at=at,
-                naive=self.shown,
-            )
+            return layout.find(and_queries(self.windowed, beside), options)
 
         reading = self.window.read(find)
         if self.total:

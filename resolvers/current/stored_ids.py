@@ -21,6 +21,7 @@ from revstream.resolvers.values.output import TEXT_IDS, any_id
 from revstream.streams.archive.store import Archive
 from revstream.streams.changefeed.event import identity
 from revstream.streams.mongo.database import Mongo
+from revstream.streams.mongo.find_options import FindOptions
 
 __all__ = [
     "RecordKind",
@@ -100,7 +101,7 @@ async def find_meant_ids(
     alike = [ids_shown_as(entity, each) for each in ids]
     wanted = [key for each in alike for key in each]
     documents, *records = await asyncio.gather(
-        archive.layout.find(with_ids(wanted), projection={"_id": 1}),
+        archive.layout.find(with_ids(wanted), FindOptions(projection={"_id": 1})),
         *(_recorded_ids(mongo, archive, wanted, each) for each in kinds),
     )
     there = {identity(each["_id"]): each["_id"] for each in documents}
@@ -123,7 +124,7 @@ async def _recorded_ids(
     else:
         name = f"{archive.collection}.{kind}"
         each_first = (
-            mongo.find(name, {"doc": {"$eq": key}}, projection={"doc": 1}, limit=1)
+            mongo.find(name, {"doc": {"$eq": key}}, FindOptions(projection={"doc": 1}, limit=1))
             for key in wanted
         )
         records = [record for found in await asyncio.gather(*each_first) for record in found]

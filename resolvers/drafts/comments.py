@@ -45,6 +45,7 @@ from revstream.streams.core.errors import HistoryLost
 from revstream.streams.live.archive_progress import ArchiveProgress
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.codecs import Document
+from revstream.streams.mongo.find_options import FindOptions
 from revstream.streams.mongo.transactions import WriteSession
 
 __all__ = ["Comment", "Comments", "Subject"]
@@ -231,7 +232,7 @@ class Comments:
             return set()
         found = await self._archives[entity.collection].find(
             {"$or": [{"doc": {"$eq": key}, "v": number} for key, number in wanted]},
-            projection=record_projection(rows.widened(None)),
+            FindOptions(projection=record_projection(rows.widened(None))),
         )
         return {(identity(r["doc"]), r["v"]) for r in found if rows.allow_version(r)}
 
@@ -285,7 +286,9 @@ class Comments:
             return (await self._repeats.once(author, work, {"comment": record["_id"]}))[0]
 
         async def from_outcome(outcome: Mapping[str, Any]) -> Comment:
-            found = await self._mongo.find(_name(entity), {"_id": outcome["comment"]}, limit=1)
+            found = await self._mongo.find(
+                _name(entity), {"_id": outcome["comment"]}, FindOptions(limit=1)
+            )
             comment = self.parse(entity, found[0]) if found else None
             if comment is None:
                 raise HistoryLost(
@@ -333,7 +336,7 @@ class Comments:
         found = []
         if ObjectId.is_valid(reply_to):
             query = {"_id": ObjectId(reply_to), "doc": {"$eq": key}}
-            found = await self._mongo.find(_name(entity), query, limit=1)
+            found = await self._mongo.find(_name(entity), query, FindOptions(limit=1))
         answered = self.parse(entity, found[0]) if found else None
         if answered is None:
             raise problem
@@ -367,8 +370,7 @@ class Comments:
         rows = self._scope.read_rows(entity)
         found = await self._archives[entity.collection].find(
             {"doc": {"$eq": key}, "v": version},
-            projection=record_projection(rows.widened(None)),
-            limit=1,
+            FindOptions(projection=record_projection(rows.widened(None)), limit=1),
         )
         return bool(found) and rows.allow_version(found[0])
 

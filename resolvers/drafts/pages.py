@@ -20,6 +20,7 @@ from revstream.resolvers.pagination.keyset import Keyset
 from revstream.resolvers.pagination.page import Page, PageRequest, Window
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.codecs import Document
+from revstream.streams.mongo.find_options import FindOptions
 
 __all__ = [
     "DRAFT_STATUS",
@@ -168,9 +169,7 @@ async def _visible_rows(
         found = await mongo.find(
             source.collection,
             {"$and": [_CREATED, source.query, place]},
-            projection=source.projection,
-            sort=list(window.sort.items()),
-            limit=size,
+            FindOptions(projection=source.projection, sort=list(window.sort.items()), limit=size),
         )
         parsed = [(each["_id"], source.parse(source.entity, each)) for each in found]
         items = [(id_, item) for id_, item in parsed if item is not None]

@@ -47,6 +47,7 @@ from revstream.streams.changefeed.event import identity
 from revstream.streams.core.errors import DuplicateKey, Unsuitable
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.codecs import Document
+from revstream.streams.mongo.find_options import FindOptions
 from revstream.streams.mongo.transactions import WriteSession
 from revstream.streams.versioning.version import HIGHEST_COUNTER
 
@@ -231,7 +232,7 @@ class Drafts:
                 raise outside_rows_error(entity, key)
             layout = self._archives[entity.collection].layout
             # Also where the caller does not see it: ids are unique, as `create` says, too.
-            if await layout.find({"_id": key}, projection={"_id": 1}, limit=1):
+            if await layout.find({"_id": key}, FindOptions(projection={"_id": 1}, limit=1)):
                 raise AlreadyExists(
                     f"{entity.name} {json_value(key)} exists: propose a change of it", path="id"
                 )
@@ -323,9 +324,7 @@ class Drafts:
             newest = await self._mongo.find(
                 _name(entity),
                 {"doc": {"$eq": key}, "number": _COUNTED},
-                sort=[("number", -1)],
-                limit=1,
-                projection={"number": 1},
+                FindOptions(sort=[("number", -1)], limit=1, projection={"number": 1}),
             )
             # Above the number that was tried: a record that is no draft may have it.
             number = max(newest[0]["number"] if newest else 0, number) + 1
@@ -354,7 +353,7 @@ class Drafts:
 
     async def content(self, entity: Entity, key: Any, number: int) -> Document | None:
         archive = self._archives[entity.collection]
-        found = await archive.find({"doc": {"$eq": key}, "v": number}, limit=1)
+        found = await archive.find({"doc": {"$eq": key}, "v": number}, FindOptions(limit=1))
         if not found or not self._scope.rows(entity).allow_version(found[0]):
             return None
         content: Document | None = found[0]["full"]

@@ -25,6 +25,7 @@ from revstream.streams.live.oplog_replay import OplogEvents
 from revstream.streams.live.replay import BufferedEvents, Idle, LiveEvents, Part
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.codecs import Document, decode
+from revstream.streams.mongo.find_options import FindOptions
 from revstream.streams.versioning.version import archived_operation
 
 __all__ = ["ProposalChange", "ProposalKind", "ProposalRequest", "ProposalWatch", "Visible"]
@@ -222,7 +223,7 @@ class ProposalWatch:
         found = await self._mongo.find(
             collection,
             {"_id": {"$in": [each.event.key for each in states]}},
-            projection=None if whole else {"_id": 1},
+            FindOptions(projection=None if whole else {"_id": 1}),
         )
         by_id = {identity(each["_id"]): each for each in found}
         for state in states:

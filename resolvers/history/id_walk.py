@@ -21,6 +21,7 @@ from revstream.streams.archive.store import Archive
 from revstream.streams.changefeed.event import identity
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.codecs import Document
+from revstream.streams.mongo.find_options import FindOptions
 
 __all__ = ["IdWalk", "WalkStep"]
 
@@ -98,12 +99,14 @@ class IdWalk:
         passed = await self._mongo.find(
             self._archive.name,
             {"$and": [each for each in conditions if each]},
-            projection={"_id": 0, "doc": 1},
-            sort=window.keys,
-            limit=count,
-            hint=DOCUMENT_INDEX,
-            short=True,
-            naive=self._naive,
+            FindOptions(
+                projection={"_id": 0, "doc": 1},
+                sort=window.keys,
+                limit=count,
+                hint=DOCUMENT_INDEX,
+                short=True,
+                naive=self._naive,
+            ),
         )
         return [each["doc"] for each in passed]
 

@@ -23,6 +23,7 @@ from revstream.resolvers.pagination.page_query import PageQuery
 from revstream.resolvers.pagination.projection import record_projection
 from revstream.streams.archive.store import Archive
 from revstream.streams.mongo.driver.codecs import Document
+from revstream.streams.mongo.find_options import FindOptions
 from revstream.streams.versioning.version import Version
 
 __all__ = ["RowFilteredPages", "visible_by_index"]
@@ -115,7 +116,8 @@ class RowFilteredPages:
         place = window.query
         while True:
             found = await self._archive.find(
-                {"$and": [query, place]}, projection=projection, sort=window.keys, limit=size
+                {"$and": [query, place]},
+                FindOptions(projection=projection, sort=window.keys, limit=size),
             )
             seen = [each for each in found if self._rows.allow_version(each)]
             if changed is not None:

@@ -19,6 +19,7 @@ from revstream.streams.archive.store import Archive
 from revstream.streams.layouts.core.plain_collection import lookup_by_field
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.codecs import Document
+from revstream.streams.mongo.find_options import FindOptions
 from revstream.streams.versioning.version import Version
 
 __all__ = ["VersionPages"]
@@ -53,11 +54,13 @@ class VersionPages:
             # A third of what the lookup costs that many take.
             found = await archive.find(
                 window.limited_to({"$and": [own, query]} if query else own),
-                projection=projection,
-                sort=window.keys,
-                limit=window.limit,
-                short=True,
-                naive=reading.shown,
+                FindOptions(
+                    projection=projection,
+                    sort=window.keys,
+                    limit=window.limit,
+                    short=True,
+                    naive=reading.shown,
+                ),
             )
             return [window.page(found, make)]
         return await pages_by_key(
@@ -89,11 +92,13 @@ class VersionPages:
         query = sifting.query({} if where is None else where.query)
         finding = archive.find(
             window.limited_to(query),
-            projection=window.projected(record_projection(reading.fields, reading.facts)),
-            sort=window.keys,
-            limit=window.limit,
-            short=True,
-            naive=reading.shown,
+            FindOptions(
+                projection=window.projected(record_projection(reading.fields, reading.facts)),
+                sort=window.keys,
+                limit=window.limit,
+                short=True,
+                naive=reading.shown,
+            ),
         )
         if reading.total:
             found, count = await asyncio.gather(finding, self._mongo.count(archive.name, query))

@@ -45,6 +45,7 @@ from revstream.streams.changefeed.event import identity
 from revstream.streams.core.errors import HistoryLost
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.codecs import Document
+from revstream.streams.mongo.find_options import FindOptions
 from revstream.streams.versioning.version import Version
 
 __all__ = ["VersionHistory"]
@@ -146,7 +147,7 @@ class VersionHistory:
                     {"doc": {"$eq": key}, "v": {"$in": list(vs)}} for key, vs in numbers.values()
                 ]
             },
-            projection=record_projection(fields),
+            FindOptions(projection=record_projection(fields)),
         )
         return {(identity(record["doc"]), record["v"]): record for record in found}
 

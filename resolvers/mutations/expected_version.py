@@ -30,6 +30,7 @@ from revstream.streams.core import resume_tokens
 from revstream.streams.live.archive_progress import ArchiveProgress
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.codecs import Document, decode
+from revstream.streams.mongo.find_options import FindOptions
 from revstream.streams.raw_bson.diff import is_same
 from revstream.streams.versioning.attribution import COPIER
 from revstream.streams.versioning.version import (
@@ -125,7 +126,7 @@ class ExpectedVersions:
         layout = self._archives[entity.collection].layout
 
         async def read(at: Timestamp) -> tuple[Timestamp, list[Any]]:
-            return at, await layout.find({"_id": key}, limit=1, at=at, raw=True)
+            return at, await layout.find({"_id": key}, FindOptions(limit=1, at=at, raw=True))
 
         now, found = await at_one_time(self._mongo, read)
         await self._progress.wait(entity.collection, resume_tokens.token_from_time(now))
@@ -185,8 +186,7 @@ class ExpectedVersions:
             return False
         found = await self._archives[entity.collection].find(
             {"doc": {"$eq": key}, "v": {"$gt": expected, "$lte": last.number}},
-            projection={"by": 1},
-            limit=count,
+            FindOptions(projection={"by": 1}, limit=count),
         )
         return len(found) == count and all(each["by"] == COPIER for each in found)
 

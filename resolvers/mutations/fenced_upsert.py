@@ -49,6 +49,7 @@ from revstream.streams.changefeed.event import identity
 from revstream.streams.core.errors import DatabaseError, DuplicateKey, GatewayError
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.codecs import Document
+from revstream.streams.mongo.find_options import FindOptions
 from revstream.streams.mongo.transactions import WriteSession
 from revstream.streams.versioning.version import CHANGE_FIELD
 
@@ -172,7 +173,7 @@ class FencedUpserts:
                     if exc.path != "id":
                         raise
                     if rows.limits and not await self._mongo.find(
-                        entity.collection, query, projection={"_id": 1}, limit=1
+                        entity.collection, query, FindOptions(projection={"_id": 1}, limit=1)
                     ):
                         raise not_found_error(entity, key) from exc
             # Reached only if the collection's collation treats two ids as equal.

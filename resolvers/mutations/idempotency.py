@@ -19,6 +19,7 @@ from revstream.resolvers.errors import BadUserInput
 from revstream.resolvers.mutations.result import Author, WriteRefused
 from revstream.streams.core.errors import DatabaseError, DuplicateKey
 from revstream.streams.mongo.database import Mongo
+from revstream.streams.mongo.find_options import FindOptions
 from revstream.streams.mongo.transactions import WriteSession, write
 
 __all__ = ["AlreadyExecuted", "IdempotencyStore"]
@@ -91,7 +92,7 @@ class IdempotencyStore:
         """
         if author.repeat is None:
             return
-        found = await self._mongo.find(COLLECTION, {"_id": author.repeat}, limit=1)
+        found = await self._mongo.find(COLLECTION, {"_id": author.repeat}, FindOptions(limit=1))
         if not found:
             return
         if found[0]["fingerprint"] != author.fingerprint:

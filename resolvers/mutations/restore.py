@@ -25,6 +25,7 @@ from revstream.resolvers.values.json_value import json_value
 from revstream.streams.archive.horizon import Horizons
 from revstream.streams.archive.store import Archive
 from revstream.streams.mongo.database import Mongo
+from revstream.streams.mongo.find_options import FindOptions
 from revstream.streams.versioning.version import CHANGE_FIELD
 
 __all__ = ["DocumentRestore"]
@@ -109,11 +110,11 @@ class DocumentRestore:
     async def _content(self, entity: Entity, key: Any, number: int) -> RawBSONDocument:
         archive = self._archives[entity.collection]
         query = {"doc": {"$eq": key}, "v": number}
-        found = await archive.find(query, limit=1, raw=True)
+        found = await archive.find(query, FindOptions(limit=1, raw=True))
         if not found:
             # Another process may have just written it: wait until the archive reaches the present.
             await self._standing.now(entity, key)
-            found = await archive.find(query, limit=1, raw=True)
+            found = await archive.find(query, FindOptions(limit=1, raw=True))
         if not found and not self._scope.write_rows(entity).limits:
             await self._horizons.check_number(archive, key, number)
         content: RawBSONDocument | None = found[0].get("full") if found else None
@@ -132,7 +133,7 @@ class DocumentRestore:
             DocumentNotFound: it exists, or existed last, outside the caller's rows.
         """
         archive = self._archives[entity.collection]
-        if await archive.layout.find({"_id": key}, projection={"_id": 1}, limit=1):
+        if await archive.layout.find({"_id": key}, FindOptions(projection={"_id": 1}, limit=1)):
             # Inside the rows it would have been changed; if it was created just now, the caller
             # retries.
             last = await self._standing.now(entity, key)
@@ -140,7 +141,7 @@ class DocumentRestore:
                 raise not_found_error(entity, key)
             return
         states = await archive.find(
-            {"doc": {"$eq": key}, "op": {"$ne": "DELETE"}}, sort=[("v", -1)], limit=1
+            {"doc": {"$eq": key}, "op": {"$ne": "DELETE"}}, FindOptions(sort=[("v", -1)], limit=1)
         )
         if not states or not self._scope.write_rows(entity).allow_version(states[0]):
             raise not_found_error(entity, key)

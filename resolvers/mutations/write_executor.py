@@ -28,6 +28,7 @@ from revstream.streams.layouts.core.interface import Layout
 from revstream.streams.layouts.core.stored_version import ConcurrentWrite, VersionTooLarge
 from revstream.streams.mongo.driver.codecs import Document
 from revstream.streams.mongo.driver.error_translation import OF_INDEX, TOO_LARGE
+from revstream.streams.mongo.find_options import FindOptions
 from revstream.streams.mongo.transactions import WriteSession
 from revstream.streams.versioning.version import LastVersion
 
@@ -186,7 +187,9 @@ class WriteExecutor:
         return self._archives[entity.collection].layout
 
     async def there(self, entity: Entity, query: Mapping[str, Any]) -> bool:
-        return bool(await self.layout(entity).find(query, projection={"_id": 1}, limit=1))
+        return bool(
+            await self.layout(entity).find(query, FindOptions(projection={"_id": 1}, limit=1))
+        )
 
 
 def problem_of_document(entity: Entity, exc: DatabaseError) -> str | None:

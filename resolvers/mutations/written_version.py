@@ -16,6 +16,7 @@ from revstream.streams.core import resume_tokens
 from revstream.streams.core.errors import ArchiveBehind, HistoryLost
 from revstream.streams.live.archive_progress import ArchiveProgress
 from revstream.streams.mongo.database import Mongo
+from revstream.streams.mongo.find_options import FindOptions
 from revstream.streams.versioning.version import carried_number
 
 __all__ = ["WrittenVersions"]
@@ -89,9 +90,7 @@ class WrittenVersions:
         found = await self._archives[entity.collection].find(
             {"doc": {"$eq": key}, "change.id": change},
             # Later versions may still contain its `_change`.
-            sort=[("v", 1)],
-            limit=1,
-            raw=True,
+            FindOptions(sort=[("v", 1)], limit=1, raw=True),
         )
         if not found:
             raise DocumentNotFound(

@@ -26,6 +26,7 @@ from revstream.streams.core import resume_tokens
 from revstream.streams.core.errors import ArchiveBehind, HistoryLost
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.codecs import Document
+from revstream.streams.mongo.find_options import FindOptions
 
 __all__ = [
     "COLLECTION",
@@ -168,19 +169,21 @@ class CoverageStore:
 
     async def load(self, collection: str) -> Coverage:
         """Read the coverage of a collection."""
-        found = await self._mongo.find(COLLECTION, {"_id": collection}, limit=1)
+        found = await self._mongo.find(COLLECTION, {"_id": collection}, FindOptions(limit=1))
         return Coverage.from_record(found[0] if found else None)
 
     async def gaps(self, collections: Iterable[str]) -> dict[str, Sequence[Gap]]:
         """Read the gaps by collection, oldest first."""
         query = {"_id": {"$in": list(collections)}}
-        found = await self._mongo.find(COLLECTION, query, projection={"gaps": 1})
+        found = await self._mongo.find(COLLECTION, query, FindOptions(projection={"gaps": 1}))
         return {each["_id"]: Coverage.from_record(each).gaps for each in found}
 
     async def has_mark(self, collection: str, name: str) -> bool:
         """Return whether the mark `begun` or `known` is stored; null counts as stored."""
         query = {"_id": collection, name: {"$exists": True}}
-        return bool(await self._mongo.find(COLLECTION, query, projection={"_id": 1}, limit=1))
+        return bool(
+            await self._mongo.find(COLLECTION, query, FindOptions(projection={"_id": 1}, limit=1))
+        )
 
     async def set_begin(self, collection: str, begun: TimeMark | None) -> None:
         """Store the beginning of the archive; the latest of several partitions counts."""

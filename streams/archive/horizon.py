@@ -22,6 +22,7 @@ from revstream.streams.changefeed.event import identity, possible_ids
 from revstream.streams.core import resume_tokens
 from revstream.streams.core.errors import ArchiveBehind, HistoryLost
 from revstream.streams.mongo.database import Mongo
+from revstream.streams.mongo.find_options import FindOptions
 from revstream.streams.versioning.truncation_mark import TruncationMark, is_born
 
 __all__ = ["Horizons", "RetentionProgress", "check_horizon"]
@@ -45,7 +46,9 @@ class Horizons:
 
     async def load(self, collection: str) -> str:
         """Return the token; "" where retention has deleted nothing yet."""
-        found = await self._mongo.find(COLLECTION, {"_id": collection}, limit=1, naive=True)
+        found = await self._mongo.find(
+            COLLECTION, {"_id": collection}, FindOptions(limit=1, naive=True)
+        )
         return found[0].get("token", "") if found else ""
 
     async def advance(self, collection: str, token: str) -> None:
@@ -58,7 +61,7 @@ class Horizons:
         )
 
     async def load_progress(self, collection: str) -> RetentionProgress | None:
-        found = await self._mongo.find(COLLECTION, {"_id": collection}, limit=1)
+        found = await self._mongo.find(COLLECTION, {"_id": collection}, FindOptions(limit=1))
         place = found[0].get("place") if found else None
         return None if place is None else RetentionProgress(**place)
 
@@ -154,7 +157,9 @@ class Horizons:
         found = await self._mongo.find(
             archive.name,
             {"doc": {"$in": possible_ids([*wanted.values()])}, "first": True},
-            projection=dict.fromkeys(("doc", "v", "at", "wall", "op", "gap", "born", "cut"), 1),
+            FindOptions(
+                projection=dict.fromkeys(("doc", "v", "at", "wall", "op", "gap", "born", "cut"), 1)
+            ),
         )
         return {
             identity(each["doc"]): _FirstVersion(

@@ -37,6 +37,7 @@ from revstream.streams.layouts.archive import ArchiveLayout
 from revstream.streams.layouts.core.interface import Layout
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.codecs import Document
+from revstream.streams.mongo.find_options import NO_OPTIONS, FindOptions
 from revstream.streams.versioning.content_encoding import split_into_parts
 from revstream.streams.versioning.content_reader import ContentReader, empty_content
 from revstream.streams.versioning.version import LastVersion
@@ -121,8 +122,9 @@ class Archive:
         found = await self._mongo.find(
             self.name,
             {"change.id": {"$in": list(ids)}},
-            projection={"_id": 0, "change.id": 1, "doc": 1},
-            short=len(ids) <= _SHORT_READ,
+            FindOptions(
+                projection={"_id": 0, "change.id": 1, "doc": 1}, short=len(ids) <= _SHORT_READ
+            ),
         )
         return [(each["change"]["id"], each["doc"]) for each in found]
 
@@ -140,40 +142,27 @@ class Archive:
         if not self._has_packed:
             query = {"packed": True}
             self._has_packed = bool(
-                await self._mongo.find(self.name, query, projection={"packed": 1}, limit=1)
+                await self._mongo.find(
+                    self.name, query, FindOptions(projection={"packed": 1}, limit=1)
+                )
             )
         return self._has_packed
 
     async def find(
         self,
         query: Mapping[str, Any],
+        options: FindOptions = NO_OPTIONS,
         *,
-        projection: Mapping[str, Any] | None = None,
-        sort: Sequence[tuple[str, int]] = (),
-        limit: int = 0,
-        raw: bool = False,
         fill: bool = True,
-        short: bool = False,
-        naive: bool = False,
     ) -> list[Any]:
         """Find records; fill in their contents if the projection has part of them.
 
         Args:
             fill: False: return records as stored, for `ContentReader.fill`.
-            short, naive: See `Reads.find`.
         """
-        found = await self._mongo.find(
-            self.name,
-            query,
-            projection=projection,
-            sort=sort,
-            limit=limit,
-            raw=raw,
-            short=short,
-            naive=naive,
-        )
-        fill = fill and _shows_content(projection)
-        return await self.contents.fill(found, raw=raw) if fill else found
+        found = await self._mongo.find(self.name, query, options)
+        fill = fill and _shows_content(options.projection)
+        return await self.contents.fill(found, raw=options.raw) if fill else found
 
     async def document_ids(
         self,
@@ -263,10 +252,10 @@ class Archive:
         if len(keys) == 1:
             # The same index scan: 155 µs of MongoDB, 207 µs as a pipeline.
             query = {"doc": {"$eq": keys[0]}, **({} if at is None else {"at": {"$lte": at}})}
-            return await self._mongo.find(
-                self.name, query, projection=projection, sort=_NEWEST_FIRST, limit=1,
-                raw=raw, short=True,
-            )  # fmt: skip
+            options = FindOptions(
+                projection=projection, sort=_NEWEST_FIRST, limit=1, raw=raw, short=True
+            )
+            return await self._mongo.find(self.name, query, options)
         pipeline = [{"$match": {"doc": {"$in": possible_ids(keys)}}}, *last_version_stages(at)]
         if projection is not None:
             pipeline.append({"$project": projection})
@@ -307,7 +296,7 @@ class Archive:
                 "_id": {"$gt": last, "$lte": resume_tokens.upper_bound(upto)},
                 **(match or {}),
             }
-            found = await self.find(query, sort=[("_id", 1)], limit=limit)
+            found = await self.find(query, FindOptions(sort=[("_id", 1)], limit=limit))
             records += [
                 each for each in found if first < resume_tokens.canonical_token(each["_id"]) <= upto
             ]
@@ -321,7 +310,9 @@ class Archive:
     ) -> dict[str, Document]:
         """Return records by token; missing ones are left out."""
         query = {"_id": {"$in": list(wanted)}}
-        found = await self.find(query, projection=projection, short=len(wanted) <= _SHORT_READ)
+        found = await self.find(
+            query, FindOptions(projection=projection, short=len(wanted) <= _SHORT_READ)
+        )
         return {record["_id"]: record for record in found}
 
     async def insert(self, records: Sequence[Document]) -> bool:

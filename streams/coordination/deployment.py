@@ -24,6 +24,7 @@ from revstream.streams.core import resume_tokens
 from revstream.streams.core.errors import DatabaseError, DuplicateKey, Unsuitable
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.codecs import Document
+from revstream.streams.mongo.find_options import FindOptions
 from revstream.streams.mongo.server_check import explain_refusal
 
 __all__ = ["COLLECTION", "deployment_tag"]
@@ -102,7 +103,7 @@ async def _reset_recorders(mongo: Mongo, tag: str) -> None:
     progress.
     """
     recorders = {"_id": {"$regex": "^recorder:"}, "deployment": {"$ne": tag}}
-    found = await mongo.find(CHECKPOINTS, recorders, projection={"_id": 1})
+    found = await mongo.find(CHECKPOINTS, recorders, FindOptions(projection={"_id": 1}))
     partitions = {each["_id"]: Partition.from_name(each["_id"]) for each in found}
     collections = {each.collection for each in partitions.values() if each is not None}
     now = await _time_after_versions(mongo, collections)
@@ -123,7 +124,7 @@ async def _time_after_versions(mongo: Mongo, collections: set[str]) -> Timestamp
     """
     newest = Timestamp(0, 0)
     for name in collections:
-        found = await mongo.find(f"{name}.versions", {}, sort=[("_id", -1)], limit=1)
+        found = await mongo.find(f"{name}.versions", {}, FindOptions(sort=[("_id", -1)], limit=1))
         newest = max([newest, *(resume_tokens.cluster_time(each["_id"]) for each in found)])
     deadline = time.monotonic() + _CLOCK_S
     while True:

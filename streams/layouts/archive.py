@@ -17,6 +17,7 @@ from revstream.streams.layouts.core.snapshot_scan import position_after_last, re
 from revstream.streams.layouts.core.stored_version import StoredVersion
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.codecs import Document
+from revstream.streams.mongo.find_options import FindOptions
 from revstream.streams.mongo.transactions import Pipeline, WriteSession
 from revstream.streams.versioning.content_reader import ContentReader
 from revstream.streams.versioning.version import CHANGE_FIELD, RESERVED, LastVersion
@@ -58,7 +59,9 @@ class ArchiveLayout(PlainCollectionLayout):
         return await self._found({"doc": {"$eq": key}, **bound})
 
     async def _found(self, query: Mapping[str, Any]) -> list[StoredVersion]:
-        found = await self.mongo.find(self._archive, query, sort=[("doc", 1), ("v", 1)], raw=True)
+        found = await self.mongo.find(
+            self._archive, query, FindOptions(sort=[("doc", 1), ("v", 1)], raw=True)
+        )
         return [
             StoredVersion(
                 key=record["doc"],

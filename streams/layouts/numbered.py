@@ -8,7 +8,7 @@ Source: docs/decisions/0010-version-of-a-current-document.md.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping
 from typing import Any
 
 from bson import Timestamp
@@ -17,6 +17,7 @@ from revstream.streams.layouts.archive import ArchiveLayout
 from revstream.streams.layouts.core.sort_key import sort_key_expressions
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.codecs import Document
+from revstream.streams.mongo.find_options import NO_OPTIONS, FindOptions
 
 __all__ = ["NumberedReads"]
 
@@ -40,29 +41,25 @@ class NumberedReads(ArchiveLayout):
     async def find(
         self,
         query: Mapping[str, Any],
-        *,
-        projection: Mapping[str, Any] | None = None,
-        sort: Sequence[tuple[str, int]] = (),
-        limit: int = 0,
-        at: Timestamp | None = None,
-        raw: bool = False,
-        naive: bool = False,
+        options: FindOptions = NO_OPTIONS,
     ) -> list[Any]:
         stages = self._matched(query)
-        if sort:
-            stages.append({"$sort": dict(sort)})
-        if limit:
-            stages.append({"$limit": limit})
-        if projection:
+        if options.sort:
+            stages.append({"$sort": dict(options.sort)})
+        if options.limit:
+            stages.append({"$limit": options.limit})
+        if options.projection:
             # After stages that change documents, the server has no sort key.
             placed = {
-                name: sort_key_expressions(sort)
+                name: sort_key_expressions(options.sort)
                 if isinstance(shown, Mapping) and "$meta" in shown
                 else shown
-                for name, shown in projection.items()
+                for name, shown in options.projection.items()
             }
             stages.append({"$project": placed})
-        return await self.mongo.aggregate(self.collection, stages, at=at, raw=raw, naive=naive)
+        return await self.mongo.aggregate(
+            self.collection, stages, at=options.at, raw=options.raw, naive=options.naive
+        )
 
     async def count(self, query: Mapping[str, Any], *, at: Timestamp | None = None) -> int:
         stages = [*self._matched(query), {"$count": "n"}]

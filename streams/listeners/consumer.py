@@ -37,6 +37,7 @@ from revstream.streams.core.log_throttle import LogThrottle
 from revstream.streams.live.archive_progress import ArchiveProgress
 from revstream.streams.live.hub import Hub, Subscriber
 from revstream.streams.mongo.database import Mongo
+from revstream.streams.mongo.find_options import FindOptions
 from revstream.streams.versioning.version import Version
 
 __all__ = ["Consumer", "ConsumerOptions", "Handler"]
@@ -209,7 +210,9 @@ class Consumer:
         """
         page = self._options.page
         query = {"_id": {"$gt": position, "$lte": upto}}
-        records = await self._archive.find(query, sort=[("_id", 1)], limit=page, fill=False)
+        records = await self._archive.find(
+            query, FindOptions(sort=[("_id", 1)], limit=page), fill=False
+        )
         reached = records[-1]["_id"] if len(records) == page else upto
         return await read_versions(self._archive, records), reached
 

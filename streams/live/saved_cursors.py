@@ -15,6 +15,7 @@ from bson.max_key import MaxKey
 
 from revstream.streams.core import resume_tokens
 from revstream.streams.mongo.database import Mongo
+from revstream.streams.mongo.find_options import FindOptions
 
 __all__ = ["CursorStore", "SavedCursor"]
 
@@ -69,7 +70,9 @@ class CursorStore:
 
     async def load_all(self, owner: str) -> list[SavedCursor]:
         """Return an owner's cursors by name."""
-        found = await self._mongo.find(COLLECTION, _owner_query(owner), sort=[("_id", 1)])
+        found = await self._mongo.find(
+            COLLECTION, _owner_query(owner), FindOptions(sort=[("_id", 1)])
+        )
         return [
             SavedCursor(
                 each["_id"]["name"], resume_tokens.canonical_token(each["token"]), each["at"]

@@ -29,6 +29,7 @@ from revstream.streams.live.archive_progress import ArchiveProgress
 from revstream.streams.maintenance.collection_rules import CarriedRules, carry_over, read_rules
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.codecs import DECODED, Document
+from revstream.streams.mongo.find_options import FindOptions
 from revstream.streams.mongo.transactions import WriteSession, write
 from revstream.streams.versioning.version import CHANGE_FIELD
 
@@ -217,11 +218,11 @@ class Migration:
         mine = {"_id": self._to, "of": self._old.collection}
         # A migration killed early may have written documents, and no version yet.
         begun = await self._mongo.find(_BEGUN, mine) or await self._mongo.find(
-            self._new.name, {}, limit=1
+            self._new.name, {}, FindOptions(limit=1)
         )
         if begun:
             return
-        if await self._mongo.find(self._to, {}, limit=1):
+        if await self._mongo.find(self._to, {}, FindOptions(limit=1)):
             raise Unsuitable(f"there are documents in {self._to}: name a collection of its own")
         await self._mongo.find_one_and_update(
             _BEGUN, {"_id": self._to}, {"$set": mine}, upsert=True
@@ -234,13 +235,15 @@ class Migration:
         """
         count = await self._mongo.estimated_count(self._new.name)
         last = await self._mongo.find(
-            self._new.name, {}, projection={"_id": 1}, sort=[("_id", -1)], limit=_PAGE + 1
+            self._new.name,
+            {},
+            FindOptions(projection={"_id": 1}, sort=[("_id", -1)], limit=_PAGE + 1),
         )
         return (last[-1]["_id"], count - _PAGE) if len(last) > _PAGE else ("", 0)
 
     async def _page(self, position: str, upto: str) -> list[Any]:
         query = {"_id": {"$gt": position, "$lte": upto}}
-        return await self._old.find(query, sort=[("_id", 1)], limit=_PAGE, raw=True)
+        return await self._old.find(query, FindOptions(sort=[("_id", 1)], limit=_PAGE, raw=True))
 
     async def _take(self, records: Sequence[Any]) -> int:
         """Copy documents, then their versions, which mark the progress. Returns how many versions
@@ -261,7 +264,7 @@ class Migration:
         there = await self._mongo.find(
             self._new.name,
             {"_id": {"$in": [each["_id"] for each in records]}},
-            projection={"_id": 1},
+            FindOptions(projection={"_id": 1}),
         )
         known = {each["_id"] for each in there}
         made = [_own(each) for each in records if each["_id"] not in known]
@@ -289,7 +292,7 @@ class Migration:
             old = await self._page(position, "~")
             end = old[-1]["_id"] if len(old) == _PAGE else "~"
             between = {"_id": {"$gt": position, "$lte": end}}
-            new = await self._new.find(between, sort=[("_id", 1)], raw=True)
+            new = await self._new.find(between, FindOptions(sort=[("_id", 1)], raw=True))
             yield old, new
             if end == "~":
                 return

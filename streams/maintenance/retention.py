@@ -24,6 +24,7 @@ from revstream.streams.live.archive_progress import ArchiveProgress
 from revstream.streams.maintenance.truncate import Truncation
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.codecs import Document
+from revstream.streams.mongo.find_options import FindOptions
 
 __all__ = ["Retention"]
 
@@ -143,9 +144,7 @@ class Retention:
             written = await self._mongo.find(
                 self._archive.name,
                 {"_id": {"$gt": position, "$lte": upto}},
-                projection={"doc": 1, "prev": 1},
-                sort=[("_id", 1)],
-                limit=_PORTION,
+                FindOptions(projection={"doc": 1, "prev": 1}, sort=[("_id", 1)], limit=_PORTION),
             )
             # A first version has replaced nothing.
             replaced = {identity(each["doc"]): each["doc"] for each in written if each["prev"]}

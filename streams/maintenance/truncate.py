@@ -24,6 +24,7 @@ from revstream.streams.archive.store import Archive
 from revstream.streams.changefeed.event import identity
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.codecs import Document
+from revstream.streams.mongo.find_options import FindOptions
 from revstream.streams.mongo.transactions import WriteSession, write
 from revstream.streams.versioning.content_encoding import part_ids
 from revstream.streams.versioning.truncation_mark import PurgeMark, mark_after_removal
@@ -162,7 +163,7 @@ class Truncation:
         patches = [each["_id"] for each in kept if each.get("packed") and not each.get("parts")]
         if not patches:
             return {}
-        found = await self._archive.find({"_id": {"$in": patches}}, raw=True)
+        found = await self._archive.find({"_id": {"$in": patches}}, FindOptions(raw=True))
         return {each["_id"]: await self._archive.keyframe_update(each) for each in found}
 
 

@@ -33,6 +33,7 @@ from revstream.streams.maintenance.version_chain import (
 )
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.codecs import DECODED, Document
+from revstream.streams.mongo.find_options import FindOptions
 from revstream.streams.raw_bson.diff import find_differences, is_same
 from revstream.streams.versioning.checksum import checksum_flaws
 from revstream.streams.versioning.version import without_reserved
@@ -121,7 +122,9 @@ class Verification:
             # Versions after its checkpoint exist without a gap. With several recorders, one may be
             # ahead of the others.
             newest = await self._mongo.find(
-                self._archive.name, {}, sort=[("_id", -1)], limit=1, projection={"_id": 1}
+                self._archive.name,
+                {},
+                FindOptions(sort=[("_id", -1)], limit=1, projection={"_id": 1}),
             )
             self._position = max([self._position, *(each["_id"] for each in newest)])
         at = resume_tokens.cluster_time(self._position)
@@ -227,7 +230,9 @@ class Verification:
         if not keys or self._position.endswith("~"):
             return {}
         earlier = Timestamp(at.time, at.inc - 1) if at.inc else Timestamp(at.time - 1, 2**32 - 1)
-        found = await self._archive.layout.find({"_id": {"$in": keys}}, at=earlier, raw=True)
+        found = await self._archive.layout.find(
+            {"_id": {"$in": keys}}, FindOptions(at=earlier, raw=True)
+        )
         documents = {identity(each["_id"]): each for each in found}
         return {identity(each): documents.get(identity(each)) for each in keys}
 
@@ -248,7 +253,7 @@ class Verification:
         found = await self._mongo.find(
             self._archive.name,
             {"doc": {"$in": keys}, "at": {"$gt": at}, **read},
-            projection={"doc": 1},
+            FindOptions(projection={"doc": 1}),
         )
         return {identity(each["doc"]) for each in found}
 

@@ -23,6 +23,7 @@ from revstream.streams.mongo.driver.codecs import DECODED, RAW, Document, decode
 from revstream.streams.mongo.driver.cursor_batches import cursor_batches
 from revstream.streams.mongo.driver.error_translation import translate_driver_errors
 from revstream.streams.mongo.driver.session_pool import SessionPool
+from revstream.streams.mongo.find_options import NO_OPTIONS, FindOptions
 from revstream.streams.mongo.single_batch import SingleBatchReader
 from revstream.streams.mongo.wire.pool import WirePool
 
@@ -54,26 +55,12 @@ class Reads:
         self._ending: set[asyncio.Task[None]] = set()
 
     async def find(
-        self,
-        collection: str,
-        query: Mapping[str, Any],
-        *,
-        projection: Mapping[str, Any] | None = None,
-        sort: Sequence[tuple[str, int]] = (),
-        limit: int = 0,
-        at: Timestamp | None = None,
-        raw: bool = False,
-        hint: str | None = None,
-        short: bool = False,
-        naive: bool = False,
+        self, collection: str, query: Mapping[str, Any], options: FindOptions = NO_OPTIONS
     ) -> list[Any]:
-        """Return all matching documents; with `at`, as of that cluster time, minutes ago at most.
-
-        Args:
-            short: The result nearly always fits into one batch (`streams.mongo.single_batch`).
-            naive: As `short`, and dates may lack their time zone, which is UTC.
-        """
-        short = (short or naive) and self._finder is not None
+        """Return all matching documents."""
+        at, raw, naive, hint = options.at, options.raw, options.naive, options.hint
+        projection, sort, limit = options.projection, options.sort, options.limit
+        short = (options.short or naive) and self._finder is not None
         given = {"projection": projection, "sort": dict(sort), "limit": limit, "hint": hint}
         command = {
             "find": collection,

@@ -19,6 +19,7 @@ from revstream.streams.coordination.partition import Partition
 from revstream.streams.core import resume_tokens
 from revstream.streams.core.errors import GatewayError, Unavailable
 from revstream.streams.mongo.database import Mongo
+from revstream.streams.mongo.find_options import FindOptions
 from revstream.streams.recording.versions.snapshot_chunk import SnapshotChunk
 
 __all__ = ["CoverageWriter"]
@@ -91,7 +92,9 @@ class CoverageWriter:
             "$or": [{"op": {"$ne": "INSERT"}}, {"gap": True}],
         }
         found = await self._archive.find(
-            query, projection={"at": 1, "wall": 1}, sort=[("_id", -1)], limit=1, fill=False
+            query,
+            FindOptions(projection={"at": 1, "wall": 1}, sort=[("_id", -1)], limit=1),
+            fill=False,
         )
         known = TimeMark(found[0]["at"], found[0]["wall"]) if found else None
         await self._coverages.set_known(self._collection, known)
@@ -113,7 +116,9 @@ class CoverageWriter:
         """Return the time of the last version up to a token; with direction 1, of the first."""
         query = {"_id": {"$lte": upto}} if upto else {}
         found = await self._archive.find(
-            query, projection={"at": 1, "wall": 1}, sort=[("_id", direction)], limit=1, fill=False
+            query,
+            FindOptions(projection={"at": 1, "wall": 1}, sort=[("_id", direction)], limit=1),
+            fill=False,
         )
         return TimeMark(found[0]["at"], found[0]["wall"]) if found else None
 

@@ -12,6 +12,7 @@ from revstream.streams.core import resume_tokens
 from revstream.streams.core.errors import DatabaseError
 from revstream.streams.layouts.core.snapshot_scan import SNAPSHOT_TOO_OLD
 from revstream.streams.mongo.database import Mongo
+from revstream.streams.mongo.find_options import FindOptions
 from revstream.streams.recording.versions.last_version_cache import LastVersionCache
 from revstream.streams.recording.versions.snapshot_chunk import SnapshotChunk
 from revstream.streams.recording.versions.version_batch import VersionBatch
@@ -111,11 +112,13 @@ class MassDeletions:
         """
         query = {"_id": {"$in": keys}}
         try:
-            found = await self._archive.layout.find(query, projection={"_id": 1}, at=chunk.at)
+            found = await self._archive.layout.find(
+                query, FindOptions(projection={"_id": 1}, at=chunk.at)
+            )
         except DatabaseError as exc:
             if exc.number != SNAPSHOT_TOO_OLD:
                 raise
-            found = await self._archive.layout.find(query, projection={"_id": 1})
+            found = await self._archive.layout.find(query, FindOptions(projection={"_id": 1}))
         return {identity(each["_id"]) for each in found}
 
     def _is_present(self, key: Any, chunk: SnapshotChunk) -> bool:

@@ -18,6 +18,7 @@ from revstream.streams.core.operation import count_computed
 from revstream.streams.core.read_memory import count_values
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.codecs import DECODED, RAW, Document, decode
+from revstream.streams.mongo.find_options import FindOptions
 from revstream.streams.raw_bson.patch import apply_patch
 from revstream.streams.versioning.content_encoding import PACKED, part_ids
 from revstream.streams.versioning.version import without_reserved
@@ -92,7 +93,9 @@ class ContentReader:
         broken = [each for each in packed if not _reaches_down(each, chain)]
         if broken:
             found = await self._mongo.find(
-                self._archive, {"$or": list(_ranges(broken))}, projection=_CHAIN, raw=True
+                self._archive,
+                {"$or": list(_ranges(broken))},
+                FindOptions(projection=_CHAIN, raw=True),
             )
             chain = {**chain, **{each["_id"]: each for each in found}}
         made = await self._read_parts(chain.values())

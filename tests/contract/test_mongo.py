@@ -23,6 +23,7 @@ from revstream.streams.core.errors import (
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.client import MongoOptions
 from revstream.streams.mongo.driver.codecs import DECODED
+from revstream.streams.mongo.find_options import FindOptions
 from revstream.streams.mongo.transactions import write
 from tests.support.eventually import eventually
 
@@ -44,7 +45,7 @@ async def test_find_filters_sorts_projects_and_limits(mongo: Mongo, client: Clie
     uuid = Binary.from_uuid(uuid4())
     fill(client, mongo, [{"_id": n, "n": n % 3, "u": uuid} for n in range(6)])
     found = await mongo.find(
-        "things", {"n": {"$gt": 0}}, projection={"n": 1}, sort=[("_id", -1)], limit=2
+        "things", {"n": {"$gt": 0}}, FindOptions(projection={"n": 1}, sort=[("_id", -1)], limit=2)
     )
     assert found == [{"_id": 5, "n": 2}, {"_id": 4, "n": 1}]
     assert (await mongo.find("things", {"_id": 0}))[0]["u"] == uuid
@@ -61,7 +62,7 @@ async def test_find_filters_sorts_projects_and_limits(mongo: Mongo, client: Clie
 async def test_find_returns_raw_documents_if_requested(mongo: Mongo, client: Client) -> None:
     """They are the bytes that the server sent, nested ones too."""
     fill(client, mongo, [{"_id": 1, "a": {"b": 1}}])
-    found = (await mongo.find("things", {}, raw=True))[0]
+    found = (await mongo.find("things", {}, FindOptions(raw=True)))[0]
     assert isinstance(found, RawBSONDocument)
     assert isinstance(found["a"], RawBSONDocument)
 
@@ -77,9 +78,11 @@ async def test_a_read_at_a_cluster_time_has_the_state_of_that_time(
     things.delete_one({"_id": 0})
     things.insert_one({"_id": 9})
     expected = [{"_id": n, "n": n} for n in range(4)]
-    assert await mongo.find("things", {}, sort=[("_id", 1)], at=at) == expected
+    assert await mongo.find("things", {}, FindOptions(sort=[("_id", 1)], at=at)) == expected
     assert await mongo.find(
-        "things", {"n": {"$gte": 1}}, projection={"_id": 1}, sort=[("n", -1)], limit=2, at=at
+        "things",
+        {"n": {"$gte": 1}},
+        FindOptions(projection={"_id": 1}, sort=[("n", -1)], limit=2, at=at),
     ) == [{"_id": 3}, {"_id": 2}]
     pipeline = [{"$match": {"n": {"$lt": 2}}}, {"$sort": {"_id": 1}}]
     assert await mongo.aggregate("things", pipeline, at=at) == expected[:2]
@@ -108,7 +111,7 @@ async def test_more_than_the_first_batch_is_read(mongo: Mongo, client: Client) -
     fill(client, mongo, [{"_id": n, "text": "x" * 20} for n in range(250)])
     at = await mongo.operation_time()
     assert len(await mongo.find("things", {})) == 250
-    assert len(await mongo.find("things", {}, at=at)) == 250
+    assert len(await mongo.find("things", {}, FindOptions(at=at))) == 250
     assert len(await mongo.aggregate("things", [])) == 250
 
 
@@ -141,7 +144,10 @@ async def test_inserts_stop_at_the_first_refused_document(mongo: Mongo, client: 
     fill(client, mongo, [{"_id": 2}])
     with pytest.raises(DuplicateKey, match="2"):
         await mongo.insert_in_order("things", [{"_id": n} for n in range(1, 5)])
-    assert await mongo.find("things", {}, sort=[("_id", 1)]) == [{"_id": 1}, {"_id": 2}]
+    assert await mongo.find("things", {}, FindOptions(sort=[("_id", 1)])) == [
+        {"_id": 1},
+        {"_id": 2},
+    ]
     await mongo.insert_in_order("things", [])
 
 
@@ -235,7 +241,7 @@ async def test_a_read_over_its_limit_is_ended_by_the_server(
         with pytest.raises(TimeLimit):
             await mongo.aggregate("things", [{"$match": slow}])
         with pytest.raises(TimeLimit):
-            await mongo.find("things", slow, at=at)
+            await mongo.find("things", slow, FindOptions(at=at))
 
 
 @pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")

@@ -16,6 +16,7 @@ from revstream.streams.changefeed.event import ChangeEvent, EventBatch
 from revstream.streams.changefeed.source import Source
 from revstream.streams.core import resume_tokens
 from revstream.streams.mongo.database import Mongo
+from revstream.streams.mongo.find_options import FindOptions
 from revstream.streams.mongo.wire.pool import WirePool
 from tests.support.eventually import eventually
 from tests.support.streams import BRISK, stop_task
@@ -360,7 +361,7 @@ async def test_a_stream_waits_for_the_primary(
             assert len(mongo.wires.open) == 1
     async with Mongo.connect(mongo_uri, database_name) as mongo:
         assert mongo.wires is not None
-        assert await mongo.find("things", {}, naive=True) == []
+        assert await mongo.find("things", {}, FindOptions(naive=True)) == []
         assert not mongo.wires.open
 
 

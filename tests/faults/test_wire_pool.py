@@ -11,6 +11,7 @@ import pytest
 
 from revstream.streams.core.errors import Unavailable
 from revstream.streams.mongo.database import Mongo
+from revstream.streams.mongo.find_options import FindOptions
 from tests.faults.clock import Clocks
 from tests.faults.cluster import Cluster
 from tests.support.eventually import eventually
@@ -37,7 +38,7 @@ async def _follow(directory: Path) -> None:
             async def reads() -> list[object]:
                 while True:
                     try:
-                        return await mongo.find("things", {"_id": 1}, naive=True)
+                        return await mongo.find("things", {"_id": 1}, FindOptions(naive=True))
                     except Unavailable:
                         await asyncio.sleep(0)
 
@@ -62,7 +63,7 @@ async def _follow(directory: Path) -> None:
 
             second = await cluster.primary()
             assert second.process is not None
-            slow = asyncio.create_task(mongo.find("things", SLOW, naive=True))
+            slow = asyncio.create_task(mongo.find("things", SLOW, FindOptions(naive=True)))
             await eventually(lambda: len(connections) == 1)
             second.process.send_signal(signal.SIGSTOP)
             second.paused = True

@@ -21,6 +21,7 @@ from revstream.streams.archive.store import Archive
 from revstream.streams.layouts.factory import create_layout
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.codecs import RAW
+from revstream.streams.mongo.find_options import FindOptions
 from tests.fuzzing.checker import (
     Archived,
     check_deliveries,
@@ -286,7 +287,7 @@ class _Round:
         async with Mongo.connect(self._uri, self._database) as mongo:
             for each in COLLECTIONS:
                 archive = Archive(mongo, each.name, create_layout(mongo, model.entity(each.type)))
-                records = await archive.find({}, sort=[("_id", 1)], raw=True)
+                records = await archive.find({}, FindOptions(sort=[("_id", 1)], raw=True))
                 await self._compare(each, records)
 
     async def _compare(self, place: FuzzedCollection, records: Sequence[Any]) -> None:

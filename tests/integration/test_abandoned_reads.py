@@ -11,6 +11,7 @@ from pymongo import MongoClient
 
 from revstream.gql.engine.limits.concurrency import ConcurrencyLimiter
 from revstream.streams.mongo.database import Mongo
+from revstream.streams.mongo.find_options import FindOptions
 from tests.support.eventually import eventually
 
 Client = MongoClient[dict[str, Any]]
@@ -38,7 +39,7 @@ async def test_an_abandoned_read_ends_on_the_server(mongo: Mongo, client: Client
     async def read() -> None:
         match way:
             case "find" | "failed":
-                await mongo.find("slow", query, naive=True)
+                await mongo.find("slow", query, FindOptions(naive=True))
             case "aggregate":
                 await mongo.aggregate("slow", [{"$match": {"mark": mark, **SLOW}}], short=True)
             case "driver":
@@ -48,7 +49,7 @@ async def test_an_abandoned_read_ends_on_the_server(mongo: Mongo, client: Client
                     pass
             case "snapshot":
                 now = await mongo.operation_time()
-                await mongo.find("slow", query, at=now)
+                await mongo.find("slow", query, FindOptions(at=now))
 
     async def operate() -> None:
         async with limiter.slot("ann"):

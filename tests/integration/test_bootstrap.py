@@ -15,6 +15,7 @@ from revstream.streams.core import resume_tokens
 from revstream.streams.core.errors import DatabaseError, Unavailable
 from revstream.streams.maintenance.verification import Verification
 from revstream.streams.mongo.database import Mongo
+from revstream.streams.mongo.find_options import FindOptions
 from revstream.streams.mongo.server_check import enable_collection_images
 from revstream.streams.recording.bootstrap.initial_snapshot import oldest_start, read_chunk
 from revstream.streams.recording.options import RecorderOptions
@@ -334,7 +335,7 @@ async def test_documents_written_before_their_snapshot_begin_with_the_pre_image(
     }
     statistics = recording.recorder.statistics()
     assert (statistics["gaps"], statistics["unrecorded"]) == (0, 0)
-    oldest = await recording.archive.find({"op": "BASELINE"}, sort=[("doc", 1)])
+    oldest = await recording.archive.find({"op": "BASELINE"}, FindOptions(sort=[("doc", 1)]))
     expected = {"n": 0, "text": text, "version": 7}
     assert [each["full"] for each in oldest] == [{"_id": n, **expected} for n in range(6)]
     checkpoint = await recording.checkpoints.load(recording.name)

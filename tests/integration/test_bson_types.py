@@ -13,6 +13,7 @@ from pymongo import MongoClient
 
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.codecs import RAW, Document
+from revstream.streams.mongo.find_options import FindOptions
 from revstream.streams.mongo.server_check import enable_collection_images
 from tests.support.streams import Recording, outline
 
@@ -151,7 +152,7 @@ async def test_every_type_is_stored_byte_for_byte(
     recording = Recording(mongo)
     await recording.record()
     records: list[Document] = await mongo.find(
-        recording.archive.name, {}, sort=[("_id", 1)], raw=True
+        recording.archive.name, {}, FindOptions(sort=[("_id", 1)], raw=True)
     )
     wrong = {
         f"{name} {record['v']}"

@@ -12,6 +12,7 @@ import pytest
 from revstream.streams.listeners.copies.propagation_job import COLLECTION
 from revstream.streams.listeners.copies.update_pipeline import copy_pipeline
 from revstream.streams.mongo.database import Mongo
+from revstream.streams.mongo.find_options import FindOptions
 from revstream.streams.versioning.copied_field import SourceState, copied_fields
 from tests.support.copying import BASKETS, SHOP, Side, World
 
@@ -303,7 +304,7 @@ def copies(world: World, supplier: str) -> set[Any]:
 
 
 async def jobs(world: World) -> list[tuple[str, int, int, int]]:
-    found = await world.mongo.find(COLLECTION, {}, sort=[("_id", 1)])
+    found = await world.mongo.find(COLLECTION, {}, FindOptions(sort=[("_id", 1)]))
     return [(each["_id"]["source"], each["v"], each["done"], each["total"]) for each in found]
 
 

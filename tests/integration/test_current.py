@@ -20,6 +20,7 @@ from revstream.resolvers.pagination.page_query import PageQuery
 from revstream.streams.archive.store import Archive
 from revstream.streams.core import resume_tokens
 from revstream.streams.mongo.database import Mongo
+from revstream.streams.mongo.find_options import FindOptions
 from tests.integration.conftest import Commands
 from tests.support.archives import Scribe, at, nothing_written
 from tests.support.shop import PRODUCT, SHOP
@@ -158,7 +159,9 @@ async def test_a_page_with_a_token_is_read_at_its_cluster_time(
         assert page.token is not None
         assert page.total == len(page.items)
         again = await mongo.find(
-            PRODUCT.collection, {}, sort=[("_id", -1)], at=resume_tokens.cluster_time(page.token)
+            PRODUCT.collection,
+            {},
+            FindOptions(sort=[("_id", -1)], at=resume_tokens.cluster_time(page.token)),
         )
         assert names(again) == names(page.items)
     await writing

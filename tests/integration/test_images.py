@@ -8,7 +8,6 @@ from typing import Any
 
 import bson
 import pytest
-from bson import Timestamp
 from bson.raw_bson import RawBSONDocument
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
@@ -18,6 +17,7 @@ from pymongo.errors import WriteError
 from revstream.streams.core.errors import DatabaseError
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.codecs import DECODED, RAW, Document
+from revstream.streams.mongo.find_options import NO_OPTIONS, FindOptions
 from revstream.streams.mongo.server_check import enable_collection_images, enable_images
 from revstream.streams.raw_bson.diff import is_same
 from tests.support.streams import Recording, outline
@@ -48,7 +48,7 @@ def live(client: Client, name: str, key: Any, life: Life) -> list[RawBSONDocumen
 
 async def archived(recording: Recording, key: Any) -> list[Any]:
     return await recording.mongo.find(
-        recording.archive.name, {"doc": key}, sort=[("_id", 1)], raw=True
+        recording.archive.name, {"doc": key}, FindOptions(sort=[("_id", 1)], raw=True)
     )
 
 
@@ -144,10 +144,12 @@ async def test_a_version_that_cannot_be_reconstructed_is_read_again_with_a_gap(
     find = Mongo.find
     present = await mongo.operation_time()
 
-    async def too_old(self: Mongo, *args: Any, at: Timestamp | None = None, **more: Any) -> Any:
-        if at is not None and at < present:
+    async def too_old(
+        self: Mongo, collection: str, query: Any, options: FindOptions = NO_OPTIONS
+    ) -> Any:
+        if options.at is not None and options.at < present:
             raise DatabaseError("snapshot too old", number=239)
-        return await find(self, *args, at=at, **more)
+        return await find(self, collection, query, options)
 
     monkeypatch.setattr(Mongo, "oldest", refused)
     monkeypatch.setattr(Mongo, "find", too_old)
@@ -193,7 +195,7 @@ async def test_a_moved_field_is_stored_once(mongo: Mongo, client: Client) -> Non
     projected = await mongo.find(
         recording.archive.name,
         {"_id": records[1]["_id"]},
-        projection={"full.size.h": 1, "full.size.note": 1, "full.size.w": 1},
+        FindOptions(projection={"full.size.h": 1, "full.size.note": 1, "full.size.w": 1}),
     )
     assert projected[0]["full"]["size"] == {"w": 1, "h": 2, "note": "Lamp"}
 

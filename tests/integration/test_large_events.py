@@ -16,6 +16,7 @@ from revstream.streams.changefeed.source import Source
 from revstream.streams.live.hub import Hub, publish_source
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.codecs import RAW
+from revstream.streams.mongo.find_options import FindOptions
 from revstream.streams.mongo.server_check import enable_collection_images
 from tests.support.eventually import eventually
 from tests.support.exhaustive import representatives
@@ -101,7 +102,7 @@ async def test_a_version_whose_event_is_too_large_is_read_again_and_marked_as_a_
     *earlier, (_, _, gap) = outline(records, key)
     assert gap
     assert not any(each[2] for each in earlier)
-    last = (await recording.archive.find({"doc": key}, sort=[("v", -1)], limit=1))[0]
+    last = (await recording.archive.find({"doc": key}, FindOptions(sort=[("v", -1)], limit=1)))[0]
     assert last["full"] == things.find_one({"_id": key})
 
 

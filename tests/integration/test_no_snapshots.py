@@ -28,6 +28,7 @@ from revstream.streams.core import resume_tokens
 from revstream.streams.core.errors import DatabaseError
 from revstream.streams.layouts.factory import create_layout
 from revstream.streams.mongo.database import Mongo
+from revstream.streams.mongo.find_options import FindOptions
 from revstream.streams.recording.bootstrap.initial_snapshot import read_chunk
 from revstream.streams.recording.options import RecorderOptions
 from tests.fuzzing.raw_documents import text
@@ -295,7 +296,7 @@ async def test_a_read_at_an_expired_cluster_time_has_its_own_error(
     for n in range(50):
         things.update_one({"_id": 1}, {"$set": {"n": n}})
     with pytest.raises(DatabaseError) as refused:
-        await mongo.find("things", {}, at=earlier)
+        await mongo.find("things", {}, FindOptions(at=earlier))
     assert refused.value.number == 239
     chunk = await read_chunk(mongo, "things", Baseline(), size=10)
     assert chunk.at > earlier

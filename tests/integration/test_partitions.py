@@ -30,6 +30,7 @@ from revstream.streams.live.hub import Hub, publish_source
 from revstream.streams.live.replay import BufferedEvents, LiveEvents, Replay, ReplayedRecords
 from revstream.streams.maintenance.verification import Verification, VerificationResult
 from revstream.streams.mongo.database import Mongo
+from revstream.streams.mongo.find_options import FindOptions
 from revstream.streams.mongo.transactions import WriteSession
 from revstream.streams.recording.bootstrap.starting_checkpoint import (
     remove_former_checkpoints,
@@ -131,7 +132,9 @@ async def test_a_large_drop_continues_after_a_kill(mongo: Mongo, client: Client)
 
     async def cut(first: int) -> None:
         """Remove all but the first records of the drop."""
-        found = await mongo.find("things.versions", {"_id": {"$gt": place}}, sort=[("_id", 1)])
+        found = await mongo.find(
+            "things.versions", {"_id": {"$gt": place}}, FindOptions(sort=[("_id", 1)])
+        )
         gone = [each["doc"] for each in found[first:]]
         archive = client[mongo.name]["things.versions"]
         archive.delete_many({"op": "DELETE", "doc": {"$in": gone}})

@@ -21,6 +21,7 @@ from revstream.streams.coordination.checkpoint import Baseline, Checkpoint
 from revstream.streams.core import resume_tokens
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.codecs import DECODED, Document
+from revstream.streams.mongo.find_options import FindOptions
 from revstream.streams.recording.options import RecorderOptions
 from revstream.streams.versioning.version import LastVersion
 from tests.support.eventually import eventually
@@ -309,9 +310,11 @@ async def test_content_without_python_types_is_stored_byte_for_byte(
     database.things.insert_one(document)
     database.things.update_one({"_id": 1}, {"$set": {"n": 1}})
     database.things.update_one({"_id": 1}, {"$set": {"_change": {"id": 1, "by": "x"}}})
-    stored = await recording.mongo.find("things", {}, raw=True)
+    stored = await recording.mongo.find("things", {}, FindOptions(raw=True))
     await recording.record()
-    records = await recording.mongo.find("things.versions", {}, sort=[("_id", 1)], raw=True)
+    records = await recording.mongo.find(
+        "things.versions", {}, FindOptions(sort=[("_id", 1)], raw=True)
+    )
     assert isinstance(records[1]["full"], RawBSONDocument)
     expected = {name: value for name, value in stored[0].items() if name != "_change"}
     for record in records[1:]:

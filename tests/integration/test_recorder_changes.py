@@ -11,6 +11,7 @@ from pymongo import MongoClient
 
 from revstream.streams.core.errors import DatabaseError, Unsuitable
 from revstream.streams.mongo.database import Mongo
+from revstream.streams.mongo.find_options import FindOptions
 from revstream.streams.mongo.server_check import check_collections, enable_collection_images
 from tests.support.streams import Recording, outline
 
@@ -134,7 +135,7 @@ async def test_a_capped_collection_cannot_be_read_at_a_cluster_time(
     client[mongo.name].things.insert_one({"_id": 1})
     now = await mongo.operation_time()
     with pytest.raises(DatabaseError, match="capped collections with readConcern snapshot"):
-        await mongo.find("things", {}, at=now)
+        await mongo.find("things", {}, FindOptions(at=now))
 
 
 @pytest.mark.parametrize("images", [True, False])

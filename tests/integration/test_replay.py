@@ -25,6 +25,7 @@ from revstream.streams.live.archive_progress import ArchiveProgress
 from revstream.streams.live.hub import HubOptions, publish_source
 from revstream.streams.live.replay import Idle, Part, Replay, ReplayedRecords
 from revstream.streams.mongo.database import Mongo
+from revstream.streams.mongo.find_options import FindOptions
 from tests.support.streams import BRISK, Recording, stop_task, unless_ended
 
 Client = MongoClient[dict[str, Any]]
@@ -123,7 +124,7 @@ async def archived(process: Process, after: str, key: Any = None) -> list[str]:
     query: dict[str, Any] = {"_id": {"$gt": after}}
     if key is not None:
         query["doc"] = key
-    records = await process.mongo.find("things.versions", query, sort=[("_id", 1)])
+    records = await process.mongo.find("things.versions", query, FindOptions(sort=[("_id", 1)]))
     return [each["_id"] for each in records]
 
 

@@ -30,6 +30,7 @@ from revstream.streams.maintenance import retention, truncate
 from revstream.streams.maintenance.retention import Retention
 from revstream.streams.maintenance.verification import Verification
 from revstream.streams.mongo.database import Mongo
+from revstream.streams.mongo.find_options import FindOptions
 from revstream.streams.versioning.version import Version
 from tests.integration.test_as_of import BODIES, KEYS, PACKED, replayed
 from tests.integration.test_history import history
@@ -87,7 +88,7 @@ async def emptied(mongo: Mongo) -> None:
 
 async def stored(mongo: Mongo, archive: Archive) -> list[dict[str, Any]]:
     return await archive.contents.fill(
-        await mongo.find(archive.name, {}, sort=[("_id", 1)]), whole=True
+        await mongo.find(archive.name, {}, FindOptions(sort=[("_id", 1)])), whole=True
     )
 
 

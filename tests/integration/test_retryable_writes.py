@@ -13,6 +13,7 @@ from pymongo import MongoClient
 from revstream.streams.core.errors import DatabaseError, DuplicateKey, Unavailable
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.client import MongoOptions
+from revstream.streams.mongo.find_options import FindOptions
 from revstream.streams.mongo.transactions import WriteSession, write
 from tests.support.bare_mongod import BareMongod, failing, short_lived_replica_set
 
@@ -117,7 +118,9 @@ async def test_writes_do_not_use_the_connections_of_reads(
         async with Mongo.connect(f"{server.uri}&maxPoolSize={most}", database_name) as mongo:
             await mongo.insert_in_order("things", [{"_id": most}])
             for _ in range(20):
-                assert await mongo.find("things", {"_id": most}, short=True) == [{"_id": most}]
+                assert await mongo.find("things", {"_id": most}, FindOptions(short=True)) == [
+                    {"_id": most}
+                ]
             assert mongo.wires is not None
             assert len(mongo.wires.open) <= opened
 

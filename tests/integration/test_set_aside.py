@@ -20,6 +20,7 @@ from revstream.streams.archive.store import Archive
 from revstream.streams.core.errors import InexactKey, Unavailable
 from revstream.streams.layouts.factory import create_layout
 from revstream.streams.mongo.database import Mongo
+from revstream.streams.mongo.find_options import FindOptions
 from revstream.streams.mongo.server_check import enable_collection_images
 from revstream.streams.recording.set_aside import COLLECTION, SetAsideEvents
 from revstream.streams.versioning.version import make_version
@@ -167,7 +168,7 @@ async def test_previous_versions_that_are_not_a_list_are_ignored(
         for key in ("old", "new"):
             products.update_one({"_id": key}, {"$set": {"current.v": 3, "current.name": "n3"}})
         await recording.at_rest(task)
-    found = await archive.find({}, sort=[("doc", 1), ("v", 1)], fill=False)
+    found = await archive.find({}, FindOptions(sort=[("doc", 1), ("v", 1)]), fill=False)
     assert [(each["doc"], each["v"]) for each in found] == [
         ("new", 2), ("new", 3), ("old", 2), ("old", 3), ("other", 1),
     ]  # fmt: skip

@@ -17,6 +17,7 @@ from pymongo import MongoClient
 
 from revstream.streams.core.errors import DatabaseError, TimeLimit
 from revstream.streams.mongo.database import Mongo
+from revstream.streams.mongo.find_options import FindOptions
 from revstream.streams.mongo.wire.connection import WireConnection
 from tests.support.eventually import eventually
 
@@ -36,12 +37,12 @@ async def test_dates_are_in_utc_and_do_not_say_so(client: Client, mongo: Mongo) 
     things = client[mongo.name].things
     things.insert_many([{"_id": n, "at": NOON, "inside": [{"at": FAR}]} for n in range(3)])
     query = {"_id": {"$gt": 0}}
-    found = await mongo.find("things", query, sort=[("_id", -1)], limit=1, naive=True)
+    found = await mongo.find("things", query, FindOptions(sort=[("_id", -1)], limit=1, naive=True))
     assert [(each["_id"], each["inside"]) for each in found] == [(2, [{"at": FAR}])]
     [date] = {each["at"].replace(tzinfo=UTC) for each in found}
     assert date == NOON
     assert found[0]["at"].tzinfo is None
-    assert await mongo.find("nothing", {}, naive=True) == []
+    assert await mongo.find("nothing", {}, FindOptions(naive=True)) == []
 
 
 async def test_a_result_of_several_batches_is_complete(client: Client, mongo: Mongo) -> None:
@@ -50,7 +51,7 @@ async def test_a_result_of_several_batches_is_complete(client: Client, mongo: Mo
     for n in range(4):
         things.insert_one({"_id": n, "text": "x" * 7_000_000})
     before = client.admin.command("serverStatus")["metrics"]["cursor"]["open"]["total"]
-    found = await mongo.find("things", {}, sort=[("_id", 1)], naive=True)
+    found = await mongo.find("things", {}, FindOptions(sort=[("_id", 1)], naive=True))
     assert [each["_id"] for each in found] == [0, 1, 2, 3]
     after = client.admin.command("serverStatus")["metrics"]["cursor"]["open"]["total"]
     assert after <= before
@@ -79,19 +80,21 @@ async def test_a_broken_connection_causes_a_retry(client: Client, mongo: Mongo) 
     """The driver repeats a cursor's read itself; the next read has a connection again."""
     client[mongo.name].things.insert_one({"_id": 1})
     connections = connections_of(mongo)
-    slow = asyncio.create_task(mongo.find("things", {"$where": "sleep(300) || true"}, naive=True))
+    slow = asyncio.create_task(
+        mongo.find("things", {"$where": "sleep(300) || true"}, FindOptions(naive=True))
+    )
     await eventually(lambda: connections)
     for each in list(connections):
         each.close()
     assert await slow == [{"_id": 1}]
     assert not connections
-    assert await mongo.find("things", {}, naive=True) == [{"_id": 1}]
+    assert await mongo.find("things", {}, FindOptions(naive=True)) == [{"_id": 1}]
     assert len(connections) == 1
 
 
 async def test_reads_one_after_the_other_share_a_connection(client: Client, mongo: Mongo) -> None:
     for _ in range(20):
-        assert await mongo.find("nothing", {}, naive=True) == []
+        assert await mongo.find("nothing", {}, FindOptions(naive=True)) == []
     assert len(connections_of(mongo)) == 1
 
 
@@ -101,10 +104,10 @@ async def test_a_connection_beyond_its_maximum_idle_time_is_not_used(
     """A firewall may have dropped it."""
     async with Mongo.connect(f"{mongo_uri}&maxIdleTimeMS=1", database_name) as mongo:
         connections = connections_of(mongo)
-        assert await mongo.find("nothing", {}, naive=True) == []
+        assert await mongo.find("nothing", {}, FindOptions(naive=True)) == []
         [before] = connections
         await eventually(lambda: before.idle_for(0.001))
-        assert await mongo.find("nothing", {}, naive=True) == []
+        assert await mongo.find("nothing", {}, FindOptions(naive=True)) == []
         assert before.lost.is_set()
 
 
@@ -112,7 +115,7 @@ async def test_a_refused_read_has_the_error_of_a_cursor(mongo: Mongo) -> None:
     """The connection stays usable."""
     for _ in range(2):
         with pytest.raises(DatabaseError, match="unknown operator: \\$nonsense"):
-            await mongo.find("things", {"a": {"$nonsense": 1}}, naive=True)
+            await mongo.find("things", {"a": {"$nonsense": 1}}, FindOptions(naive=True))
     assert len(connections_of(mongo)) == 1
 
 
@@ -132,7 +135,7 @@ async def test_options_of_the_uri_are_followed(
     client[database_name].things.insert_one({"_id": 1})
     async with Mongo.connect(f"{mongo_uri}&{option}", database_name) as mongo:
         for _ in range(2):
-            assert await mongo.find("things", {}, naive=True) == [{"_id": 1}]
+            assert await mongo.find("things", {}, FindOptions(naive=True)) == [{"_id": 1}]
         assert not connections_of(mongo)
 
 
@@ -147,7 +150,7 @@ async def test_an_unknown_driver_is_logged_once_and_cursors_are_used(
     selector = "revstream.streams.mongo.driver.pymongo_internals.writable_server_selector"
     monkeypatch.setattr(selector, None)
     for _ in range(2):
-        assert await mongo.find("things", {}, naive=True) == [{"_id": 1}]
+        assert await mongo.find("things", {}, FindOptions(naive=True)) == [{"_id": 1}]
     assert not connections_of(mongo)
     said = [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
     assert len(said) == 1
@@ -165,7 +168,9 @@ def test_connections_being_opened_do_not_delay_the_close(
 
     async def come_and_go() -> None:
         async with Mongo.connect(mongo_uri, database_name) as mongo:
-            await asyncio.gather(*(mongo.find("nothing", {}, naive=True) for _ in range(32)))
+            await asyncio.gather(
+                *(mongo.find("nothing", {}, FindOptions(naive=True)) for _ in range(32))
+            )
 
     with asyncio.Runner(loop_factory=make_loop) as runner:
         for _ in range(10):
@@ -177,17 +182,19 @@ async def test_a_limit_is_kept_to(client: Client, mongo: Mongo) -> None:
     slow = {"$where": "sleep(20000) || true"}
     mongo.options = type(mongo.options)(driver=mongo.options.driver, read_limit_s=0.2)
     with pytest.raises(TimeLimit):
-        await mongo.find("things", slow, naive=True)
+        await mongo.find("things", slow, FindOptions(naive=True))
 
 
 async def test_slow_reads_delay_a_quick_one_only_briefly(client: Client, mongo: Mongo) -> None:
     """There are more of them than connections at first."""
     client[mongo.name].things.insert_one({"_id": 1})
     slow = {"$where": "sleep(3000) || true"}
-    reading = [asyncio.create_task(mongo.find("things", slow, naive=True)) for _ in range(6)]
+    reading = [
+        asyncio.create_task(mongo.find("things", slow, FindOptions(naive=True))) for _ in range(6)
+    ]
     # They are in progress, or wait for a connection.
     await asyncio.sleep(0)
-    assert await mongo.find("things", {"_id": 1}, naive=True) == [{"_id": 1}]
+    assert await mongo.find("things", {"_id": 1}, FindOptions(naive=True)) == [{"_id": 1}]
     assert not any(each.done() for each in reading)
     assert await asyncio.gather(*reading) == [[{"_id": 1}]] * 6
 
@@ -196,9 +203,13 @@ async def test_an_abandoned_read_is_not_sent(client: Client, mongo: Mongo) -> No
     """All connections are busy; later reads get their turn."""
     client[mongo.name].things.insert_one({"_id": 1})
     slow = {"$where": "sleep(1000) || true"}
-    reading = [asyncio.create_task(mongo.find("things", slow, naive=True)) for _ in range(20)]
-    gone = asyncio.create_task(mongo.find("things", {"$where": "neither()"}, naive=True))
-    last = asyncio.create_task(mongo.find("things", {}, naive=True))
+    reading = [
+        asyncio.create_task(mongo.find("things", slow, FindOptions(naive=True))) for _ in range(20)
+    ]
+    gone = asyncio.create_task(
+        mongo.find("things", {"$where": "neither()"}, FindOptions(naive=True))
+    )
+    last = asyncio.create_task(mongo.find("things", {}, FindOptions(naive=True)))
     await asyncio.sleep(0)
     gone.cancel()
     with pytest.raises(asyncio.CancelledError):

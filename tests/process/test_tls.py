@@ -28,6 +28,7 @@ from revstream.gql.runtime.configuration.settings import Settings
 from revstream.streams.core.errors import Unavailable, Unsuitable
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.client import Driver, MongoOptions
+from revstream.streams.mongo.find_options import FindOptions
 from tests.support.bare_mongod import guarded_mongod
 from tests.support.exhaustive import representatives
 from tests.support.gateway import RunningGateway, ensure_ended, run_command, start_command
@@ -147,7 +148,7 @@ async def test_both_drivers_authenticate_in_both_ways(
     uri = guarded.by_password if name == "joe" else guarded.by_certificate()
     async with Mongo.connect(uri, "shop", options=MongoOptions(driver=driver)) as mongo:
         status = await mongo.command({"connectionStatus": 1})
-        assert await mongo.find("nothing", {}, naive=True) == []
+        assert await mongo.find("nothing", {}, FindOptions(naive=True)) == []
         assert mongo.wires is not None
         assert len(mongo.wires.open) == 1
     assert [each["user"] for each in status["authInfo"]["authenticatedUsers"]] == [name]
@@ -315,7 +316,7 @@ async def test_hosts_and_options_may_be_in_the_dns(
     options = MongoOptions(driver=driver, server_selection_s=20)
     async with Mongo.connect(uri, "shop", options=options) as mongo:
         status = await mongo.command({"connectionStatus": 1})
-        assert await mongo.find("nothing", {}, naive=True) == []
+        assert await mongo.find("nothing", {}, FindOptions(naive=True)) == []
         assert mongo.wires is not None
         assert len(mongo.wires.open) == 1
     assert status["authInfo"]["authenticatedUsers"] == [{"user": "joe", "db": "admin"}]

@@ -27,6 +27,7 @@ from revstream.streams.live.archive_progress import ArchiveProgress
 from revstream.streams.live.hub import Hub, HubOptions
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.codecs import DECODED, RAW
+from revstream.streams.mongo.find_options import FindOptions
 from revstream.streams.recording.options import RecorderOptions
 from revstream.streams.recording.recorder import Recorder
 
@@ -210,7 +211,7 @@ class Recording:
 
     async def versions(self) -> list[dict[str, Any]]:
         """Return the archive in token order, checked: no document's chain has a hole."""
-        records = await self.mongo.find(self.archive.name, {}, sort=[("_id", 1)])
+        records = await self.mongo.find(self.archive.name, {}, FindOptions(sort=[("_id", 1)]))
         check_chains(records)
         return records
 

@@ -18,6 +18,7 @@ from revstream.streams.changefeed.event import ChangeEvent
 from revstream.streams.layouts.core.stored_version import StoredVersion
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.codecs import Document
+from revstream.streams.mongo.find_options import NO_OPTIONS, FindOptions
 from revstream.streams.mongo.transactions import Pipeline, WriteSession
 from revstream.streams.versioning.version import LastVersion
 
@@ -76,15 +77,9 @@ class Layout(ABC):
     async def find(
         self,
         query: Mapping[str, Any],
-        *,
-        projection: Mapping[str, Any] | None = None,
-        sort: Sequence[tuple[str, int]] = (),
-        limit: int = 0,
-        at: Timestamp | None = None,
-        raw: bool = False,
-        naive: bool = False,
+        options: FindOptions = NO_OPTIONS,
     ) -> list[Any]:
-        """Return the matching current documents, as `Mongo.find`."""
+        """Return the matching current documents; `hint` and `short` may have no effect."""
 
     @abstractmethod
     async def count(self, query: Mapping[str, Any], *, at: Timestamp | None = None) -> int:

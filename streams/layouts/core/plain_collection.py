@@ -5,13 +5,14 @@ No stage is put before the query, and every index can be used.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping
 from typing import Any
 
 from bson import Timestamp
 
 from revstream.streams.layouts.core.interface import Layout
 from revstream.streams.mongo.driver.codecs import Document
+from revstream.streams.mongo.find_options import NO_OPTIONS, FindOptions
 
 __all__ = ["PlainCollectionLayout", "lookup_by_field"]
 
@@ -22,24 +23,9 @@ class PlainCollectionLayout(Layout):
     async def find(
         self,
         query: Mapping[str, Any],
-        *,
-        projection: Mapping[str, Any] | None = None,
-        sort: Sequence[tuple[str, int]] = (),
-        limit: int = 0,
-        at: Timestamp | None = None,
-        raw: bool = False,
-        naive: bool = False,
+        options: FindOptions = NO_OPTIONS,
     ) -> list[Any]:
-        return await self.mongo.find(
-            self.collection,
-            query,
-            projection=projection,
-            sort=sort,
-            limit=limit,
-            at=at,
-            raw=raw,
-            naive=naive,
-        )
+        return await self.mongo.find(self.collection, query, options)
 
     async def count(self, query: Mapping[str, Any], *, at: Timestamp | None = None) -> int:
         return await self.mongo.count(self.collection, query, at=at)

@@ -22,6 +22,7 @@ from revstream.streams.layouts.core.stored_version import (
 from revstream.streams.layouts.self_versioned.document_per_version import DocumentPerVersionLayout
 from revstream.streams.layouts.self_versioned.engine import Stages
 from revstream.streams.mongo.driver.codecs import Document
+from revstream.streams.mongo.find_options import NO_OPTIONS, FindOptions
 from revstream.streams.mongo.transactions import WriteSession, write
 
 __all__ = ["CurrentFlagLayout"]
@@ -58,18 +59,17 @@ class CurrentFlagLayout(DocumentPerVersionLayout):
     def current_stages(
         self,
         query: Mapping[str, Any],
-        sort: Sequence[tuple[str, int]],
-        limit: int,
+        options: FindOptions = NO_OPTIONS,
     ) -> Stages:
         early, exact = rewrite_query(query, self._renamed)
         stages: Stages = [{"$match": {"$and": [self._flagged, early]} if early else self._flagged}]
-        if sort:
-            stages.append({"$sort": {self._renamed(path): order for path, order in sort}})
+        if options.sort:
+            stages.append({"$sort": {self._renamed(path): order for path, order in options.sort}})
         stages += self._alone()
         if not exact:
             stages.append({"$match": query})
-        if limit:
-            stages.append({"$limit": limit})
+        if options.limit:
+            stages.append({"$limit": options.limit})
         return stages
 
     @property
@@ -107,7 +107,7 @@ class CurrentFlagLayout(DocumentPerVersionLayout):
 
     def lookup_stages(self, field: str) -> tuple[Document, list[Document]]:
         lookup = {"from": self.collection, "localField": "key", "foreignField": field}
-        return lookup, self.current_stages({}, (), 0)
+        return lookup, self.current_stages({})
 
     async def write(
         self, writing: WriteSession, last: StoredVersion | None, made: StoredVersion

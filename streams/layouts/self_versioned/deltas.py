@@ -26,6 +26,7 @@ from revstream.streams.layouts.core.stored_version import (
 from revstream.streams.layouts.self_versioned.document_per_version import DocumentPerVersionLayout
 from revstream.streams.layouts.self_versioned.engine import Stages
 from revstream.streams.mongo.driver.codecs import RAW, Document
+from revstream.streams.mongo.find_options import FindOptions
 from revstream.streams.mongo.transactions import WriteSession
 from revstream.streams.raw_bson.fields import document_from_elements, iterate_elements
 
@@ -133,7 +134,9 @@ class DeltasLayout(DocumentPerVersionLayout):
             for (_, start), (key, end) in ranges.items()
         ]
         sort = [(names.document, 1), (names.number, 1)]
-        found = await self.mongo.find(self.collection, {"$or": queries}, sort=sort, raw=True)
+        found = await self.mongo.find(
+            self.collection, {"$or": queries}, FindOptions(sort=sort, raw=True)
+        )
         asked = {(identity(key), number) for key, number in wanted}
         return {
             place: each

@@ -27,6 +27,7 @@ from revstream.streams.layouts.self_versioned.engine import SelfVersionedLayout,
 from revstream.streams.layouts.self_versioned.version_rows import VersionRows
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.codecs import Document
+from revstream.streams.mongo.find_options import NO_OPTIONS, FindOptions
 from revstream.streams.mongo.transactions import WriteSession
 
 __all__ = ["DocumentPerVersionLayout"]
@@ -53,8 +54,7 @@ class DocumentPerVersionLayout(SelfVersionedLayout):
     def current_stages(
         self,
         query: Mapping[str, Any],
-        sort: Sequence[tuple[str, int]],
-        limit: int,
+        options: FindOptions = NO_OPTIONS,
     ) -> Stages:
         # Only conditions on the id may come before the last versions are found.
         early, exact = rewrite_query(query, self._of_id)
@@ -62,10 +62,10 @@ class DocumentPerVersionLayout(SelfVersionedLayout):
         stages += self._current()
         if not exact:
             stages.append({"$match": query})
-        if sort:
-            stages.append({"$sort": dict(sort)})
-        if limit:
-            stages.append({"$limit": limit})
+        if options.sort:
+            stages.append({"$sort": dict(options.sort)})
+        if options.limit:
+            stages.append({"$limit": options.limit})
         return stages
 
     def _of_id(self, path: str) -> str | None:

@@ -36,6 +36,7 @@ from revstream.streams.layouts.core.stored_version import (
 )
 from revstream.streams.layouts.self_versioned.engine import SelfVersionedLayout, Stages
 from revstream.streams.mongo.driver.codecs import RAW, Document
+from revstream.streams.mongo.find_options import NO_OPTIONS, FindOptions
 from revstream.streams.mongo.transactions import WriteSession
 from revstream.streams.raw_bson.fields import document_from_elements, iterate_elements
 from revstream.streams.versioning.version import CHANGE_FIELD
@@ -68,20 +69,19 @@ class EmbeddedLayout(SelfVersionedLayout):
     def current_stages(
         self,
         query: Mapping[str, Any],
-        sort: Sequence[tuple[str, int]],
-        limit: int,
+        options: FindOptions = NO_OPTIONS,
     ) -> Stages:
         early, exact = rewrite_query(query, self._renamed)
         stages: Stages = [{"$match": {"$and": [self._there, early]} if early else self._there}]
-        if sort:
-            stages.append({"$sort": {self._renamed(path): order for path, order in sort}})
-        if limit and exact:
-            stages.append({"$limit": limit})
+        if options.sort:
+            stages.append({"$sort": {self._renamed(path): order for path, order in options.sort}})
+        if options.limit and exact:
+            stages.append({"$limit": options.limit})
         stages += self._documents()
         if not exact:
             stages.append({"$match": query})
-            if limit:
-                stages.append({"$limit": limit})
+            if options.limit:
+                stages.append({"$limit": options.limit})
         return stages
 
     @property
@@ -290,7 +290,9 @@ class EmbeddedLayout(SelfVersionedLayout):
         if await writing.update_each(self.collection, [(query, [{"$set": change}])]):
             return
         shown = {"size": {"$bsonSize": "$$ROOT"}, "takes": takes, "kind": kind}
-        found = await self.mongo.find(self.collection, compared, projection=shown, limit=1)
+        found = await self.mongo.find(
+            self.collection, compared, FindOptions(projection=shown, limit=1)
+        )
         if found and not found[0]["takes"]:
             raise VersionTooLarge(
                 f"cannot keep its version before: {names.previous} is of type {found[0]['kind']}, "

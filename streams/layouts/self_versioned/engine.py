@@ -31,6 +31,7 @@ from revstream.streams.layouts.core.stored_version import (
 )
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.codecs import DECODED, RAW, Document
+from revstream.streams.mongo.find_options import NO_OPTIONS, FindOptions
 from revstream.streams.mongo.transactions import Pipeline, WriteSession
 from revstream.streams.raw_bson.diff import is_same
 from revstream.streams.raw_bson.fields import document_from_elements, iterate_elements
@@ -69,10 +70,13 @@ class SelfVersionedLayout(Layout):
     def current_stages(
         self,
         query: Mapping[str, Any],
-        sort: Sequence[tuple[str, int]],
-        limit: int,
+        options: FindOptions = NO_OPTIONS,
     ) -> Stages:
-        """Return stages over the collection that yield the matching current documents."""
+        """Return stages over the collection that yield the matching current documents.
+
+        Args:
+            options: only `sort` and `limit` are part of the stages.
+        """
 
     @abstractmethod
     def interpret_event(self, event: ChangeEvent) -> LogicalWrite | None:
@@ -113,35 +117,29 @@ class SelfVersionedLayout(Layout):
     async def find(
         self,
         query: Mapping[str, Any],
-        *,
-        projection: Mapping[str, Any] | None = None,
-        sort: Sequence[tuple[str, int]] = (),
-        limit: int = 0,
-        at: Timestamp | None = None,
-        raw: bool = False,
-        naive: bool = False,
+        options: FindOptions = NO_OPTIONS,
     ) -> list[Any]:
-        shown = dict(projection or {})
-        stages = self.current_stages(query, sort, limit)
+        shown = dict(options.projection or {})
+        stages = self.current_stages(query, options)
         # A projection that is no plain field asks for the server's sort key.
         placing = [name for name, each in shown.items() if isinstance(each, Mapping)]
         if placing:
-            stages.append({"$set": dict.fromkeys(placing, sort_key_expressions(sort))})
+            stages.append({"$set": dict.fromkeys(placing, sort_key_expressions(options.sort))})
         if shown:
             stages.append({"$project": {**shown, **dict.fromkeys(placing, 1)}})
         return await self.mongo.aggregate(
-            self.collection, stages, at=at, snapshot=self.snapshot, raw=raw
+            self.collection, stages, at=options.at, snapshot=self.snapshot, raw=options.raw
         )
 
     async def count(self, query: Mapping[str, Any], *, at: Timestamp | None = None) -> int:
-        stages = [*self.current_stages(query, (), 0), {"$count": "n"}]
+        stages = [*self.current_stages(query), {"$count": "n"}]
         found = await self.mongo.aggregate(self.collection, stages, at=at, snapshot=self.snapshot)
         return int(found[0]["n"]) if found else 0
 
     def pages(
         self, query: Mapping[str, Any], *, size: int, at: Timestamp
     ) -> AsyncGenerator[list[Document]]:
-        stages = self.current_stages(query, [("_id", 1)], 0)
+        stages = self.current_stages(query, FindOptions(sort=[("_id", 1)]))
         return self.mongo.aggregate_pages(self.collection, stages, size=size, at=at)
 
     def lookup_stages(self, field: str) -> tuple[Document, list[Document]]:
@@ -149,7 +147,7 @@ class SelfVersionedLayout(Layout):
         # result.
         matching: Document = {"$match": {"$expr": {"$in": [f"${field}", "$$keys"]}}}
         keys = {"$cond": [{"$isArray": "$key"}, "$key", ["$key"]]}
-        stages = self.current_stages({}, (), 0)
+        stages = self.current_stages({})
         return {"from": self.collection, "let": {"keys": keys}}, [*stages, matching]
 
     async def scan_current(

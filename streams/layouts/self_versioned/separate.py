@@ -50,6 +50,7 @@ from revstream.streams.layouts.self_versioned.version_rows import (
 )
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.codecs import RAW, Document
+from revstream.streams.mongo.find_options import NO_OPTIONS, FindOptions
 from revstream.streams.mongo.transactions import WriteSession, write
 from revstream.streams.raw_bson.diff import is_same
 from revstream.streams.raw_bson.fields import iterate_elements
@@ -74,8 +75,7 @@ class SeparateLayout(PlainCollectionLayout, SelfVersionedLayout):
     def current_stages(
         self,
         query: Mapping[str, Any],
-        sort: Sequence[tuple[str, int]],
-        limit: int,
+        options: FindOptions = NO_OPTIONS,
     ) -> Stages:
         raise AssertionError("documents are read as they are stored")
 
@@ -98,7 +98,7 @@ class SeparateLayout(PlainCollectionLayout, SelfVersionedLayout):
     ) -> dict[Any, StoredVersion]:
         unique = {identity(each): each for each in keys}
         query = {"_id": {"$in": list(unique.values())}}
-        found = await self.mongo.find(self.collection, query, at=at, raw=True)
+        found = await self.mongo.find(self.collection, query, FindOptions(at=at, raw=True))
         return {identity(kept.key): kept for kept in map(self._kept, found)}
 
     async def versions(

@@ -25,6 +25,7 @@ from revstream.streams.layouts.core.stored_version import (
 )
 from revstream.streams.mongo.database import COLLATION, Mongo
 from revstream.streams.mongo.driver.codecs import RAW, Document
+from revstream.streams.mongo.find_options import FindOptions
 from revstream.streams.raw_bson.fields import (
     document_from_elements,
     find_element,
@@ -119,12 +120,16 @@ class VersionRows:
         """Return the rows of a document, the lowest number first."""
         query = {self.names.document: {"$eq": key}, self.names.number: {"$gte": 0}}
         sort = [(self.names.number, 1)]
-        return await self.mongo.find(self.collection, query, sort=sort, at=at, raw=True)
+        return await self.mongo.find(
+            self.collection, query, FindOptions(sort=sort, at=at, raw=True)
+        )
 
     async def last(self, key: Any) -> RawBSONDocument | None:
         query = {self.names.document: {"$eq": key}, self.names.number: {"$gte": 0}}
         sort = [(self.names.number, -1)]
-        found = await self.mongo.find(self.collection, query, sort=sort, limit=1, raw=True)
+        found = await self.mongo.find(
+            self.collection, query, FindOptions(sort=sort, limit=1, raw=True)
+        )
         return found[0] if found else None
 
     async def find_exact(self, wanted: Sequence[tuple[Any, int]]) -> list[RawBSONDocument]:
@@ -139,7 +144,7 @@ class VersionRows:
         ]
         if not queries:
             return []
-        return await self.mongo.find(self.collection, {"$or": queries}, raw=True)
+        return await self.mongo.find(self.collection, {"$or": queries}, FindOptions(raw=True))
 
     async def find_below(
         self,

@@ -24,6 +24,7 @@ from revstream.streams.core.errors import TimeLimit
 from revstream.streams.listeners.copies.bulk_update import CopyWriter
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.codecs import Document
+from revstream.streams.mongo.find_options import FindOptions
 from revstream.streams.versioning.copied_field import CopiedField, SourceState
 
 __all__ = ["COLLECTION", "PropagationJobs"]
@@ -133,9 +134,7 @@ class PropagationJobs:
         found = await self._mongo.find(
             self._copy.target,
             query,
-            projection={"_id": 1},
-            sort=[("_id", 1)],
-            limit=self._chunk + 1,
+            FindOptions(projection={"_id": 1}, sort=[("_id", 1)], limit=self._chunk + 1),
         )
         ids = [each["_id"] for each in found[: self._chunk]]
         if ids:
@@ -149,7 +148,9 @@ class PropagationJobs:
         """Return the job after the last one that ran; after the last of all, the first."""
         for start in (self._last, MinKey()):
             bounds = {"$gt": self._job_id(start), "$lt": self._job_id(MaxKey())}
-            found = await self._mongo.find(COLLECTION, {"_id": bounds}, sort=[("_id", 1)], limit=1)
+            found = await self._mongo.find(
+                COLLECTION, {"_id": bounds}, FindOptions(sort=[("_id", 1)], limit=1)
+            )
             if found:
                 job: Document = found[0]
                 self._last = job["_id"]["source"]

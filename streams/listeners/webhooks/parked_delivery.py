@@ -23,6 +23,7 @@ from revstream.streams.changefeed.event import identity
 from revstream.streams.coordination.checkpoint import Checkpoints
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.codecs import Document
+from revstream.streams.mongo.find_options import FindOptions
 from revstream.streams.mongo.transactions import WriteSession, write
 
 __all__ = [
@@ -137,7 +138,9 @@ class PendingDeliveries:
     async def find_waiting(self, documents: Sequence[Any]) -> set[Any]:
         """Return which of these documents wait, by `identity`."""
         found = await self._mongo.find(
-            COLLECTION, {"sink": self.sink, "doc": {"$in": list(documents)}}, projection={"doc": 1}
+            COLLECTION,
+            {"sink": self.sink, "doc": {"$in": list(documents)}},
+            FindOptions(projection={"doc": 1}),
         )
         return {identity(each["doc"]) for each in found}
 
@@ -155,8 +158,7 @@ class PendingDeliveries:
                     {"drop": {"$exists": True}},
                 ],
             },
-            sort=[("nextAt", 1)],
-            limit=limit,
+            FindOptions(sort=[("nextAt", 1)], limit=limit),
         )
         return [PendingDelivery.from_record(each) for each in found]
 
@@ -245,7 +247,7 @@ async def find_deliveries(
     mongo: Mongo, query: Mapping[str, Any] | None = None
 ) -> list[PendingDelivery]:
     """Return the matching deliveries of all sinks, the longest waiting first."""
-    found = await mongo.find(COLLECTION, query or {}, sort=[("since", 1), ("_id", 1)])
+    found = await mongo.find(COLLECTION, query or {}, FindOptions(sort=[("since", 1), ("_id", 1)]))
     return [PendingDelivery.from_record(each) for each in found]
 
 

@@ -29,6 +29,7 @@ from revstream.streams.listeners.webhooks.document_queue import (
 )
 from revstream.streams.listeners.webhooks.message import DeliveryOutcome
 from revstream.streams.listeners.webhooks.parked_delivery import PendingDeliveries, PendingDelivery
+from revstream.streams.mongo.find_options import FindOptions
 from revstream.streams.versioning.version import Version
 
 __all__ = ["DeliveryRetry", "RetryOptions"]
@@ -168,8 +169,7 @@ class DeliveryRetry:
                 return
         records = await self._archive.find(
             {"doc": {"$eq": waiting.document}, "v": {"$gte": waiting.number}},
-            sort=[("v", 1)],
-            limit=self.options.versions,
+            FindOptions(sort=[("v", 1)], limit=self.options.versions),
             fill=False,
         )
         wanted = [each for each in records if each["_id"] <= upto and self._wanted(each["op"])]

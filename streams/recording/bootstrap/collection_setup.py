@@ -16,6 +16,7 @@ from typing import Any
 from revstream.model.definition import Model
 from revstream.streams.core.errors import DatabaseError, Unsuitable
 from revstream.streams.mongo.database import Mongo
+from revstream.streams.mongo.find_options import FindOptions
 from revstream.streams.mongo.server_check import collection_uuids, create_collection, enable_images
 from revstream.streams.recording.bootstrap.index_creation import create_indexes
 
@@ -92,7 +93,7 @@ class CollectionSetup:
             return
         # With documents of other programs in it, index creation may take long: the recorder does
         # it.
-        if not await self._mongo.find(name, {}, projection={"_id": 1}, limit=1):
+        if not await self._mongo.find(name, {}, FindOptions(projection={"_id": 1}, limit=1)):
             await self.apply(name, create=True)
         self._inserted_into.add(name)
 

@@ -14,6 +14,7 @@ from revstream.streams.coordination.checkpoint import (
 from revstream.streams.coordination.partition import Partition
 from revstream.streams.core import resume_tokens
 from revstream.streams.mongo.database import Mongo
+from revstream.streams.mongo.find_options import FindOptions
 from revstream.streams.mongo.transactions import WriteSession, write
 from revstream.streams.recording.bootstrap.initial_snapshot import oldest_start
 
@@ -40,7 +41,7 @@ async def starting_checkpoint(
 
 
 async def _first_checkpoint(mongo: Mongo, collection: str) -> Checkpoint:
-    if await mongo.find(f"{collection}.versions", {}, limit=1, projection={"_id": 1}):
+    if await mongo.find(f"{collection}.versions", {}, FindOptions(limit=1, projection={"_id": 1})):
         # Versions imported from elsewhere: the oplog here does not belong to them.
         now = resume_tokens.time_prefix(await mongo.operation_time())
         return Checkpoint(now, now, Baseline(doubt=now))

@@ -12,6 +12,7 @@ from typing import Any
 
 from revstream.streams.changefeed.event import ChangeEvent, identity
 from revstream.streams.mongo.database import Mongo
+from revstream.streams.mongo.find_options import FindOptions
 from revstream.streams.mongo.transactions import WriteSession
 
 __all__ = ["DeleteAttributions"]
@@ -65,7 +66,7 @@ class DeleteAttributions:
         """Return the fence values of deleted documents, each with its `_id`."""
         query = {"collection": collection, "doc": {"$in": keys}, "fence": {"$exists": True}}
         found = await self._mongo.find(
-            COLLECTION, query, projection={"_id": 0, "doc": 1, "fence": 1}
+            COLLECTION, query, FindOptions(projection={"_id": 0, "doc": 1, "fence": 1})
         )
         return [(each["doc"], each["fence"]) for each in found]
 
@@ -85,7 +86,7 @@ class DeleteAttributions:
                 "collection": collection,
                 "doc": {"$in": [each.key for each in deletes]},
             },
-            sort=[("after", 1)],
+            FindOptions(sort=[("after", 1)]),
         )
         changes: dict[str, Mapping[str, Any]] = {}
         for event in deletes:

@@ -21,6 +21,7 @@ from revstream.streams.core.errors import DatabaseError, GatewayError
 from revstream.streams.core.log_throttle import LogThrottle
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.codecs import DECODED, RAW, Document, plain_value
+from revstream.streams.mongo.find_options import FindOptions
 from revstream.streams.raw_bson.update_description import Ambiguous, apply_delta, apply_oplog_diff
 from revstream.streams.versioning.version import CHANGE_FIELD, COPIES_FIELD, LastVersion
 
@@ -122,7 +123,9 @@ class Reconstruction:
 
     async def _find(self, event: ChangeEvent, at: Timestamp) -> RawBSONDocument | None:
         query = {"_id": event.key}
-        found = await self._mongo.find(self._collection, query, limit=1, at=at, raw=True)
+        found = await self._mongo.find(
+            self._collection, query, FindOptions(limit=1, at=at, raw=True)
+        )
         return found[0] if found else None
 
     def _log_gap(self, event: ChangeEvent, reason: str) -> None:
