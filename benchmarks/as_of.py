@@ -19,8 +19,8 @@ from urllib.parse import urlsplit
 
 from benchmarks.charts import bars
 from benchmarks.figures import Part, Table, medians
-from benchmarks.past import Past, write_past
-from benchmarks.processes import Died, Process
+from benchmarks.long_history import LongHistory, write_long_history
+from benchmarks.processes import Failed, Process
 from benchmarks.stage import Stage
 from revstream.streams.core import resume_tokens
 
@@ -91,7 +91,7 @@ class _Client:
         self.connection.request("POST", "/graphql", body, {"Content-Type": "application/json"})
         answer = json.load(self.connection.getresponse())
         if answer.get("errors"):
-            raise Died(f"{query}: {answer['errors']}")
+            raise Failed(f"{query}: {answer['errors']}")
         data: dict[str, Any] = answer["data"]
         return data
 
@@ -119,7 +119,7 @@ def run(stage: Stage) -> list[Part]:
         "worst against now",
     )
     with stage.database() as database:
-        past = write_past(stage, database)
+        past = write_long_history(stage, database)
         with stage.gateway(database) as (_, address):
             client = _client(address)
             deployment = _deployment(client)
@@ -140,7 +140,7 @@ def _deployment(client: _Client) -> str:
     return token.rpartition(".")[2]
 
 
-def _moments(past: Past, deployment: str) -> dict[str, dict[str, str]]:
+def _moments(past: LongHistory, deployment: str) -> dict[str, dict[str, str]]:
     """Return time points by resume token, which is exact, and one by the clock.
 
     For a time a resume token must be found.
@@ -194,7 +194,7 @@ def run_past(stage: Stage) -> list[Part]:
     )
     took: dict[str, list[tuple[float, float]]] = {}
     with stage.database() as database:
-        past = write_past(replace(stage, scale=scale), database)
+        past = write_long_history(replace(stage, scale=scale), database)
         with stage.gateway(database) as (gateway, address):
             client = _client(address)
             at = _moments(past, _deployment(client))["middle"]

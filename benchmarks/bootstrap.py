@@ -21,7 +21,7 @@ from pymongo.database import Database
 from pymongo.errors import OperationFailure
 
 from benchmarks.figures import Part, Table, percentile
-from benchmarks.processes import Died, Process
+from benchmarks.processes import Failed, Process
 from benchmarks.products import COLLECTION, product
 from benchmarks.stage import Document, Stage, archive_of
 
@@ -162,7 +162,7 @@ def _watch(stage: Stage, gateway: Process, address: str, documents: int) -> _Wat
         if figures.get("first_reading_done"):
             break
         if watched.took_s > _LIMIT_S:
-            raise Died(f"the initial snapshot has not ended after {_LIMIT_S:,.0f} s: {figures}")
+            raise Failed(f"the initial snapshot has not ended after {_LIMIT_S:,.0f} s: {figures}")
         time.sleep(0.1)
     stage.progress.remove_task(task)
     watched.most_bytes = gateway.memory_bytes("VmHWM")

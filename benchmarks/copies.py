@@ -15,7 +15,7 @@ from statistics import median
 from pymongo.database import Database
 
 from benchmarks.figures import Part, Table, medians, percentile
-from benchmarks.processes import Died, Process
+from benchmarks.processes import Failed, Process
 from benchmarks.products import COLLECTION, SMALL_BYTES, product
 from benchmarks.stage import Document, Stage, await_versions
 
@@ -112,7 +112,7 @@ def _await_copies(
                 return waits
         time.sleep(0.02)
     gateway.memory_bytes()
-    raise Died(f"not all of {count} copies say {name!r} after {_LIMIT_S:g} s")
+    raise Failed(f"not all of {count} copies say {name!r} after {_LIMIT_S:g} s")
 
 
 def _await_rest(database: Database[Document]) -> None:

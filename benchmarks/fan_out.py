@@ -22,7 +22,7 @@ from benchmarks.charts import bars
 from benchmarks.figures import Part, Table, medians, percentile
 from benchmarks.peers.node import mercurius
 from benchmarks.peers.shop import MODEL, PRODUCTS, SHELVES, stock_up
-from benchmarks.processes import Died, Process, allow_sockets
+from benchmarks.processes import Failed, Process, allow_sockets
 from benchmarks.products import COLLECTION, change, touched
 from benchmarks.socket_load import BIN_NS
 from benchmarks.stage import Document, Stage, await_versions
@@ -97,7 +97,7 @@ def run(stage: Stage) -> list[Part]:
     servers: dict[str, Callable[[Database[Document]], Server]] = {
         "revstream": lambda database: stage.gateway(database, "--schema", str(MODEL)),
         "Mercurius": lambda database: mercurius(stage, database),
-        "ready frames": lambda database: _crier(stage, database),
+        "ready frames": lambda database: _frame_server(stage, database),
     }
     rows: dict[tuple[str, str], list[tuple[float, ...]]] = {
         (case.name, name): [] for case in _CASES for name in case.peers
@@ -112,7 +112,7 @@ def run(stage: Stage) -> list[Part]:
             with servers[name](database) as (process, address):
                 row, twice = _measure(stage, database, case, process, address)
                 if twice and name != _LOOKS_UP:
-                    raise Died(
+                    raise Failed(
                         f"{name}, {case.name}: received twice, by socket and step: {twice[:9]}"
                     )
                 rows[case.name, name].append(row)
@@ -152,8 +152,8 @@ def _in_turn(servers: Sequence[str], turns: range) -> list[tuple[str, _Case]]:
 
 
 @contextmanager
-def _crier(stage: Stage, database: Database[Document]) -> Iterator[tuple[Process, str]]:
-    with stage.program("crier", stage.uri, database.name, beside_load=False) as process:
+def _frame_server(stage: Stage, database: Database[Document]) -> Iterator[tuple[Process, str]]:
+    with stage.program("frame_server", stage.uri, database.name, beside_load=False) as process:
         yield process, str(process.await_event("serving")["address"])
 
 
@@ -206,13 +206,13 @@ def awaken(database: Database[Document], audience: Process, ids: Iterable[int]) 
     does not count.
 
     Raises:
-        Died: a subscriber has received none for a long time.
+        Failed: a subscriber has received none for a long time.
     """
     writes = [pymongo.UpdateOne({"_id": n}, change(0)) for n in ids]
     until = time.monotonic() + _LATEST_S
     while not audience.has_event("live"):
         if time.monotonic() > until:
-            raise Died(f"not every subscriber received an event within {_LATEST_S:g} s")
+            raise Failed(f"not every subscriber received an event within {_LATEST_S:g} s")
         database[COLLECTION].bulk_write(writes)
         time.sleep(0.5 + len(writes) / 1000)
     # Nor is its cost measured.

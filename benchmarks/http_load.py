@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from benchmarks.processes import Died, Process
+from benchmarks.processes import Failed, Process
 from benchmarks.stage import Stage
 
 __all__ = ["CONNECTIONS", "Load", "Request", "load", "measure"]
@@ -41,7 +41,7 @@ def load(stage: Stage, address: str, requests: Sequence[Request], seconds: float
     """Send the requests in turn over `CONNECTIONS` open connections.
 
     Raises:
-        Died: a response was not 200.
+        Failed: a response was not 200.
     """
     at = urlsplit(address)
     with stage.program("client", CONNECTIONS, seconds) as client:
@@ -52,7 +52,7 @@ def load(stage: Stage, address: str, requests: Sequence[Request], seconds: float
         )
         answer = client.await_event("result", timeout_s=seconds + 60)
     if answer["failed"]:
-        raise Died(f"{answer['failed']:g} of {answer['requests']:g} requests to {address} failed")
+        raise Failed(f"{answer['failed']:g} of {answer['requests']:g} requests to {address} failed")
     count = int(answer["requests"])
     return Load(count, count / answer["seconds"], answer["p50_ms"], answer["p99_ms"])
 

@@ -48,14 +48,14 @@ def run(stage: Stage) -> list[Part]:
                     _await_subscribers(address, subscribers)
                     _settled(gateway)
                     rows["revstream serve"].append((alone, gateway.memory_bytes("VmHWM")))
-            floor = stage.program("floor", stage.uri, database.name, beside_load=False)
-            with floor:
-                address = floor.await_event("serving")["address"]
-                alone = _settled(floor)
+            bare_server = stage.program("bare_server", stage.uri, database.name, beside_load=False)
+            with bare_server:
+                address = bare_server.await_event("serving")["address"]
+                alone = _settled(bare_server)
                 with stage.program("subscriber", f"{address}/listen", subscribers, "") as listener:
                     listener.await_event("subscribed", timeout_s=300)
-                    _settled(floor)
-                    rows["bare WebSocket route"].append((alone, floor.memory_bytes("VmHWM")))
+                    _settled(bare_server)
+                    rows["bare WebSocket route"].append((alone, bare_server.memory_bytes("VmHWM")))
     for name, measured in rows.items():
         without, most = (median(column) for column in zip(*measured, strict=True))
         each = (most - without) / subscribers

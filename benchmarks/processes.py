@@ -21,14 +21,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Died", "Process", "allow_sockets", "pinned", "python", "spread"]
+__all__ = ["Failed", "Process", "allow_sockets", "pinned", "python", "spread"]
 
 _ROOT = Path(__file__).parents[1]
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
-class Died(Exception):
-    """A process that a benchmark needs has ended; the message contains its last output."""
+class Failed(Exception):
+    """A benchmark cannot continue; the message has the last output of an ended process."""
 
 
 @contextmanager
@@ -110,7 +110,7 @@ class Process:
         """Wait for the next of these events; others are skipped.
 
         Raises:
-            Died: it ended, or did not write one in time.
+            Failed: it ended, or did not write one in time.
         """
         while True:
             try:
@@ -118,7 +118,9 @@ class Process:
             except queue.Empty:
                 said = None
             if said is None:
-                raise Died(f"{self._name} did not say {' or '.join(events)}: {''.join(self._tail)}")
+                raise Failed(
+                    f"{self._name} did not say {' or '.join(events)}: {''.join(self._tail)}"
+                )
             if said.get("event") in events:
                 return said
 
@@ -126,13 +128,13 @@ class Process:
         """Return whether an unread event has this name, without waiting.
 
         Raises:
-            Died: it has ended.
+            Failed: it has ended.
         """
         with contextlib.suppress(queue.Empty):
             while True:
                 said = self._said.get_nowait()
                 if said is None:
-                    raise Died(f"{self._name} has ended: {''.join(self._tail)}")
+                    raise Failed(f"{self._name} has ended: {''.join(self._tail)}")
                 if said.get("event") == event:
                     return True
         return False
@@ -175,7 +177,7 @@ class Process:
             name, _, rest = line.partition(":")
             if name == kind:
                 return int(rest.split()[0]) * 1024
-        raise Died(f"{self._name} is gone")
+        raise Failed(f"{self._name} is gone")
 
     def _listen(self, log: bool) -> None:
         stream = self._process.stderr if log else self._process.stdout

@@ -13,7 +13,7 @@ from typing import Any
 
 from benchmarks.figures import Part, Table, medians
 from benchmarks.http_load import CONNECTIONS, Request, load, measure
-from benchmarks.processes import Died
+from benchmarks.processes import Failed
 from benchmarks.products import COLLECTION, product
 from benchmarks.stage import Stage, await_versions
 
@@ -40,14 +40,14 @@ def run(stage: Stage) -> list[Part]:
         ("product(id)", "revstream", lookups),
         ("product(id), without `version`", "revstream", [one(unnumbered, each) for each in ids]),
         *((f"product(id), {each} without wire", each, lookups) for each in _DRIVERS),
-        ("product(id), bare route", "floor", [Request(f"/product/{each}") for each in ids]),
+        ("product(id), bare route", "bare_server", [Request(f"/product/{each}") for each in ids]),
         ("products(first: 20)", "revstream", [_page(FIELDS)]),
         ("products(first: 20), without `version`", "revstream", [_page(unnumbered)]),
         *(
             (f"products(first: 20), {each} without wire", each, [_page(FIELDS)])
             for each in _DRIVERS
         ),
-        ("products(first: 20), bare route", "floor", [Request("/products?first=20")]),
+        ("products(first: 20), bare route", "bare_server", [Request("/products?first=20")]),
     ]
     table = Table(
         f"Reads: {_DOCUMENTS:,} documents of 2.5 KB, {CONNECTIONS} connections",
@@ -61,18 +61,18 @@ def run(stage: Stage) -> list[Part]:
         database = opened.enter_context(stage.database())
         documents = [product(n) for n in stage.track(range(_DOCUMENTS), "documents")]
         database[COLLECTION].insert_many(documents)
-        floor = opened.enter_context(
-            stage.program("floor", stage.uri, database.name, beside_load=False)
+        bare_server = opened.enter_context(
+            stage.program("bare_server", stage.uri, database.name, beside_load=False)
         )
         servers = {
             "revstream": opened.enter_context(stage.gateway(database)),
-            "floor": (floor, str(floor.await_event("serving")["address"])),
+            "bare_server": (bare_server, str(bare_server.await_event("serving")["address"])),
         }
         for name, options in _DRIVERS.items():
             gateway = stage.gateway(database, "--no-wire", "--no-record", *options)
             servers[name] = opened.enter_context(gateway)
         await_versions(database, _DOCUMENTS)
-        _check_alike(servers["revstream"][1], servers["floor"][1])
+        _check_alike(servers["revstream"][1], servers["bare_server"][1])
         rows: dict[str, list[tuple[float, ...]]] = {name: [] for name, _, _ in reads}
         for _, server, requests in reads:
             load(stage, servers[server][1], requests, stage.scale.requests_s / 3)
@@ -96,15 +96,15 @@ def _graphql(query: str, variables: dict[str, str]) -> Request:
     return Request("/graphql", json.dumps({"query": query, "variables": variables}))
 
 
-def _check_alike(address: str, floor: str) -> None:
+def _check_alike(address: str, bare_server: str) -> None:
     """Check that both return the same documents, or the comparison has no meaning."""
     ours = _ask(address, one(FIELDS, 7))["data"]["product"]
-    theirs = _ask(floor, Request("/product/7"))["product"]
+    theirs = _ask(bare_server, Request("/product/7"))["product"]
     page = _ask(address, _page(FIELDS))["data"]["products"]["nodes"]
-    floor_page = _ask(floor, Request("/products?first=20"))["products"]
-    for our, other in zip([ours, *page], [theirs, *floor_page], strict=True):
+    bare_page = _ask(bare_server, Request("/products?first=20"))["products"]
+    for our, other in zip([ours, *page], [theirs, *bare_page], strict=True):
         if our != {**{k: other[k] for k in other if k != "_id"}, "id": str(other["_id"])}:
-            raise Died(f"{our} and {other} differ")
+            raise Failed(f"{our} and {other} differ")
 
 
 def _ask(address: str, request: Request) -> Any:

@@ -18,7 +18,7 @@ import pymongo
 from pymongo.database import Database
 
 from benchmarks.figures import Part, Table, medians
-from benchmarks.processes import Died, Process
+from benchmarks.processes import Failed, Process
 from benchmarks.products import COLLECTION, MODEL, change, product
 from benchmarks.stage import Document, Stage, await_versions
 from revstream.streams.listeners.webhooks.sink import SinkOptions
@@ -82,14 +82,14 @@ def _watched(process: Process, address: str, events: int) -> tuple[float, float,
             first, cpu_s = figures["count"], process.cpu_s()
         if figures["count"] >= events:
             if figures["disorder"]:
-                raise Died(f"{figures['disorder']} events arrived out of order or twice")
+                raise Failed(f"{figures['disorder']} events arrived out of order or twice")
             return (
                 events / (figures["last_s"] - figures["first_s"]),
                 (process.cpu_s() - cpu_s) / max(1, events - first) * 1e6,
                 process.memory_bytes("VmHWM") / 2**20,
             )
         time.sleep(0.05)
-    raise Died(f"the receiver has {json.loads(_get(address))['count']} of {events} events")
+    raise Failed(f"the receiver has {json.loads(_get(address))['count']} of {events} events")
 
 
 def _posted(stage: Stage, address: str, events: int) -> tuple[float, float, float]:
@@ -120,7 +120,7 @@ def _await_place(database: Database[Document]) -> None:
     until = time.monotonic() + 60
     while database["revstream.checkpoints"].find_one(begun) is None:
         if time.monotonic() > until:
-            raise Died("the sink has not begun within 60 s")
+            raise Failed("the sink has not begun within 60 s")
         time.sleep(0.05)
 
 

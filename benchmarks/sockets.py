@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 from pymongo.database import Database
 
 from benchmarks.figures import Part, Table, percentile
-from benchmarks.processes import Died, Process, allow_sockets
+from benchmarks.processes import Failed, Process, allow_sockets
 from benchmarks.products import COLLECTION, change, product
 from benchmarks.stage import Document, Stage, await_versions
 from revstream.gql.runtime.configuration.settings import Settings
@@ -37,7 +37,7 @@ def run(stage: Stage) -> list[Part]:
     count = stage.scale.sockets
     bound = (Settings().sockets_bytes + count * _EACH_BYTES) / _MB
     table = Table(
-        f"{count:,} WebSockets for {stage.scale.crowd_s:g} s each, beside one client over HTTP",
+        f"{count:,} WebSockets for {stage.scale.sockets_s:g} s each, beside one client over HTTP",
         "what they do",
         "MB before",
         "MB at most",
@@ -65,11 +65,15 @@ def _measure(
     with _client(address):
         time.sleep(1)
     before = gateway.memory_bytes()
-    crowd = stage.program("crowd", address, stage.scale.sockets, kind) if kind else nullcontext()
-    with crowd, _client(address) as client:
-        if isinstance(crowd, Process):
-            crowd.await_event("gathered", timeout_s=300)
-        until = time.monotonic() + stage.scale.crowd_s
+    sockets = (
+        stage.program("misbehaving_sockets", address, stage.scale.sockets, kind)
+        if kind
+        else nullcontext()
+    )
+    with sockets, _client(address) as client:
+        if isinstance(sockets, Process):
+            sockets.await_event("gathered", timeout_s=300)
+        until = time.monotonic() + stage.scale.sockets_s
         step = 0
         while time.monotonic() < until:
             step += 1
@@ -123,4 +127,4 @@ def _client(address: str) -> Iterator[_Client]:
         client.stopped.set()
         thread.join()
         if not client.times_ms:
-            raise Died("no request was answered")
+            raise Failed("no request was answered")

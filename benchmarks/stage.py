@@ -22,7 +22,7 @@ from pymongo.database import Database
 from rich.console import Console
 from rich.progress import Progress
 
-from benchmarks.processes import Died, Process, cpu_s, pinned, python, spread
+from benchmarks.processes import Failed, Process, cpu_s, pinned, python, spread
 from benchmarks.products import COLLECTION, MODEL
 from revstream.gql.runtime.embedded.embedded_mongod import embedded_mongod
 
@@ -44,7 +44,7 @@ class Scale:
         audience, fan_out_s: subscribers and writing time of the fan-out benchmark.
         storm: subscribers that reconnect at once.
         minutes: duration of the steady load.
-        sockets, crowd_s: number and duration of misbehaving sockets.
+        sockets, sockets_s: number and duration of misbehaving sockets.
         documents: of the as-of benchmark, with `versions` each.
         bootstrap: documents of the bootstrap benchmark.
         copies: products of one supplier, in the copies benchmark.
@@ -67,7 +67,7 @@ class Scale:
     storm: int = 10_000
     minutes: float = 30.0
     sockets: int = 5000
-    crowd_s: float = 40.0
+    sockets_s: float = 40.0
     bootstrap: int = 200_000
     copies: int = 100_000
     downtime_s: float = 60.0
@@ -179,7 +179,7 @@ def await_versions(database: Database[Document], wanted: int) -> int:
     """Wait until there are `wanted` versions; returns how many there are.
 
     Raises:
-        Died: none was added for a long time.
+        Failed: none was added for a long time.
     """
     moved_at, seen = time.monotonic(), -1
     while True:
@@ -190,7 +190,7 @@ def await_versions(database: Database[Document], wanted: int) -> int:
         if count != seen:
             moved_at, seen = time.monotonic(), count
         elif time.monotonic() - moved_at > _QUIET_S:
-            raise Died(f"the recorder has stopped at {count} of {wanted} versions")
+            raise Failed(f"the recorder has stopped at {count} of {wanted} versions")
         time.sleep(0.02)
 
 

@@ -37,7 +37,7 @@ def run(stage: Stage) -> list[Part]:
                 database, "--schema", str(MODEL)
             ),
             "Mercurius": lambda: mercurius(stage, database),
-            "bare route": lambda: _floor(stage, database),
+            "bare route": lambda: _bare_server(stage, database),
         }
         asked = ("/readyz", "/graphql?query={__typename}", "/product/1")
         rows: dict[str, list[tuple[float, ...]]] = {name: [] for name in servers}
@@ -54,8 +54,8 @@ def run(stage: Stage) -> list[Part]:
 
 
 @contextmanager
-def _floor(stage: Stage, database: Database[Document]) -> Iterator[tuple[Process, str]]:
-    with stage.program("floor", stage.uri, database.name, beside_load=False) as process:
+def _bare_server(stage: Stage, database: Database[Document]) -> Iterator[tuple[Process, str]]:
+    with stage.program("bare_server", stage.uri, database.name, beside_load=False) as process:
         yield process, str(process.await_event("serving")["address"])
 
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from benchmarks.charts import curve
 from benchmarks.figures import Part, Table
 from benchmarks.peers.shop import MODEL, PRODUCTS, stock_up
-from benchmarks.processes import Died
+from benchmarks.processes import Failed
 from benchmarks.stage import Stage, await_versions
 
 __all__ = ["run", "slope"]
@@ -41,7 +41,7 @@ def run(stage: Stage) -> list[Part]:
                 took_s, cpu_s = time.monotonic() - began, gateway.cpu_s() - cpu_s
                 result = load.finish()
     if not all(result["done"].values()):
-        raise Died(f"some requests failed: {result}")
+        raise Failed(f"some requests failed: {result}")
     memory = Table(
         f"The gateway's memory over {stage.scale.minutes:g} minutes of mixed load",
         "",

@@ -17,7 +17,7 @@ from benchmarks.charts import curve
 from benchmarks.fan_out import ALL, awaken
 from benchmarks.figures import Part, Table, medians, percentile
 from benchmarks.peers.shop import MODEL, PRODUCTS, stock_up
-from benchmarks.processes import Died, Process, allow_sockets
+from benchmarks.processes import Failed, Process, allow_sockets
 from benchmarks.stage import Stage, await_versions
 
 __all__ = ["run"]
@@ -169,6 +169,6 @@ def _missed(address: str) -> dict[str, int]:
     with urllib.request.urlopen(asked) as response:
         answer = json.load(response)
     if answer.get("errors"):
-        raise Died(f"{answer['errors']}")
+        raise Failed(f"{answer['errors']}")
     newest_first = answer["data"]["productVersions"]["nodes"]
     return {each["resumeToken"]: each["document"]["stock"] for each in reversed(newest_first)}

@@ -14,7 +14,7 @@ from statistics import median
 from pymongo.database import Database
 
 from benchmarks.figures import Part, Table
-from benchmarks.processes import Died, Process
+from benchmarks.processes import Failed, Process
 from benchmarks.products import COLLECTION, product
 from benchmarks.stage import Document, Stage, archive_of, await_versions
 
@@ -85,7 +85,7 @@ def _observe(
         if 0 <= taken < count:
             return now - started, without_s
         time.sleep(0.002)
-    raise Died(f"no process took over from {leases.find_one(_LISTENER)} within {_LIMIT_S:g} s")
+    raise Failed(f"no process took over from {leases.find_one(_LISTENER)} within {_LIMIT_S:g} s")
 
 
 def _fence(database: Database[Document]) -> int:

@@ -18,7 +18,7 @@ from pymongo.database import Database
 
 from benchmarks.figures import Part, Table, medians
 from benchmarks.http_load import CONNECTIONS, Request, load
-from benchmarks.processes import Died, Process
+from benchmarks.processes import Failed, Process
 from benchmarks.products import COLLECTION, product
 from benchmarks.stage import Document, Stage, await_versions
 
@@ -61,15 +61,15 @@ def run(stage: Stage) -> list[Part]:
         gateway = opened.enter_context(stage.gateway(recorded))
         writer = opened.enter_context(stage.gateway(unrecorded, "--no-record"))
         program = opened.enter_context(
-            stage.program("floor", stage.uri, bare.name, beside_load=False)
+            stage.program("bare_server", stage.uri, bare.name, beside_load=False)
         )
-        floor = program, str(program.await_event("serving")["address"])
+        bare_server = program, str(program.await_event("serving")["address"])
         writes: list[tuple[str, Database[Document], tuple[Process, str], Make]] = [
             ("updateProduct", recorded, gateway, _plain),
             ("updateProduct, with `version`", recorded, gateway, _numbered),
             ("updateProduct, with expectedVersion", recorded, gateway, _compared),
             ("updateProduct, --no-record", unrecorded, writer, _plain),
-            ("bare route", bare, floor, _bare),
+            ("bare route", bare, bare_server, _bare),
         ]
         await_versions(recorded, _DOCUMENTS)
         rows: dict[str, list[Row]] = {}
@@ -107,7 +107,7 @@ def _measure(
     # Requests in progress at the end are executed and not counted.
     missed = max(0, done.requests - (_written(database) - before))
     if missed == done.requests:
-        raise Died(f"nothing was written by {requests[0]}")
+        raise Failed(f"nothing was written by {requests[0]}")
     return (done.per_second, done.p50_ms, done.p99_ms, cpu_s / done.requests * 1e6), missed
 
 

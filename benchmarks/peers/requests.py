@@ -24,7 +24,7 @@ from benchmarks.figures import Part, Table, medians
 from benchmarks.http_load import CONNECTIONS, Request, load, measure
 from benchmarks.peers.node import mercurius, node_versions
 from benchmarks.peers.shop import MODEL, PRODUCTS, SHAPES, Shape, guarded, plain, stock_up
-from benchmarks.processes import Died, Process
+from benchmarks.processes import Failed, Process
 from benchmarks.stage import Document, Stage, await_versions
 from tests.support.issuer import Issuer
 
@@ -36,7 +36,7 @@ _CALLERS = 100
 # Many short turns: another load on the host lasts for seconds, and should affect all servers
 # alike.
 _TURNS = 3
-_PEER, _FLOOR, _OURS = "Mercurius", "bare route", "revstream"
+_PEER, _BARE, _OURS = "Mercurius", "bare route", "revstream"
 _SIGNED = "revstream, signed in"
 _WRITES_PER_S = 50
 
@@ -98,12 +98,12 @@ def _open(stage: Stage, opened: ExitStack, database: Database[Document]) -> dict
     def gateway(model: Path, *options: str) -> tuple[Process, str]:
         return opened.enter_context(stage.gateway(database, "--schema", str(model), *options))
 
-    floor = opened.enter_context(
-        stage.program("floor", stage.uri, database.name, beside_load=False)
+    bare_server = opened.enter_context(
+        stage.program("bare_server", stage.uri, database.name, beside_load=False)
     )
     return {
         _PEER: _Contender(*opened.enter_context(mercurius(stage, database)), _graphql, True),
-        _FLOOR: _Contender(floor, str(floor.await_event("serving")["address"]), _routes),
+        _BARE: _Contender(bare_server, str(bare_server.await_event("serving")["address"]), _routes),
         # It records for both: the archive's progress shows that a version number is still the last.
         _OURS: _Contender(*gateway(MODEL), _graphql),
         _SIGNED: _Contender(
@@ -127,7 +127,7 @@ def _check(name: str, contender: _Contender, shape: Shape, database: Database[Do
     """Check that the responses contain the documents, or the comparison has no meaning.
 
     Raises:
-        Died: they do not.
+        Failed: they do not.
     """
     drawn = shape.drawn(_CHECKED)
     for each, request in zip(drawn, contender.asked(shape, drawn), strict=True):
@@ -137,7 +137,7 @@ def _check(name: str, contender: _Contender, shape: Shape, database: Database[Do
         if isinstance(rows, dict):
             rows = rows["nodes"]
         if [plain(row) if "_id" in row else row for row in rows] != expected:
-            raise Died(f"{name} answers {request} with {answer}, not with {expected}")
+            raise Failed(f"{name} answers {request} with {answer}, not with {expected}")
 
 
 def _measure(stage: Stage, shape: Shape, contenders: dict[str, _Contender]) -> list[Part]:
@@ -163,10 +163,10 @@ def _measure(stage: Stage, shape: Shape, contenders: dict[str, _Contender]) -> l
         "p99 ms",
         "its CPU, µs each",
         f"x {_PEER}",
-        f"x {_FLOOR}",
+        f"x {_BARE}",
     )
     for name, row in found.items():
-        table.add(name, *row, row[0] / found[_PEER][0], row[0] / found[_FLOOR][0])
+        table.add(name, *row, row[0] / found[_PEER][0], row[0] / found[_BARE][0])
     return [table, bars(f"{shape.name}: requests/s", {name: row[0] for name, row in found.items()})]
 
 

@@ -20,7 +20,7 @@ import threading
 import time
 
 from benchmarks.processes import allow_sockets
-from benchmarks.programs.speech import emit, wait_for_end
+from benchmarks.programs.messages import emit, wait_for_end
 from benchmarks.socket_load import Link, Links
 
 _AT_ONCE = 200

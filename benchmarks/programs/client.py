@@ -20,7 +20,7 @@ import time
 from collections.abc import Iterator
 
 from benchmarks.figures import percentile
-from benchmarks.programs.speech import emit
+from benchmarks.programs.messages import emit
 
 _LENGTH = b"content-length:"
 # One buffer for all: an allocation for each read would cost more than the read.

@@ -16,8 +16,8 @@ from motor.motor_asyncio import AsyncIOMotorClient
 
 from benchmarks.figures import percentile
 from benchmarks.products import COLLECTION
-from benchmarks.programs.floor import update
-from benchmarks.programs.speech import emit
+from benchmarks.programs.bare_server import update
+from benchmarks.programs.messages import emit
 
 _WARM_UP_S = 1.0
 

@@ -22,7 +22,7 @@ import aiohttp
 import uvloop
 
 from benchmarks.figures import percentile
-from benchmarks.programs.speech import emit, wait_for_end
+from benchmarks.programs.messages import emit, wait_for_end
 
 _READ = "query ($id: ID!) { product(id: $id) { id version sku name price supplier { name } } }"
 _PAGE = "{ products(first: 20, where: { stock: { lt: 700 } }) { nodes { id name price stock } } }"

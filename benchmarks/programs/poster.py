@@ -15,7 +15,7 @@ import time
 import aiohttp
 import uvloop
 
-from benchmarks.programs.speech import emit
+from benchmarks.programs.messages import emit
 
 
 async def main(address: str, count: int, at_once: int) -> None:

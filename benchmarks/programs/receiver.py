@@ -15,7 +15,7 @@ from typing import cast
 import orjson
 import uvloop
 
-from benchmarks.programs.speech import emit
+from benchmarks.programs.messages import emit
 
 _OK = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"
 

@@ -22,7 +22,7 @@ from contextlib import closing
 import pymongo
 
 from benchmarks.products import COLLECTION, change, touched
-from benchmarks.programs.speech import emit, wait_for_end
+from benchmarks.programs.messages import emit, wait_for_end
 
 Act = Callable[[int], object]
 

@@ -19,7 +19,7 @@ import time
 from typing import Any
 
 from benchmarks.processes import allow_sockets
-from benchmarks.programs.speech import emit, wait_for_end
+from benchmarks.programs.messages import emit, wait_for_end
 from benchmarks.socket_load import Link, Links
 
 _CHECKED = 100

@@ -16,7 +16,7 @@ import uvloop
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.typing import Subprotocol
 
-from benchmarks.programs.speech import emit, wait_for_end
+from benchmarks.programs.messages import emit, wait_for_end
 
 Received = list[tuple[int, str | bytes]]
 

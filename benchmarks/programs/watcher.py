@@ -13,7 +13,7 @@ from typing import Any
 import pymongo
 
 from benchmarks.products import COLLECTION
-from benchmarks.programs.speech import emit, wait_for_end
+from benchmarks.programs.messages import emit, wait_for_end
 
 
 def main(uri: str, database: str) -> None:

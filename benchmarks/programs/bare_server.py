@@ -1,6 +1,6 @@
 """The least possible cost of a web server over MongoDB: bare routes, Motor, orjson, no GraphQL.
 
-`python -m benchmarks.programs.floor URI DATABASE`
+`python -m benchmarks.programs.bare_server URI DATABASE`
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from starlette.routing import Route, WebSocketRoute
 from starlette.websockets import WebSocket
 
 from benchmarks.products import COLLECTION
-from benchmarks.programs.speech import emit
+from benchmarks.programs.messages import emit
 
 _FIELDS = dict.fromkeys(("version", "sku", "name", "price", "stock"), True)
 _MORE = dict.fromkeys(("tags", "updatedAt"), True)

@@ -25,7 +25,7 @@ from revstream.streams.coordination.checkpoint import Baseline, Checkpoint, Chec
 from revstream.streams.core import resume_tokens
 from revstream.streams.mongo.database import Mongo
 
-__all__ = ["Past", "write_past"]
+__all__ = ["LongHistory", "write_long_history"]
 
 _BATCH = 2000
 # The part of a real token after the cluster time.
@@ -33,7 +33,7 @@ _REST = "2B022C0100296E5A1004" + 32 * "7" + "461E5F6964002B020004"
 
 
 @dataclass(frozen=True, slots=True)
-class Past:
+class LongHistory:
     """`documents` with `versions` each, one written in each second from `start` on."""
 
     documents: int
@@ -87,18 +87,18 @@ class Past:
         return {**record, "full": full}
 
 
-def write_past(stage: Stage, database: Database[Document]) -> Past:
+def write_long_history(stage: Stage, database: Database[Document]) -> LongHistory:
     """Write the history, the current documents, and a checkpoint that covers all of it."""
     scale = stage.scale
     writes = scale.documents * scale.versions
-    past = Past(scale.documents, scale.versions, int(time.time()) - writes - 60)
+    past = LongHistory(scale.documents, scale.versions, int(time.time()) - writes - 60)
     _insert(stage, database[COLLECTION], past.present(), scale.documents, "documents")
     _insert(stage, archive_of(database), past.records(), writes, "versions")
     asyncio.run(_prepare(stage.uri, database.name, past))
     return past
 
 
-async def _prepare(uri: str, database: str, past: Past) -> None:
+async def _prepare(uri: str, database: str, past: LongHistory) -> None:
     async with Mongo.connect(uri, database) as mongo:
         # After the load: one build of an index is much faster than many updates of it.
         await Archive(mongo, COLLECTION).prepare()

@@ -1,7 +1,7 @@
 """The least possible cost of fan-out: one change stream whose ready frames go to every WebSocket.
 
-`python -m benchmarks.programs.crier URI DATABASE` writes `serving`. It accepts the messages of a
-subscriber of products; with a variable `id` only events of that product are sent.
+`python -m benchmarks.programs.frame_server URI DATABASE` writes `serving`. It accepts the messages
+of a subscriber of products; with a variable `id` only events of that product are sent.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import uvloop
 from motor.motor_asyncio import AsyncIOMotorClient
 
 from benchmarks.products import COLLECTION
-from benchmarks.programs.speech import emit
+from benchmarks.programs.messages import emit
 
 _MAGIC = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 _FIELDS = ("version", "sku", "name", "price", "stock")

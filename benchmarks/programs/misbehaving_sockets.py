@@ -1,4 +1,4 @@
-"""Misbehaving WebSockets: `python -m benchmarks.programs.crowd ADDRESS COUNT KIND`.
+"""Misbehaving WebSockets: `python -m benchmarks.programs.misbehaving_sockets ADDRESS COUNT KIND`.
 
 Each is reopened when it is closed, until the program's input ends. KIND:
 
@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 
 import uvloop
 
-from benchmarks.programs.speech import emit, wait_for_end
+from benchmarks.programs.messages import emit, wait_for_end
 
 _SUBSCRIPTION = "subscription { productChanges { product { id name description stock } } }"
 _PAUSE_S = 2.0
@@ -46,11 +46,11 @@ async def main(address: str, count: int, kind: str) -> None:
                     next(refused)
             await asyncio.sleep(_PAUSE_S)
 
-    crowd = [asyncio.create_task(keep(number)) for number in range(count)]
+    sockets = [asyncio.create_task(keep(number)) for number in range(count)]
     await every.wait()
     emit("gathered")
     await asyncio.to_thread(wait_for_end)
-    for each in crowd:
+    for each in sockets:
         each.cancel()
     emit("result", refused=next(refused))
 
