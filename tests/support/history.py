@@ -52,7 +52,7 @@ type Link { url: String title: String }
 """
 # Settings of the started gateways have the same prefix.
 WHOLE = bool(os.environ.pop("REVSTREAM_TEST_WHOLE", ""))
-"""Whether tests use the whole history, where a part would do, or run as long as is
+"""True if tests use the whole history, where a part would do, or run as long as is
 promised, for manual runs."""
 DATA = "caniuse-history.jsonl.gz"
 FIELDS = """
