@@ -115,6 +115,11 @@ def test_with_read_write_alone_it_records_and_warns_of_what_is_missing(
         wait_until(lambda: versions(shop) == ["BASELINE"], within_s=GENEROUS_S)
         shop.things.update_one({"_id": "a"}, {"$set": {"n": 3}})
         wait_until(lambda: versions(shop) == ["BASELINE", "UPDATE"], within_s=GENEROUS_S)
+        # The recorder of the other collection may start later.
+        wait_until(
+            lambda: sum("the oplog cannot be read" in line for line in gateway.lines) == 2,
+            within_s=GENEROUS_S,
+        )
         assert gateway.stop() == 0
         gateway.close()
     images, *oplog = [line for line in gateway.lines if " warning " in line]

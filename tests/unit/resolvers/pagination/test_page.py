@@ -117,7 +117,7 @@ def test_the_total_and_the_token_are_on_the_page() -> None:
 
 
 def test_a_window_narrows_a_query() -> None:
-    """Filter and cursors hold together; where there is one of them only, it stands by itself."""
+    """Filter and cursor are combined with `$and`; one without the other is used alone."""
     cursor = BY_ID.cursor({"_id": 5})
     window = Window(BY_ID, page_request(after=cursor))
     assert window.limited_to({"a": 1}) == {"$and": [{"a": 1}, window.query]}
