@@ -29,7 +29,6 @@ _BY_SCALAR: Mapping[Scalar, tuple[str, ...]] = {
     Scalar.DECIMAL: _ORDERED,
     Scalar.DATETIME: _ORDERED,
     Scalar.BOOLEAN: ("eq", "ne", "exists"),
-    Scalar.JSON: (),
 }
 
 LIST_OPERANDS = frozenset({"in", "notIn", "hasEvery", "hasSome"})

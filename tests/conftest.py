@@ -27,7 +27,7 @@ from tests.support.mongod import running_mongod, temporary_directory
 # Slowness of a busy machine is no fault; the first generated text in a fresh clone takes a second.
 _SLOW_IS_RIGHT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("all", _SLOW_IS_RIGHT)
-# `make test`: see tests.support.examples.
+# `make test`: see tests.support.exhaustive.
 settings.register_profile("fast", _SLOW_IS_RIGHT, max_examples=25)
 settings.load_profile("all")
 

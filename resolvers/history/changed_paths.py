@@ -23,7 +23,7 @@ async def read_changes_before(
     limit: int,
 ) -> list[list[Document]]:
     """N (id, number) -> for each the versions numbered lower, newest first, at most `limit`; see
-    `History.changes_before`.
+    `VersionHistory.changes_before`.
 
     Args:
         rows: those that are there for the caller; of a version that is not, only `hidden` is said,

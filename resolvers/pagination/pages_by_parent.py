@@ -39,7 +39,7 @@ async def pages_by_key(
     the order. No document belongs to the key None.
 
     Args:
-        joined: the `$lookup` that finds the documents of a key: see `Layout.joined`.
+        joined: the `$lookup` that finds the documents of a key: see `Layout.lookup_stages`.
         keys: n items: None, a key, or a list of keys that share a page.
         query: filter of the documents, without the window's and the key's part.
         window: the window of every page.

@@ -79,8 +79,7 @@ class SubscriptionStarts:
         return None
 
     async def _since(self, archive: Archive, since: datetime) -> str:
-        """A token at or shortly before a moment: `Watch` passes over what is earlier by the wall
-        clock.
+        """Return a token at or shortly before a time point; `EventFilter` drops earlier events.
 
         A moment before the archive's beginning is its beginning: what was there before comes as
         BASELINE. One that is soon to come is waited for: clients' clocks differ.

@@ -138,7 +138,7 @@ class GatewayFaults:
         while seconds is None or time.monotonic() - began < at_least_s:
             undisturbed &= not self.stage.gateways.mongodb_broken()
             lease = self.stage.fences.leases.get(LISTENER, {})
-            # A higher token shows that another process has taken the lease, at `_changed_at`.
+            # A higher token shows that another process has taken the lease; `changes` has the time.
             if seconds is None and lease.get("fencingToken", 0) > token:
                 taken = next(
                     t
