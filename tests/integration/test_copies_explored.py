@@ -16,7 +16,7 @@ from revstream.model.definition import Model
 from revstream.streams.listeners.copies import update_pipeline
 from revstream.streams.mongo.database import Mongo
 from tests.support.copying import BASKETS, SHOP, World
-from tests.support.exhaustive import scaled
+from tests.support.exhaustive import exhaustive, scaled
 
 SUPPLIERS = ("ann", "bob")
 PRODUCTS = ("p", "q", "r")
@@ -252,6 +252,7 @@ async def _step_unseen(self: World, instance: Any, count: int = 1) -> None:
         await self.observe()
 
 
+@exhaustive
 @pytest.mark.timeout(600)
 def test_without_the_guard_the_explorer_finds_a_stale_copy(
     runner: Runner, monkeypatch: pytest.MonkeyPatch

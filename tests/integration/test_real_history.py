@@ -49,7 +49,7 @@ query AsOf($at: TimePoint!) {
 }
 """.replace("FIELDS", FIELDS)
 
-SOME = HISTORY if WHOLE else scaled(all=HISTORY[: len(HISTORY) // 3], fast=HISTORY)
+SOME = HISTORY if WHOLE else scaled(all=HISTORY[: len(HISTORY) // 3], fast=HISTORY[:600])
 
 
 @pytest.fixture(params=["FULL", "DELTA"])

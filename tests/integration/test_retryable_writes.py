@@ -16,6 +16,7 @@ from revstream.streams.mongo.driver.client import MongoOptions
 from revstream.streams.mongo.find_options import FindOptions
 from revstream.streams.mongo.transactions import WriteSession, write
 from tests.support.bare_mongod import BareMongod, failing, short_lived_replica_set
+from tests.support.exhaustive import exhaustive
 
 Client = MongoClient[dict[str, Any]]
 
@@ -26,7 +27,11 @@ UNCONFIRMED = {
 }
 LOST = {"closeConnection": True}
 REFUSED = {"errorCode": INTERRUPTED, "errorLabels": ["RetryableWriteError"]}
-HOW = pytest.mark.parametrize("how", [UNCONFIRMED, LOST, REFUSED], ids=["done", "lost", "refused"])
+HOW = pytest.mark.parametrize(
+    "how",
+    [UNCONFIRMED, pytest.param(LOST, marks=exhaustive), pytest.param(REFUSED, marks=exhaustive)],
+    ids=["done", "lost", "refused"],
+)
 
 
 @pytest.fixture(scope="module")

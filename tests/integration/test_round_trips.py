@@ -16,6 +16,7 @@ from pymongo.database import Database
 
 from tests.integration.test_bad_input import MODEL
 from tests.support.eventually import wait_until
+from tests.support.exhaustive import representatives
 from tests.support.gateway import RunningGateway, running_gateway
 
 Client = MongoClient[dict[str, Any]]
@@ -60,7 +61,7 @@ QUERIES = {
 }
 
 
-@pytest.fixture(scope="module", params=["motor", "pymongo"])
+@pytest.fixture(scope="module", params=representatives(["motor", "pymongo"], "motor"))
 def served(
     request: pytest.FixtureRequest,
     mongo_uri: str,

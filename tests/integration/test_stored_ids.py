@@ -13,6 +13,7 @@ from bson.binary import UUID_SUBTYPE
 from pymongo import MongoClient
 
 from tests.support.beginning import begin_new
+from tests.support.exhaustive import representatives
 from tests.support.gateway import RunningGateway, running_gateway
 
 Client = MongoClient[dict[str, Any]]
@@ -110,7 +111,9 @@ def test_reads_find_a_document_by_its_api_id(
         assert data["partVersions"]["nodes"] == [{"documentId": id_}]
 
 
-@pytest.mark.parametrize("case", STORED)
+@pytest.mark.parametrize(
+    "case", representatives(STORED, "a double", "an objectId", "a date", "a document of ids")
+)
 async def test_writes_and_subscriptions_accept_the_api_id(
     gateway: RunningGateway, client: Client, database: str, shown: dict[str, str], case: str
 ) -> None:

@@ -284,6 +284,7 @@ async def test_slow_requests_are_not_awaited(
     """Bodies, trailers, the rest of a refused body, and empty lines before a request are slow."""
     monkeypatch.setattr(http_connection, "_BODY_S", 0.3)
     monkeypatch.setattr(http_connection, "_HEAD_S", 0.3)
+    monkeypatch.setattr(http_connection, "_PARTING_S", 0.3)
     async with served(Shop().app) as address, opened(address) as (reader, writer):
         writer.write(head)
         dripping = drip(writer, dripped)
