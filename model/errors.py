@@ -2,7 +2,7 @@
 
 `model.compiler.loader.read_model` raises `ModelErrors`. Its text has one line per mistake:
 
-    schema.graphql:12: Product.stock: nothing is called "Itn"; mend: did you mean "Int"?
+    schema.graphql:12: Product.stock: "Itn": unknown type; mend: did you mean "Int"?
 
 Guarantees: every error has the location (file, line, column, type, field), the expected and the
 actual value, and a way to mend it.

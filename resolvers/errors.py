@@ -88,7 +88,7 @@ class DocumentMisfit(GatewayError):
             past: True if a version of the past holds the value, which cannot be changed.
         """
         super().__init__(
-            f"{collection}/{document_id}: {field} holds {found}, {expected} expected",
+            f"{collection}/{document_id}: {field}: {found}, expected {expected}",
             collection=collection,
             documentId=document_id,
             field=field,

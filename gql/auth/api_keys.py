@@ -70,7 +70,7 @@ class ApiKeys:
             if hmac.compare_digest(digest, given):
                 found = principal
         if found is None:
-            raise Unauthenticated("unknown API key")
+            raise Unauthenticated("API key: unknown, expected a key of this service; send another")
         return found
 
     def without(self, claim: str) -> list[str]:
@@ -133,7 +133,10 @@ def _read(path: Path) -> dict[str, Principal]:
         raise ValueError(f"{path}: {exc}") from exc
     entries = document.get("keys")
     if set(document) - {"keys"} or not isinstance(entries, list):
-        raise ValueError(f"{path}: a list of [[keys]] expected, and nothing else")
+        raise ValueError(
+            f"{path}: {', '.join(sorted(document)) or 'empty'}, expected a list of [[keys]] and "
+            "nothing else"
+        )
     found: dict[str, Principal] = {}
     for number, each in enumerate(entries, 1):
         problem = _problem(each)
@@ -141,7 +144,7 @@ def _read(path: Path) -> dict[str, Principal]:
             raise ValueError(f"{path}: key {number}: {problem}")
         digest = each["sha256"].lower()
         if digest in found:
-            raise ValueError(f"{path}: key {number} is a duplicate")
+            raise ValueError(f"{path}: key {number}: the same as an earlier key; remove one")
         found[digest] = Principal(
             name=each["principal"],
             # Differs from the account of every token, whose `sub` may be the same text.
@@ -156,17 +159,17 @@ def _read(path: Path) -> dict[str, Principal]:
 def _problem(entry: Mapping[str, Any]) -> str | None:
     unknown = set(entry) - _FIELDS
     if unknown:
-        return f"unknown {', '.join(sorted(unknown))}; known are {', '.join(sorted(_FIELDS))}"
+        return f"{', '.join(sorted(unknown))}: unknown, expected {', '.join(sorted(_FIELDS))}"
     digest, roles = entry.get("sha256"), entry.get("roles", [])
     if not isinstance(digest, str) or not re.fullmatch("[0-9a-fA-F]{64}", digest):
-        return "sha256: the key's SHA-256 in 64 hexadecimal digits expected"
+        return "sha256: no hash, expected the key's SHA-256 in 64 hexadecimal digits"
     if not isinstance(entry.get("principal"), str) or not entry["principal"]:
-        return "principal: a name expected"
+        return "principal: missing or empty, expected a name"
     if is_reserved_name(entry["principal"]):
         named = entry["principal"]
         return f"principal: {named!r}, names that begin with {RESERVED_NAMES} are reserved"
     if not isinstance(roles, list) or not all(isinstance(each, str) for each in roles):
-        return "roles: a list of strings expected"
+        return f"roles: {roles!r:.60}, expected a list of strings"
     if not isinstance(entry.get("claims", {}), dict):
-        return "claims: a table expected"
+        return f"claims: {type(entry['claims']).__name__}, expected a table"
     return None

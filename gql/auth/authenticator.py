@@ -108,19 +108,21 @@ class Authenticator:
             Unavailable: The keys cannot be read at the moment.
         """
         if credentials.authorization is not None and credentials.api_key is not None:
-            raise Unauthenticated("a token and an API key were sent; send one of them")
+            raise Unauthenticated(
+                "credentials: a token and an API key, expected one of them; send only one"
+            )
         if credentials.api_key is not None:
             if self._keys is None:
-                raise Unauthenticated("API keys are not accepted here; send a token")
+                raise Unauthenticated("credentials: an API key, expected a token; send one")
             return self._keys.principal(credentials.api_key)
         if credentials.authorization is not None:
             scheme, _, token = credentials.authorization.strip().partition(" ")
             if self._bearer is None or scheme.lower() != "bearer" or not token:
                 expected = "X-API-Key" if self._bearer is None else "Authorization: Bearer <token>"
-                raise Unauthenticated(f"unknown authorization scheme; send {expected}")
+                raise Unauthenticated(f"authorization scheme: unknown, expected {expected}")
             return await self._bearer.principal(token.strip())
         if not self._anonymous:
-            raise Unauthenticated("authentication required; send a token or an API key")
+            raise Unauthenticated("credentials: none, expected a token or an API key; send one")
         return ANONYMOUS
 
 
@@ -129,6 +131,6 @@ def _text(payload: Mapping[str, Any], names: tuple[str, ...]) -> str | None:
         value = payload.get(name)
         if value is not None:
             if not isinstance(value, str):
-                raise Unauthenticated(f"{name}: a string expected")
+                raise Unauthenticated(f"{name}: {type(value).__name__}, expected a string")
             return value
     return None

@@ -47,14 +47,13 @@ class BearerOptions:
         unknown = [each for each in self.algorithms if each not in known]
         if unknown or not self.algorithms:
             raise ValueError(
-                f"unknown algorithm: {', '.join(unknown) or 'none given'}; "
-                f"known are {', '.join(sorted(known))}"
+                f"{', '.join(unknown) or 'none'}, expected algorithms of {', '.join(sorted(known))}"
             )
         if len({each.startswith("HS") for each in self.algorithms}) > 1:
             # With both kinds, a public key could be used as a shared secret (RFC 8725, 2.1).
             raise ValueError(
-                f"{', '.join(self.algorithms)} mixes shared secrets with key pairs; "
-                "list algorithms of one kind"
+                f"{', '.join(self.algorithms)}, expected algorithms either for shared secrets (HS) "
+                "or for key pairs; remove those of one kind"
             )
 
 
@@ -102,14 +101,20 @@ class BearerTokens:
     async def _checked(self, token: str) -> tuple[jwt.PyJWK, dict[str, Any]]:
         """Return the key of a token and its verified claims."""
         if len(token) > _MOST_CHARACTERS:
-            raise Unauthenticated(f"token: {len(token)} characters, maximum is {_MOST_CHARACTERS}")
+            raise Unauthenticated(
+                f"characters of the token: {len(token):,}, maximum is {_MOST_CHARACTERS:,}; send a "
+                "shorter one"
+            )
         try:
             header = jwt.get_unverified_header(token)
         except jwt.PyJWTError as exc:
-            raise Unauthenticated("the token is not a JWT") from exc
+            raise Unauthenticated("token: not readable, expected a JWT; send one") from exc
         algorithm, name = str(header.get("alg")), header.get("kid")
         if algorithm not in self._options.algorithms:
-            raise Unauthenticated("the token is signed with an algorithm that is not accepted")
+            raise Unauthenticated(
+                f"algorithm of the token: {algorithm[:20]!r}, expected "
+                f"{' or '.join(self._options.algorithms)}; sign it with another"
+            )
         key = await self.keys.key(name if isinstance(name, str) else None, algorithm)
         try:
             claims: dict[str, Any] = jwt.decode(
@@ -125,7 +130,9 @@ class BearerTokens:
             raise Unauthenticated(_reason(exc)) from exc
         except (OverflowError, ValueError) as exc:
             # Python's JSON parser accepts numbers, such as Infinity, that are not a time.
-            raise Unauthenticated("the token has an invalid time") from exc
+            raise Unauthenticated(
+                "token: exp, nbf or iat is no time, expected seconds since 1970; send another"
+            ) from exc
         return key, claims
 
 
@@ -133,18 +140,18 @@ def _reason(exc: jwt.PyJWTError) -> str:
     """Return the reason without PyJWT's message, which quotes the token."""
     match exc:
         case jwt.ExpiredSignatureError():
-            return "the token has expired"
+            return "token: expired, expected a valid one; authenticate again"
         case jwt.ImmatureSignatureError():
-            return "the token is not valid yet"
+            return "token: not valid yet (nbf or iat), expected a valid one; send it later"
         case jwt.InvalidAudienceError():
-            return "the token is for another audience"
+            return "aud of the token: another audience, expected that of this service; send another"
         case jwt.InvalidIssuerError():
-            return "the token is of another issuer"
+            return "iss of the token: another issuer, expected that of this service; send another"
         case jwt.MissingRequiredClaimError():
-            return f"the token has no claim {exc.claim!r}"
+            return f"token: no claim {exc.claim!r}, expected one; send a token that has it"
         case jwt.InvalidSignatureError():
-            return "the token's signature is not that of its key"
-    return "the token cannot be accepted"
+            return "signature of the token: wrong, expected that of its key; send another token"
+    return "token: invalid, expected a valid JWT; send another"
 
 
 def _roles(claims: Mapping[str, Any], path: str) -> Sequence[str]:

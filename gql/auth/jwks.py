@@ -31,6 +31,7 @@ log = logging.getLogger(__name__)
 _AGAIN_S = 10.0
 _PATIENCE_S = 5.0
 _MOST_BYTES = 1024 * 1024
+_OTHER_ALGORITHM = "algorithm of the token: another one than its key is for; sign it with that one"
 
 
 class JsonWebKeySet:
@@ -80,11 +81,11 @@ class JsonWebKeySet:
             found = self._find(name)
         if self._read_at is None:
             raise Unavailable(
-                "the keys of tokens cannot be read; try again",
+                "keys of tokens: the JWKS is unavailable; try again",
                 retryAfterSeconds=math.ceil(self._again_s),
             )
         if found is None:
-            raise Unauthenticated("the token is signed with an unknown key")
+            raise Unauthenticated("key of the token: unknown, expected one of the JWKS")
         return self._make(found, algorithm)
 
     async def freshen(self) -> None:
@@ -151,13 +152,13 @@ class JsonWebKeySet:
             session.get(self._place, allow_redirects=False) as response,
         ):
             if response.status != 200:
-                raise ValueError(f"HTTP status: {response.status}, 200 expected")
+                raise ValueError(f"HTTP status: {response.status}, expected 200")
             body = b""
             # `content.read(n)` may return fewer bytes than the body has.
             async for piece in response.content.iter_any():
                 body += piece
                 if len(body) > _MOST_BYTES:
-                    raise ValueError(f"size: more than {_MOST_BYTES} bytes, the maximum")
+                    raise ValueError(f"size: more than {_MOST_BYTES:,} bytes, which is the maximum")
         return orjson.loads(body)
 
     def _find(self, name: str | None) -> Mapping[str, Any] | None:
@@ -168,15 +169,13 @@ class JsonWebKeySet:
     def _make(self, found: Mapping[str, Any], algorithm: str) -> jwt.PyJWK:
         name = found.get("kid")
         if found.get("alg", algorithm) != algorithm:
-            raise Unauthenticated("the token is signed with another algorithm than its key is for")
+            raise Unauthenticated(_OTHER_ALGORITHM)
         made = self._made.get((name, algorithm))
         if made is None:
             try:
                 made = self._made[name, algorithm] = jwt.PyJWK(dict(found), algorithm)
             except jwt.PyJWTError as exc:
-                raise Unauthenticated(
-                    "the token is signed with another algorithm than its key is for"
-                ) from exc
+                raise Unauthenticated(_OTHER_ALGORITHM) from exc
         return made
 
 
@@ -193,7 +192,7 @@ def _reason(exc: Exception) -> str:
 def _usable(document: Any) -> dict[str | None, Mapping[str, Any]]:
     keys = document.get("keys") if isinstance(document, Mapping) else None
     if not isinstance(keys, list):
-        raise ValueError('not a JWKS: {"keys": […]} expected')
+        raise ValueError('not a JWKS, expected {"keys": […]}')
     # Entries that are not keys are ignored (RFC 7517, 5).
     return {
         each.get("kid"): each

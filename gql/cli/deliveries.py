@@ -134,17 +134,16 @@ async def drop(
 def lines_of(found: Found) -> list[str]:
     """Format for people: a line per stopped sink, one per document, and the sum."""
     lines = [
-        f"{name} to {found.urls[name]} stands still: {reason}"
-        for name, reason in found.troubles.items()
+        f"{name} to {found.urls[name]}: paused: {reason}" for name, reason in found.troubles.items()
     ]
     for each in found.listed:
         waiting = each.waiting
         lines.append(
             f"{each.type} {each.id} version {waiting.number}: {_state(waiting)}, "
-            f"{waiting.sink} to {each.url or 'what the model does not have any more'}"
-            + (f"; {each.behind:,} later versions wait behind it" if each.behind else "")
+            f"{waiting.sink} to {each.url or 'a URL that the model no longer has'}"
+            + (f"; {each.behind:,} later versions wait for it" if each.behind else "")
             + (
-                f"; {waiting.tries:,} attempts, the last: {waiting.reason}"
+                f"; {waiting.tries:,} attempts, the last one: {waiting.reason}"
                 if waiting.reason
                 else ""
             )
@@ -152,12 +151,12 @@ def lines_of(found: Found) -> list[str]:
     if found.waiting > len(found.listed):
         lines.append(f"… and {found.waiting - len(found.listed):,} more")
     if not found.waiting:
-        return [*lines, "nothing waits"]
-    lines.append(f"{found.waiting:,} documents wait, {found.parked:,} of them parked")
+        return [*lines, "no deliveries wait"]
+    lines.append(f"{found.waiting:,} documents wait, of which {found.parked:,} are parked")
     if found.parked:
         lines.append(
-            "mend the receiver, then `revstream deliveries retry TYPE ID` (or --all); or pass over "
-            "an event: `revstream deliveries drop TYPE ID --by WHO --why TEXT`"
+            "correct the receiver, then run `revstream deliveries retry TYPE ID` (or --all); or "
+            "drop an event: `revstream deliveries drop TYPE ID --by WHO --why TEXT`"
         )
     return lines
 
@@ -190,7 +189,7 @@ def report_of(found: Found) -> dict[str, Any]:
 
 def _state(waiting: PendingDelivery) -> str:
     if waiting.drop is not None:
-        return "about to be passed over"
+        return "to be dropped"
     if waiting.parked is not None:
         return f"parked since {date_text(waiting.parked)}"
     return f"waits since {date_text(waiting.since)}, next at {date_text(waiting.next_at)}"
@@ -222,7 +221,8 @@ def _query_for(model: Model, type_: str, id_: str) -> dict[str, Any]:
 
 def _nothing(type_: str | None, id_: str | None) -> click.ClickException:
     return click.ClickException(
-        f"nothing of {type_} {id_} waits after a failure; see `revstream deliveries list`"
+        f"{type_} {id_}: no failed deliveries, expected at least one; see `revstream deliveries "
+        "list`"
     )
 
 

@@ -152,7 +152,7 @@ _AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON, for
 @cli.command("verify")
 @options(*_CHECKING, defaults={"log_level": "warning"})
 @click.option(
-    "--mend", is_flag=True, help="Mend what crashes of programs have left in layouts, first."
+    "--mend", is_flag=True, help="First repair what crashes of programs have left in layouts."
 )
 @_AS_JSON
 def verify_command(mend: bool, as_json: bool, **given: Any) -> None:
@@ -207,7 +207,7 @@ def _person(_context: click.Context, _parameter: click.Parameter, value: str) ->
     help="Name of the person that removes it; stays readable.",
 )
 @click.option("--why", required=True, help="Why; stays readable, so nothing of the content.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @options(*_CHECKING, defaults={"log_level": "warning"})
 @_AS_JSON
 def purge_command(
@@ -219,7 +219,7 @@ def purge_command(
     the reason. Prints the places that are out of reach.
     """
     if not yes and not sys.stdin.isatty():
-        raise click.UsageError("there is no terminal to confirm on: give --yes")
+        raise click.UsageError("confirmation: no terminal, expected one or --yes; pass --yes")
 
     async def purging(
         settings: Settings, model: Model, uri: str, database: str, _report: Report
@@ -257,7 +257,7 @@ def deliveries_list_command(as_json: bool, **given: Any) -> None:
 @deliveries_group.command("retry")
 @click.argument("type_", metavar="[TYPE", required=False)
 @click.argument("id_", metavar="ID]", required=False)
-@click.option("--all", "everything", is_flag=True, help="All that wait.")
+@click.option("--all", "everything", is_flag=True, help="All documents that wait.")
 @options(*_CHECKING, defaults={"log_level": "warning"})
 @_AS_JSON
 def deliveries_retry_command(
@@ -265,11 +265,11 @@ def deliveries_retry_command(
 ) -> None:
     """Try the events of one document again, or of all: at once, parked ones too."""
     if everything == (id_ is not None) or (type_ is None) != (id_ is None):
-        raise click.UsageError("give TYPE and ID of a document, or --all")
+        raise click.UsageError("arguments: expected TYPE and ID of a document, or --all")
     count = _checked(given, lambda settings, model, uri, database, _: retry(
         settings, model, uri, database, type_, id_
     ))  # fmt: skip
-    _tell({"retried": count} if as_json else [f"{count:,} to be tried again at once"])
+    _tell({"retried": count} if as_json else [f"{count:,} deliveries are tried again now"])
 
 
 @deliveries_group.command("drop")
@@ -295,14 +295,16 @@ def deliveries_drop_command(
         settings, model, uri, database, type_, id_, by=by, why=why
     ))  # fmt: skip
     versions = [each.number for each in dropped]
-    lines = [f"{type_} {id_}: version {each} is passed over" for each in versions]
+    lines = [f"{type_} {id_}: version {each} is dropped" for each in versions]
     _tell({"dropped": versions} if as_json else lines)
 
 
 @cli.command("migrate")
 @click.argument("type_", metavar="TYPE")
 @click.option("--to", required=True, help="The new collection.")
-@click.option("--finish", is_flag=True, help="Have the old one refuse writes, and go over.")
+@click.option(
+    "--finish", is_flag=True, help="Let the old collection refuse writes, and finish the move."
+)
 @options(*_CHECKING, defaults={"log_level": "warning"})
 @_AS_JSON
 def migrate_command(type_: str, to: str, finish: bool, as_json: bool, **given: Any) -> None:
@@ -333,7 +335,7 @@ def _checked(given: dict[str, Any], check: Check[T]) -> T:
     settings = _settings(given)
     model = _model(settings.schema)
     if settings.mongodb_uri is None:
-        raise click.UsageError("no MongoDB given: --mongodb-uri URI")
+        raise click.UsageError("MongoDB: missing, expected a server; set --mongodb-uri URI")
     uri, database = settings.mongodb_uri, settings.database_name()
     found: list[T] = []
 
@@ -373,8 +375,9 @@ def _model(path: Path) -> Model:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError as exc:
         raise click.UsageError(
-            f"no model at {path}: write one (docs/model.md), or say where it is with --schema"
+            f"model: {path} does not exist; write one (docs/model.md), or set its path with "
+            "--schema"
         ) from exc
     except (OSError, UnicodeDecodeError) as exc:
-        raise click.UsageError(f"the model {path} cannot be read: {exc}") from exc
+        raise click.UsageError(f"model: {path}: {exc}") from exc
     return read_model(text, filename=str(path))

@@ -88,30 +88,35 @@ async def migrate(
 def _not_finished(refusing: str, undo: list[str]) -> str:
     """Return the state in which a move has failed, and how to go on or back."""
     if undo:
-        opened = f"{refusing}; to let programs write again, in mongosh:"
+        opened = f"{refusing}; to let programs write again, run in mongosh:"
         return "\n".join([f"not finished: run it again; {opened}", *undo])
     return (
-        f"not finished: {refusing}; run it again: it goes on, and prints how to let programs write "
-        "again"
+        f"not finished: {refusing}; run it again: it continues, and prints how to let programs "
+        "write again"
     )
 
 
 def _refusing(names: list[str], verb: str = "") -> str:
     verb = verb or ("refuse" if len(names) > 1 else "refuses")
-    return f"{' and '.join(names)} {verb} writes now"
+    return f"{' and '.join(names)} now {verb} writes"
 
 
 def _subject(model: Model, type_: str, to: str) -> Entity:
     entity = next((each for each in model.entities if each.name == type_), None)
     if entity is None:
         names = ", ".join(each.name for each in model.entities)
-        raise click.UsageError(f"the model has no entity {type_!r}; it has {names}")
+        raise click.UsageError(f"TYPE: {type_!r}, expected an entity of the model: {names}")
     if entity.history is HistoryKind.ARCHIVE:
-        raise click.UsageError(f"the versions of {type_} are kept by revstream already")
+        raise click.UsageError(
+            f"TYPE: the history of {type_} is ARCHIVE, expected another layout; there is nothing "
+            "to move"
+        )
     if problem := name_problem(to):
         raise click.UsageError(f"--to {to!r}: {problem}")
     if model.entity_of_collection(to) is not None:
-        raise click.UsageError(f"--to {to!r}: the model has that collection; name a new one")
+        raise click.UsageError(
+            f"--to {to!r}: the model has this collection, expected a new one; choose another name"
+        )
     return entity
 
 
@@ -122,8 +127,8 @@ def lines_of(done: Move) -> list[str]:
     if done.moved is None:
         return [
             *lines,
-            "run it again to copy what comes; when the programs are ready to write to "
-            f"{done.to}, run it with --finish, from when on {old} refuses writes",
+            "run it again to copy newer versions; when the programs are ready to write to "
+            f"{done.to}, run it with --finish, after which {old} refuses writes",
         ]
     lines.append(_refusing(done.sealed))
     undo = [f"  {each}" for each in done.undo]
@@ -132,22 +137,22 @@ def lines_of(done: Move) -> list[str]:
             *lines,
             *done.moved.findings,
             f"not finished: {len(done.moved.findings)} differences; to let programs write again, "
-            "in mongosh:",
+            "run in mongosh:",
             *undo,
         ]
     version = f', version: "{entity.version}"' if entity.version != "version" else ""
     rules = done.moved.rules
-    lines += [f"carried over to {done.to}: {each}" for each in rules.carried]
-    lines += [f"not carried over: {each}" for each in rules.left]
+    lines += [f"copied to {done.to}: {each}" for each in rules.carried]
+    lines += [f"not copied: {each}" for each in rules.left]
     return [
         *lines,
-        f"{done.moved.versions:,} versions and {done.moved.documents:,} documents are the same in "
-        "both; put this into the model in place of the old line, remove @layout, and start "
+        f"{done.moved.versions:,} versions and {done.moved.documents:,} documents are equal in "
+        "both; replace the old line of the model with this one, remove @layout, and start "
         "revstream with it:",
         f'  @collection(name: "{done.to}", plural: "{entity.plural}"{version})',
-        "the old collections stay as they are, their indexes, too; to let programs write to them "
-        f"again, with the validators that they had, in mongosh (then drop {done.to}, "
-        f"{done.to}.versions and what stands beside them, before a move is begun anew):",
+        "the old collections and their indexes are unchanged; to let programs write to them again, "
+        f"with their former validators, run in mongosh (drop {done.to}, {done.to}.versions and "
+        "their other collections before you start a move again):",
         *undo,
     ]
 

@@ -57,7 +57,7 @@ def subject(model: Model, type_: str, id_: str) -> tuple[Entity, Any]:
     entity = next((each for each in model.entities if each.name == type_), None)
     if entity is None:
         names = ", ".join(each.name for each in model.entities)
-        raise click.UsageError(f"the model has no entity {type_!r}; it has {names}")
+        raise click.UsageError(f"TYPE: {type_!r}, expected an entity of the model: {names}")
     scalar = entity.id.stored_scalar
     assert scalar is not None
     return entity, id_from_api(scalar, id_, f"{type_}.id")
@@ -100,16 +100,16 @@ def lines_of(done: PurgeReport) -> list[str]:
     ]
     if purged.exists:
         lines.append(
-            f"it still exists: version {purged.version} stays, since its content is in the "
-            f"collection {entity.collection}; to be rid of that too, delete the document, and "
-            "purge it again"
+            f"the document exists: version {purged.version} stays, since its content is in the "
+            f"collection {entity.collection}; to remove that too, delete the document, and purge "
+            "it again"
         )
     else:
         lines.append(
-            f"it was deleted: version {purged.version} stays, which says when, and who has purged "
-            "it, when and why"
+            f"the document is deleted: version {purged.version} stays, with the time of the "
+            "deletion, and the time, person and reason of the purge"
         )
-    lines.append("not reached, and for how long it is there:")
+    lines.append("not removed, and how long it stays:")
     lines += [f"  - {_copies_line(each)}" for each in done.copies]
     return [*lines, *(f"  - {each}" for each in done.remnants)]
 
@@ -119,9 +119,9 @@ def _copies_line(found: CopiedHistory) -> str:
     shown = ", ".join(str(json_value(each)) for each in found.documents[:_MOST_NAMED])
     more = found.count - min(found.count, _MOST_NAMED)
     return (
-        f"copies of it in {name}.{found.field}: {found.versions:,} versions of {found.count:,} "
-        f"documents have had them, {shown}{f' and {more:,} others' if more else ''}: until they "
-        f"are purged, too (revstream purge {name} ID)"
+        f"copies in {name}.{found.field}: in {found.versions:,} versions of {found.count:,} "
+        f"documents, {shown}{f' and {more:,} others' if more else ''}, until they are purged, too "
+        f"(revstream purge {name} ID)"
     )
 
 

@@ -71,20 +71,16 @@ def lines_of(found: Mapping[str, VerificationResult]) -> list[str]:
             lines.append(f"{each.collection}{what}{version}: {each.problem} [{each.kind}]")
         if verified.unsealed:
             lines.append(
-                f"{name}: {verified.unsealed:,} versions have no checksum: they were recorded "
-                "before there were any, and are only compared with those around them"
+                f"{name}: {verified.unsealed:,} versions have no checksum: an older release "
+                "recorded them; they are only compared with the versions before and after them"
             )
         if verified.mended:
-            lines.append(f"{name}: {verified.mended:,} updates that were left half done are mended")
+            lines.append(f"{name}: {verified.mended:,} unfinished updates are completed")
         problems = len(verified.findings)
         lines.append(
             f"{name}: {verified.documents:,} documents, {verified.versions:,} versions, "
             f"{verified.gaps:,} of them after a gap, "
-            + (
-                f"{problems:,} problem{'s' if problems > 1 else ''}"
-                if problems
-                else "nothing wrong"
-            )
+            + (f"{problems:,} problem{'s' if problems > 1 else ''}" if problems else "no problems")
         )
     return lines
 

@@ -43,7 +43,9 @@ def admin_routes(
             try:
                 principal = await callers.principal(Credentials.from_headers(request.headers))
                 if role not in principal.roles:
-                    raise Forbidden(f"administration: the role {role} is required")
+                    raise Forbidden(
+                        f"administration requires the role {role}; use an account that has it"
+                    )
                 return await handle(request, principal)
             except (GatewayError, Refused) as exc:
                 return reporter.response(exc)
@@ -57,7 +59,7 @@ def admin_routes(
         given = await read_json(request.receive, request.headers, most_bytes=body_bytes)
         name = given.get("principal") if isinstance(given, dict) else None
         if not isinstance(name, str):
-            raise Refused(400, 'send {"principal": "<name>"}, as JSON')
+            raise Refused(400, 'request body: no principal, expected {"principal": "<name>"}')
         count = callers.sessions.disconnect(name)
         log.info("disconnected", extra={"principal": name, "by": principal.name, "count": count})
         return JSONResponse({"disconnected": count})

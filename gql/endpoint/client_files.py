@@ -59,8 +59,8 @@ def client_routes(sdl: str, guarded: Callable[[Handle], Handle]) -> list[Route]:
         found = files().get(name)
         if found is None:
             known = ", ".join(f"/client/{each}.json" for each in files())
-            text = "relay.json: only with --relay" if name == "relay" else "not found"
-            return PlainTextResponse(f"{text}; there are {known}\n", status_code=404)
+            text = "relay.json: requires --relay" if name == "relay" else "not found"
+            return PlainTextResponse(f"{text}; expected {known}\n", status_code=404)
         return JSONResponse(found)
 
     return [Route("/client/{name}.json", guarded(client_file))]

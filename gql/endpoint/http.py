@@ -152,8 +152,8 @@ class GraphQLEndpoint(GraphQL[RequestContext, None]):
         if formats.json is None and formats.stream is None:
             raise Refused(
                 406,
-                "responses are of application/graphql-response+json, application/json, "
-                "text/event-stream, or multipart/mixed;subscriptionSpec=1.0",
+                "accept: no supported type, expected application/graphql-response+json, "
+                "application/json, text/event-stream, or multipart/mixed;subscriptionSpec=1.0",
             )
         asked = await read_request(scope, receive, headers, most_bytes=self._body_bytes)
         context = await self.callers.for_request(headers)
@@ -174,8 +174,8 @@ class GraphQLEndpoint(GraphQL[RequestContext, None]):
         if formats.stream is None:
             raise Refused(
                 400,
-                "subscriptions run over WebSocket: connect to this address with the protocol "
-                f"{GRAPHQL_TRANSPORT_WS_PROTOCOL}; or take text/event-stream",
+                "accept: no stream, expected text/event-stream for a subscription; or connect to "
+                f"this address by WebSocket with the protocol {GRAPHQL_TRANSPORT_WS_PROTOCOL}",
             )
         place = SubscriptionPosition(after=headers.get("last-event-id") or None)
         if result is None:
@@ -206,7 +206,7 @@ class GraphQLEndpoint(GraphQL[RequestContext, None]):
                 allowed_operation_types=_ALLOWED[method],
             )
         except MissingQueryError:
-            raise Refused(400, "request: it has no query") from None
+            raise Refused(400, "query: missing, expected a GraphQL document; send one") from None
         except CannotGetOperationTypeError as exc:
             error = GraphQLError(exc.as_http_error_reason(), original_error=exc)
             self.schema.error_reporter.finish([error], "unknown")
@@ -214,7 +214,7 @@ class GraphQLEndpoint(GraphQL[RequestContext, None]):
         except InvalidOperationTypeError as exc:
             if exc.operation_type is OperationType.SUBSCRIPTION:
                 return None
-            raise _not_allowed("mutations are sent with POST, not GET") from None
+            raise _not_allowed("method: GET, expected POST for a mutation") from None
 
 
 async def _one(result: ExecutionResult) -> AsyncGenerator[ExecutionResult]:

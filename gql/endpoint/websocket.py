@@ -80,12 +80,12 @@ class SocketMessages(ASGIWebSocketAdapter):
                 return
             text = received.get("text")
             if text is None:
-                yield _NoMessage("a message is text, and this frame is binary")
+                yield _NoMessage("message: a binary frame, expected text")
                 continue
             try:
                 message: object = self.view.decode_json(text)
             except JSONDecodeError as exc:
-                message = _NoMessage(f"a message is JSON, and this is not: {exc.msg}")
+                message = _NoMessage(f"message: not JSON: {exc.msg}")
             yield message
 
     async def send_json(self, message: Mapping[str, object]) -> None:
@@ -345,24 +345,24 @@ def _problem(message: object, protocol: _Protocol) -> str | None:
     if isinstance(message, _NoMessage):
         return message.problem
     if not isinstance(message, Mapping) or not isinstance(message.get("type"), str):
-        return 'a message is an object with a "type"'
+        return 'message: no "type", expected an object with one'
     kind, payload = message["type"], message.get("payload")
     if kind in protocol.others:
         good = isinstance(payload, Mapping | None)
-        return None if good else f'the "payload" of a message {kind} is an object'
+        return None if good else f"{kind}.payload: no object, expected one"
     if kind not in (protocol.starts, protocol.ends):
-        return f"there is no message {kind} from a client"
+        return f"type: {kind}, expected a client's message"
     if not isinstance(message.get("id"), str) or not message["id"]:
-        return f'the "id" of a message {kind} is text, and not empty'
+        return f"{kind}.id: empty or no text, expected text"
     if kind == protocol.ends:
         return None
     if not isinstance(payload, Mapping) or not isinstance(payload.get("query"), str):
-        return f'the "payload" of a message {kind} is an object with a "query"'
+        return f'{kind}.payload: no "query", expected an object with one'
     if not isinstance(payload.get("operationName"), str | None):
-        return '"operationName" is text'
+        return "operationName: no text, expected text"
     for name in ("variables", "extensions"):
         if not isinstance(payload.get(name), Mapping | None):
-            return f'"{name}" is an object'
+            return f"{name}: no object, expected one"
     return None
 
 

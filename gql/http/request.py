@@ -37,7 +37,7 @@ _BODY_MOST_S = 60.0
 _MOST_FIELDS = 100
 _NAMES = ("query", "variables", "operationName", "extensions")
 _KINDS = (str, dict, str, dict)
-_BATCH = "Batching is not supported: a request is one JSON object"
+_BATCH = "request: a list, expected a JSON object; send each request by itself"
 
 
 class Refused(Exception):
@@ -105,7 +105,7 @@ async def read_json(receive: Receive, headers: Mapping[str, str], *, most_bytes:
     """
     _check_type(headers.get("content-type", ""), headers.get("content-encoding", ""))
     given = headers.get("content-length", "")
-    return _json(await _body(receive, given, most_bytes), "the request")
+    return _json(await _body(receive, given, most_bytes), "request")
 
 
 # Clients repeat these headers in each request.
@@ -178,7 +178,7 @@ def _of_address(raw: bytes) -> dict[str, Any]:
             max_num_fields=_MOST_FIELDS,
         )
     except ValueError as exc:
-        reason = "it is not UTF-8" if isinstance(exc, UnicodeError) else str(exc)
+        reason = "not UTF-8" if isinstance(exc, UnicodeError) else str(exc)
         raise Refused(400, f"query of the URL: {reason}") from None
     found: dict[str, Any] = {}
     for name, value in pairs:
@@ -220,14 +220,14 @@ def _json(raw: bytes | str, what: str) -> Any:
         return json_from_request(raw)
     except orjson.JSONDecodeError as exc:
         # Without the document, which `str(exc)` would contain.
-        raise Refused(400, f"{what} is not JSON: {exc.msg}") from None
+        raise Refused(400, f"{what}: not JSON: {exc.msg}") from None
 
 
 def _checked(given: object) -> GraphQLRequest:
     if isinstance(given, list):
         raise Refused(400, _BATCH)
     if not isinstance(given, dict):
-        raise Refused(400, f"the request is a JSON object, got {_kind(given)}")
+        raise Refused(400, f"request: {_kind(given)}, expected a JSON object")
     query, variables, name, extensions = asked = tuple(map(given.get, _NAMES))
     if query.__class__ is str and variables.__class__ is dict and name is extensions is None:
         # The most frequent form.
@@ -235,7 +235,7 @@ def _checked(given: object) -> GraphQLRequest:
     for value, kind, each in zip(asked, _KINDS, _NAMES, strict=True):
         if value is not None and value.__class__ is not kind:
             expected = "text" if kind is str else "an object"
-            raise Refused(400, f'"{each}" of a request is {expected}, got {_kind(value)}')
+            raise Refused(400, f"{each}: {_kind(value)}, expected {expected}")
     return GraphQLRequest(query, variables, name or None, extensions)
 
 

@@ -208,7 +208,7 @@ def finish_errors(
             facts["incident"] = incident
             if more:
                 facts["more"] = more
-            error.message = f"internal error; the log has it under incident {incident}"
+            error.message = f"internal error; see incident {incident} in the log"
             error.extensions = {"code": rule.code, "incident": incident}
         else:
             error.extensions = {"code": rule.code, **_shown(error.extensions or {}, token_out)}

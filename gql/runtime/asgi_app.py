@@ -101,7 +101,10 @@ def create_app(gateway: Gateway, sign_in: Authenticator | None = None) -> Starle
         sign_in: None if every caller may access everything.
     """
     if sign_in is None and has_access(gateway.model):
-        raise ValueError("a model with @access needs authentication: give --jwt-keys or --api-keys")
+        raise ValueError(
+            "authentication: none, expected one for a model with @access; pass --jwt-keys or "
+            "--api-keys"
+        )
     settings = gateway.settings
     schema = build_schema(
         gateway.model,
@@ -142,7 +145,7 @@ def create_app(gateway: Gateway, sign_in: Authenticator | None = None) -> Starle
 
         async def guarded(request: Request) -> Response:
             if not settings.introspection:
-                return PlainTextResponse("introspection is switched off here\n", status_code=404)
+                return PlainTextResponse("introspection is disabled\n", status_code=404)
             try:
                 await callers.principal(Credentials.from_headers(request.headers))
             except GatewayError as exc:

@@ -63,7 +63,7 @@ log = logging.getLogger(__name__)
 # Longer than the lease of a dead recorder: another process has to take it, begin at the
 # checkpoint, and reach the present.
 _TAKEOVER_MARGIN_S = 15.0
-_NEEDS = "keeping history needs"
+_NEEDS = "recording requires"
 
 
 async def assemble_gateway(

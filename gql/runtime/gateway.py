@@ -37,7 +37,7 @@ STREAM = "stream"
 _SILENT_MOST_S = 3.0
 # How long a scrape of the metrics waits for MongoDB.
 _ASK_S = 1.0
-_UNRECORDED = "no process records: start `revstream serve` or `revstream record`"
+_UNRECORDED = "no process records it; start `revstream serve` or `revstream record`"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,19 +79,22 @@ class Gateway:
         """
         found: dict[str, str] = {}
         if self.services.live.farewell.said:
-            found["gateway"] = "it is shutting down"
+            found["gateway"] = "shutting down"
         silent_s = time.monotonic() - self.hub.moved_at
         if self.follows and not self.source.connected:
             found["stream"] = _not_open(self.source.trouble)
         elif self.follows and silent_s > _SILENT_MOST_S:
-            found["stream"] = f"MongoDB's change stream has been silent for {silent_s:.1f} s"
+            found["stream"] = (
+                f"MongoDB's change stream: silent for {silent_s:.1f} s, maximum is "
+                f"{_SILENT_MOST_S:g} s"
+            )
         for recorder, listener in zip(self.recorders, self.listeners, strict=True):
             if listener.trouble is not None:
                 found[listener.name] = listener.trouble
             elif recorder.trouble is not None:
                 found[listener.name] = _not_open(recorder.trouble)
         for name, failure in self.failures.items():
-            found[name] = f"it has died: {reason_from_error(failure)}"
+            found[name] = f"died: {reason_from_error(failure)}"
         return found
 
     def troubles(self) -> dict[str, str]:
@@ -132,7 +135,7 @@ class Gateway:
     def end_subscriptions(self) -> int:
         """End all subscriptions so that they resume elsewhere. Returns their number."""
         self.services.live.farewell.say(
-            "this gateway is shutting down; subscribe again after the last token"
+            "the gateway is shutting down; subscribe again after the last token"
         )
         return self.services.live.following.total() + self.services.proposals.following.total()
 

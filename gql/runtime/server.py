@@ -248,7 +248,7 @@ def _bound(settings: Settings) -> Iterator[socket.socket]:
         # Python appends the address, which is said already.
         reason = str(getattr(exc, "strerror", exc)).partition(" (while attempting")[0]
         raise click.ClickException(
-            f"cannot listen on {settings.host}:{settings.port}: {reason}; "
+            f"address to listen on: {settings.host}:{settings.port}: {reason}; "
             "choose another --port or --host"
         ) from exc
     with bound:
@@ -261,12 +261,12 @@ async def _mongodb(settings: Settings, stop: _Stop) -> AsyncIterator[tuple[str, 
     if settings.embedded is None:
         if settings.mongodb_uri is None:
             raise click.UsageError(
-                "no MongoDB given: --mongodb-uri URI for one that runs, "
-                "or --embedded DIR for one of its own"
+                "MongoDB: missing, expected a server; set --mongodb-uri URI for one that runs, or "
+                "--embedded DIR to start one"
             )
         yield settings.mongodb_uri, settings.database_name()
         return
     if settings.mongodb_uri is not None:
-        raise click.UsageError("give --mongodb-uri or --embedded, not both")
+        raise click.UsageError("--mongodb-uri and --embedded: both, expected one; remove the other")
     async with embedded_mongod(settings.embedded, on_death=stop.fail) as uri:
         yield uri, settings.database or "revstream"

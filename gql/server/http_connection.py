@@ -208,7 +208,7 @@ class RequestConnection(HttpToolsProtocol):
         if not self._limits.http.serves(self, cycle.scope["path"]):
             most = self._limits.http.most
             exc = Unavailable(
-                f"HTTP connections: {most} are open, maximum is {most}; try again",
+                f"open HTTP connections: {most:,}, maximum is {most:,}; try again",
                 retryAfterSeconds=_RETRY_AFTER_S,
             )
             refused = self._limits.failed(exc)

@@ -175,8 +175,8 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
         else:
             self._refuse(
                 Unavailable(
-                    f"WebSockets: {self._connections.most} are open, "
-                    f"maximum is {self._connections.most}; try again",
+                    f"open WebSockets: {self._connections.most:,}, "
+                    f"maximum is {self._connections.most:,}; try again",
                     retryAfterSeconds=_RETRY_AFTER_S,
                 )
             )

@@ -233,7 +233,7 @@ class BroadcastGroup:
             self._end(exc)
         except Exception:
             log.exception("broadcast group failed")
-            self._end(Unavailable("the subscription was interrupted; subscribe again"))
+            self._end(Unavailable("subscription: interrupted by an error; subscribe again"))
         finally:
             if self._task is me:
                 self._task = None

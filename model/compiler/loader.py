@@ -75,9 +75,9 @@ def _mend_syntax(problem: str) -> str:
     if "declares nothing" in problem:
         return 'declare a type: type Product @collection(name: "products") { id: ID! name: String }'
     if "ends in the middle" in problem:
-        return "close what is open: a bracket, a brace or a quote is missing"
+        return "add the missing bracket, brace or quote"
     if "Expected ':'" in problem:
         return "write a field as name: Type"
     if "Expected Name, found '}'" in problem:
         return "put at least one field or value between { and }"
-    return "correct the line; what stands after it is read once this is right"
+    return "correct the line; the rest of the file is checked after that"

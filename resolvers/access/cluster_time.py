@@ -59,9 +59,9 @@ class ClusterTime:
                 now = await self._confirmed.read()
         if at > now:
             raise ResumeTokenInvalid(
-                f"this resume token stands at {at.as_datetime():%F %T}Z ({at.inc}), and the "
-                f"database has only reached {now.as_datetime():%F %T}Z ({now.inc}); "
-                "take a new one from here"
+                f"resume token: time {at.as_datetime():%F %T}Z ({at.inc}), maximum is the "
+                f"database's {now.as_datetime():%F %T}Z ({now.inc}); it is of another database: "
+                "take one of this"
             )
 
 

@@ -68,9 +68,7 @@ class Scope:
         if found is None:
             if self._model is None:
                 return ALL_ROWS
-            self._check(
-                _roles_for(entity.access, "read"), f"{entity.name} may be read by", entity.name
-            )
+            self._check(_roles_for(entity.access, "read"), "reading", entity.name)
             found = self._read_rows[entity.name] = self._rows_of(entity)
         return found
 
@@ -83,7 +81,7 @@ class Scope:
         if self._model is None:
             return ALL_ROWS
         demands, doing = _demanded(entity, self._right)
-        self._check(demands, f"{entity.name} may be {doing} by", entity.name)
+        self._check(demands, doing, entity.name)
         return self._rows_of(entity)
 
     def rows(self, entity: Entity) -> RowFilter:
@@ -102,7 +100,7 @@ class Scope:
         self.read_rows(entity)
         if self._model is not None:
             demands = _roles_for(entity.access, "comment")
-            self._check(demands, f"{entity.name} may be commented on by", entity.name)
+            self._check(demands, "commenting", entity.name)
 
     def check_publisher(self, entity: Entity, proposed_by: str | None, *, own: bool) -> None:
         """Check that the caller may publish a draft.
@@ -114,8 +112,8 @@ class Scope:
         if self._model is None or access is None or access.publish_own or not own:
             return
         raise Forbidden(
-            f"a draft of {entity.name} may be published by others than the one who proposed it "
-            f"only: proposed by {proposed_by or 'an anonymous caller'}, and so are you",
+            f"draft of {entity.name}: proposed by {proposed_by or 'an anonymous caller'}, "
+            "expected another caller to publish it; ask someone else to do so",
             subject=entity.name,
         )
 
@@ -141,7 +139,7 @@ class Scope:
         """
         if self._model is not None:
             name = f"{kind.name}.{member.name}"
-            self._check(read_by(self._model, kind, member), f"{name} may be read by", name)
+            self._check(read_by(self._model, kind, member), "reading", name)
 
     def check_write(self, kind: ObjectType, field: Field) -> None:
         """Check that the caller may write a field.
@@ -151,7 +149,7 @@ class Scope:
         """
         if self._model is not None:
             name = f"{kind.name}.{field.name}"
-            self._check(_written_by(self._model, field), f"{name} may be written by", name)
+            self._check(_written_by(self._model, field), "writing", name)
 
     def check_content(
         self, kind: ObjectType, given: Mapping[str, Any] | None, *, merges: bool = False
@@ -291,10 +289,14 @@ class Scope:
     def _has(self, demands: Sequence[Roles]) -> bool:
         return all(not self.principal.roles.isdisjoint(each) for each in demands)
 
-    def _check(self, demands: Sequence[Roles], what: str, name: str) -> None:
+    def _check(self, demands: Sequence[Roles], doing: str, name: str) -> None:
         for each in demands:
             if self.principal.roles.isdisjoint(each):
-                raise Forbidden(f"{what} {' and '.join(each)} only", subject=name)
+                raise Forbidden(
+                    f"{name}: {doing} requires the role {' or '.join(each)}; use an account that "
+                    "has it",
+                    subject=name,
+                )
 
 
 OPEN = Scope(None)
@@ -340,7 +342,7 @@ def _written_by(model: Model, field: Field) -> Sequence[Roles]:
 def _demanded(entity: Entity, right: Right) -> tuple[Sequence[Roles], str]:
     """Return the role lists for a right, and what it lets do with the entity."""
     named = _roles_for(entity.access, right)
-    doing = {"write": "written", "propose": "proposed for", "publish": "published"}
+    doing = {"write": "writing", "propose": "proposing", "publish": "publishing"}
     if right != "write" and not named:
         return _roles_for(entity.access, "write"), doing["write"]
     return named, doing[right]

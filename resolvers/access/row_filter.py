@@ -133,7 +133,7 @@ def rows_of(model: Model, entity: Entity, principal: Principal) -> RowFilter:
         condition = parse_where(model, entity, _filter(rule, principal, True))
     except BadUserInput as exc:
         raise Forbidden(
-            f"the row rule of {entity.name} does not fit your claims: {exc.message}"
+            f"{entity.name}: the caller's claims do not fit the row rule: {exc.message}"
         ) from exc
     return RowFilter(condition, entity.version)
 

@@ -85,7 +85,7 @@ async def _of_entity(
         yield DiagnosisFinding(
             level="warning",
             subject=_SUBJECT,
-            says=f"{entity.name}.{name}: {count} of {len(documents)} documents looked at "
+            says=f"{entity.name}.{name}: {count} of {len(documents)} documents in the sample "
             f"({count / len(documents):.0%}) do not fit the model; {found.example.message}",
             mend=str(found.example.facts["mend"]),
         )
@@ -99,9 +99,9 @@ def _missing(entity: Entity, collection: str, where: str, names: set[str]) -> Di
         # A new database has none of them yet.
         level="warning" if names else "note",
         subject=_SUBJECT,
-        says=f"{entity.name}: there is no collection {collection!r}"
-        + (f", but one called {meant!r}" if meant else ""),
-        mend=f"correct {where} if that is a typo; else the first write creates it",
+        says=f"{entity.name}: the collection {collection!r} does not exist"
+        + (f"; a similar name is {meant!r}" if meant else ""),
+        mend=f"if the name is a typo, correct {where}; otherwise the first write creates it",
     )
 
 
@@ -144,8 +144,8 @@ def _of_layout(entity: Entity, documents: list[Any]) -> list[DiagnosisFinding]:
         (
             plain,
             f"have no {path!r} and are not served",
-            f"say in @collection(history:) how versions are kept, which is not as "
-            f"{entity.history.value}, or leave it out",
+            f"set @collection(history:) to the layout of the collection, which is not "
+            f"{entity.history.value}, or remove it",
         ),
         (odd, what, mend),
     )
@@ -153,8 +153,8 @@ def _of_layout(entity: Entity, documents: list[Any]) -> list[DiagnosisFinding]:
         DiagnosisFinding(
             level="warning",
             subject=_SUBJECT,
-            says=f"{entity.name}: {len(these)} of {len(documents)} documents looked at {says}, as "
-            f"{entity.collection}/{describe_value(these[0]['_id']).rpartition(' ')[2]}",
+            says=f"{entity.name}: {len(these)} of {len(documents)} documents in the sample {says}, "
+            f"such as {entity.collection}/{describe_value(these[0]['_id']).rpartition(' ')[2]}",
             mend=way_out,
         )
         for these, says, way_out in checked
@@ -177,7 +177,7 @@ def _odd_in_layout(entity: Entity, number: str, documents: list[Any]) -> tuple[l
                 isinstance(each, Mapping) and number in each for each in items
             )
 
-        what = f"have a {name!r} that is no list of states with {number!r}: those are not served"
+        what = f"have a {name!r} that is not a list of states with {number!r}, and are not served"
         mend = f"store a list of the earlier states in {name!r}, each with its {number!r}"
     elif entity.history is HistoryKind.DELTAS:
         name = entity.layout.unset
@@ -185,8 +185,8 @@ def _odd_in_layout(entity: Entity, number: str, documents: list[Any]) -> tuple[l
         def fits(items: Any) -> bool:
             return isinstance(items, list) and all(isinstance(each, str) for each in items)
 
-        what = f"have an {name!r} that is no list of names, and removes no field"
-        mend = f"store a list of the fields that are gone in {name!r}"
+        what = f"have an {name!r} that is not a list of names, so that no field is removed"
+        mend = f"store a list of the names of the removed fields in {name!r}"
     else:
         return [], "", ""
     odd = [each for each in documents if each.get(name) is not None and not fits(each[name])]
@@ -216,7 +216,7 @@ async def _duplicates(mongo: Mongo, entity: Entity) -> AsyncIterator[DiagnosisFi
             yield DiagnosisFinding(
                 level="error",
                 subject=_SUBJECT,
-                says=f"{entity.name}: documents have the same {' and '.join(index.fields)}, which "
-                f"the model says are unique: {describe_value(one)} and {describe_value(other)}",
-                mend="change one of them and start again, or take unique out of the model",
+                says=f"{entity.name}: two documents with the same {' and '.join(index.fields)}, "
+                f"expected unique values: {describe_value(one)} and {describe_value(other)}",
+                mend="change one of them and start again, or remove unique from the model",
             )

@@ -83,8 +83,9 @@ class Purging:
         """
         if self._archive.layout.keeps:
             raise BadUserInput(
-                f"{self._entity.name}: the collection {self._entity.collection!r} keeps versions "
-                f"itself (history: {self._entity.history.value}): remove them there"
+                f"{self._entity.name}: the history of {self._entity.collection!r} is "
+                f"{self._entity.history.value}, expected ARCHIVE; remove the versions from the "
+                "collection itself"
             )
         wall, now = await self._mongo.clock()
         await self._progress.wait_complete(
@@ -92,7 +93,8 @@ class Purging:
         )
         if not await self._versions(key):
             raise BadUserInput(
-                f"{self._entity.name} {json_value(key)} has no version: there is nothing to purge"
+                f"{self._entity.name} {json_value(key)}: no versions, expected at least one to "
+                "purge; check the id"
             )
         purge = PurgeMark(by=by, why=why, at=wall)
         mark = await self._begin(key, purge)

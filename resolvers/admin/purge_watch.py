@@ -47,7 +47,7 @@ class PurgeWatch:
             try:
                 await self.look()
             except GatewayError as exc:
-                log.debug("purges cannot be looked for", extra={"reason": exc.message})
+                log.debug("purges not read", extra={"reason": exc.message})
             await asyncio.sleep(self._every_s)
 
     async def look(self) -> None:
@@ -62,7 +62,7 @@ class PurgeWatch:
         )
         for name in {each["collection"] for each in found}:
             if name in self._forget:
-                log.info("purged documents are let go of", extra={"collection": name})
+                log.info("purged documents evicted", extra={"collection": name})
                 self._forget[name]()
         if found:
             last = found[-1]["ended"]

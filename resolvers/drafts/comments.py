@@ -78,7 +78,7 @@ class Comment:
             InvalidRecord: It is not a comment.
         """
         if (record.get("version") is None) == (record.get("draft") is None):
-            raise InvalidRecord("version and draft: expected one of them")
+            raise InvalidRecord("version and draft: both or neither, expected one of them")
         reply_to = value_of(record, "replyTo", ObjectId, None)
         return cls(
             id=str(record["_id"]),
@@ -262,7 +262,9 @@ class Comments:
         async def commenting() -> Comment:
             about = await self._subject(entity, key, version, draft, reply_to)
             if not text.strip():
-                raise BadUserInput("text: empty; give the comment a text", argument="text")
+                raise BadUserInput(
+                    "text: empty, expected the text of the comment; write one", argument="text"
+                )
             await self._limits.check_comment(self._mongo, entity, key, text, author)
             record: Document = {
                 "_id": ObjectId(),
@@ -292,8 +294,8 @@ class Comments:
             comment = self.parse(entity, found[0]) if found else None
             if comment is None:
                 raise HistoryLost(
-                    f"{entity.name} {json_value(key)}: this comment was made before, and is not "
-                    "there any more: a purge has removed it"
+                    f"{entity.name} {json_value(key)}: the comment of this idempotency key was "
+                    "created and then removed by a purge; use a new key for a new comment"
                 )
             await self._check_subject(entity, key, comment.version, comment.draft)
             return comment
@@ -315,13 +317,16 @@ class Comments:
             for name, number in (("version", version), ("draft", draft)):
                 if number is not None and number != about[name]:
                     raise BadUserInput(
-                        f"comment {reply_to} is about {name} {about[name]}, not {number}",
+                        f"{name}: {number}, expected {about[name]}, as for comment {reply_to}; "
+                        "remove the argument",
                         argument=name,
                     )
             return {**about, "replyTo": ObjectId(answered.id)}
         if (version is None) == (draft is None):
-            given = "neither" if version is None else "both"
-            raise BadUserInput(f"give one of version, draft and replyTo; got {given}")
+            given = "none" if version is None else "version and draft"
+            raise BadUserInput(
+                f"arguments version, draft and replyTo: {given}, expected exactly one"
+            )
         await self._check_subject(entity, key, version, draft)
         return {"version": version, "draft": draft, "replyTo": None}
 
@@ -331,7 +336,9 @@ class Comments:
         For others the error does not reveal that the comment exists.
         """
         problem = BadUserInput(
-            f"{entity.name} {json_value(key)} has no comment {reply_to!r}", argument="replyTo"
+            f"replyTo: {reply_to!r}, expected a comment on {entity.name} {json_value(key)}; take "
+            "an id from its comments",
+            argument="replyTo",
         )
         found = []
         if ObjectId.is_valid(reply_to):
@@ -352,7 +359,9 @@ class Comments:
         what = f"{entity.name} {json_value(key)}"
         if draft is not None:
             if (await self._drafts.numbered(entity, [(key, draft)]))[0] is None:
-                raise BadUserInput(f"{what} has no draft {draft}", argument="draft")
+                raise BadUserInput(
+                    f"draft: {draft}, expected the number of a draft of {what}", argument="draft"
+                )
             return
         if await self._is_there(entity, key, version):
             return
@@ -364,7 +373,10 @@ class Comments:
             if not self._scope.read_rows(entity).limits:
                 archive = self._archives[entity.collection]
                 await Horizons(self._mongo).check_number(archive, key, version)
-            raise BadUserInput(f"{what} has no version {version}", argument="version")
+            raise BadUserInput(
+                f"version: {version}, expected the number of a version of {what}",
+                argument="version",
+            )
 
     async def _is_there(self, entity: Entity, key: Any, version: int | None) -> bool:
         rows = self._scope.read_rows(entity)

@@ -70,11 +70,11 @@ class Draft:
         based_on_draft = value_of(record, "basedOnDraft", int, None)
         decided = value_of(record, "decided", Mapping, None) or {}
         if number < 1:
-            raise InvalidRecord("number: less than 1")
+            raise InvalidRecord(f"number: {number}, minimum is 1")
         if status not in _STATUSES:
-            raise InvalidRecord(f"status: another one, expected {' or '.join(sorted(_STATUSES))}")
+            raise InvalidRecord(f"status: unknown, expected {' or '.join(sorted(_STATUSES))}")
         if based_on_draft is not None and based_on_draft >= number:
-            raise InvalidRecord("basedOnDraft: a later draft, expected an earlier one")
+            raise InvalidRecord(f"basedOnDraft: {based_on_draft}, expected a draft before {number}")
         return cls(
             document=document,
             number=number,

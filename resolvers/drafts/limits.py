@@ -96,7 +96,7 @@ class ProposalLimits:
             ),
             (f"{entity.name}: your comments", {"owner": author.owner}, self.comments_per_caller),
         ):
-            _check(whose, await mongo.count(name, query) + 1, most, "none can be added")
+            _check(whose, await mongo.count(name, query) + 1, most, "no more can be added")
 
 
 DEFAULT_LIMITS = ProposalLimits()

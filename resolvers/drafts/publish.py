@@ -93,8 +93,8 @@ class Publishing:
                         continue
                 if new:
                     raise AlreadyExists(
-                        f"{entity.name} {json_value(key)} exists, and draft {number} proposes it "
-                        "anew: propose a change of it",
+                        f"{entity.name} {json_value(key)}: exists, expected none, since draft "
+                        f"{number} creates it; propose a change of the document",
                         path="id",
                     )
                 base, content = await self._joint(entity, key, chain[0])
@@ -216,7 +216,8 @@ class Publishing:
             earlier = await self._drafts.one(entity, key, chain[0].based_on_draft)
             if earlier.status == REJECTED:
                 raise InvalidDocument(
-                    f"draft {number} goes on from draft {earlier.number}, which was rejected",
+                    f"draft {number}: based on draft {earlier.number}, which is rejected, expected "
+                    "an open or published draft; propose the change again",
                     path="draft",
                 )
             if earlier.status == PUBLISHED:

@@ -88,5 +88,5 @@ def document_id(entity: Entity, record: Mapping[str, Any]) -> Any:
     """
     scalar = entity.id.stored_scalar or Scalar.ID
     if "doc" not in record or ID_TO_API[scalar](record["doc"]) is REFUSED:
-        raise InvalidRecord(f"doc: not the id of a document, expected {scalar.value}")
+        raise InvalidRecord(f"doc: not a document id, expected {scalar.value}")
     return record["doc"]

@@ -234,7 +234,7 @@ class Drafts:
             # Also where the caller does not see it: ids are unique, as `create` says, too.
             if await layout.find({"_id": key}, FindOptions(projection={"_id": 1}, limit=1)):
                 raise AlreadyExists(
-                    f"{entity.name} {json_value(key)} exists: propose a change of it", path="id"
+                    f"{entity.name} {json_value(key)}: exists; propose a change of it", path="id"
                 )
             record = {"doc": key, "basedOn": 0, "basedOnDraft": None, "moment": moment}
             content = {"base": {"_id": key}, "full": document}
@@ -286,7 +286,9 @@ class Drafts:
         if draft is not None:
             earlier = await self.one(entity, key, draft)
             if earlier.status == REJECTED:
-                raise InvalidDocument(f"draft {draft} was rejected", path="basedOnDraft")
+                raise InvalidDocument(
+                    f"draft {draft}: rejected, expected another; choose one", path="basedOnDraft"
+                )
             if exists or (earlier.based_on == 0 and earlier.status == PROPOSED):
                 return earlier.published_as or earlier.based_on, earlier.full
         if last is None or last.full is None:
@@ -316,8 +318,8 @@ class Drafts:
         # could get the same number.
         if not await self._indexes.create(_name(entity)):
             raise Unsuitable(
-                f"{_name(entity)}: records of another program do not let its indexes be made, so "
-                "that drafts could get the same number; the log says why: remove those records"
+                f"{_name(entity)}: no indexes, because of records of another program; remove these "
+                "(see the log), since otherwise two drafts could get the same number"
             )
         number = 0
         for _ in range(ATTEMPTS):
@@ -348,7 +350,7 @@ class Drafts:
         """
         (found,) = await self._read(entity, self._scope.rows(entity), [(key, number)])
         if found is None:
-            raise DocumentNotFound(f"{entity.name} {json_value(key)} has no draft {number}")
+            raise DocumentNotFound(f"draft {number} of {entity.name} {json_value(key)}: not found")
         return found
 
     async def content(self, entity: Entity, key: Any, number: int) -> Document | None:

@@ -187,8 +187,8 @@ class ProposalWatch:
             if event.is_write or not {event.collection, event.renamed_to} & set(self._collections):
                 continue
             self.lost = HistoryLost(
-                f"{event.collection}: the collection itself was changed ({event.operation}); "
-                "read the present, and subscribe after it",
+                f"{event.collection}: the collection was replaced or removed ({event.operation}); "
+                "read the current state, and subscribe after it",
                 oldestResumeToken=resume_tokens.token_after_event(event.token),
             )
             return events[:number]

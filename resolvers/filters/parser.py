@@ -94,9 +94,11 @@ class _Parser:
     ) -> Condition:
         """An object of fields, combinators, and in an embedded document `exists`."""
         if self.depth > DEEPEST:
-            raise BadUserInput(f"where: filters may be nested {DEEPEST} deep, this one is deeper")
+            raise BadUserInput(
+                f"where: nested more than {DEEPEST} deep, which is the maximum; nest it less"
+            )
         if not isinstance(where, Mapping):
-            raise BadUserInput(f"{owner}: a filter is an object, not {shorten_repr(where)}")
+            raise BadUserInput(f"{owner}: {shorten_repr(where)}, expected an object of conditions")
         deeper = _Parser(self.model, self.check, self.depth + 1)
 
         def parse_nested(each: object) -> Condition:
@@ -113,47 +115,57 @@ class _Parser:
                 if value is not None:
                     combine = all_of if name == "and" else any_of
                     conditions.append(
-                        combine([parse_nested(each) for each in _list(f"{owner} {name}", value)])
+                        combine([parse_nested(each) for each in _list(f"{owner}.{name}", value)])
                     )
             elif name == "not":
                 if value is not None:
                     conditions.append(negate(parse_nested(value)))
             elif name == "exists" and embedded:
-                conditions.append(_exists(HOLDER, prefix[:-1], f"{owner} exists", value))
+                conditions.append(_exists(HOLDER, prefix[:-1], f"{owner}.exists", value))
             else:
-                raise BadUserInput(f"{owner} has no field {shorten_repr(name)} to filter by")
+                raise BadUserInput(f"{owner}: {shorten_repr(name)}, expected a field to filter by")
         return all_of(conditions)
 
     def field(self, field: Field, owner: str, value: object, prefix: str) -> Condition:
         path = prefix + field.stored
         if prefix and field.stored.isdecimal():
             # In a path, a number is also an index; MongoDB would look into lists by it.
-            raise BadUserInput(f"{owner} is stored under a number, which cannot be filtered by")
+            raise BadUserInput(
+                f"{owner}: its stored name is a number, which filters do not support; filter by "
+                "another field"
+            )
         known = operators(field)
         if not known:
-            raise BadUserInput(f"{owner} is JSON, which cannot be filtered by")
+            raise BadUserInput(
+                f"{owner}: its type is JSON, which filters do not support; filter by another field"
+            )
         if value is None:
-            raise BadUserInput(f"{owner}: null is no filter; where it is null is {{exists: false}}")
+            raise BadUserInput(
+                f"{owner}: null, expected an object of operators; to find null values, pass "
+                "{exists: false}"
+            )
         if isinstance(field.type, str) and not field.is_list:
             kind = self.model.embedded(field.type)
             return self.where(kind, owner, value, f"{path}.", embedded=True)
         if not isinstance(value, Mapping):
-            raise BadUserInput(f"{owner}: a filter is an object, not {shorten_repr(value)}")
+            raise BadUserInput(f"{owner}: {shorten_repr(value)}, expected an object of operators")
         conditions = []
         for operator, operand in value.items():
             if operator not in known:
                 raise BadUserInput(
-                    f"{owner} has no operator {shorten_repr(operator)}, only {', '.join(known)}"
+                    f"{owner}: {shorten_repr(operator)}, expected one of {', '.join(known)}"
                 )
             if operand is None and operator not in ("eq", "ne"):
-                raise BadUserInput(f"{owner} {operator}: a value expected, got null")
+                raise BadUserInput(
+                    f"{owner}.{operator}: null, expected a value; remove the operator"
+                )
             if isinstance(field.type, str):
                 kind = self.model.embedded(field.type)
                 conditions.append(
-                    self.list_of_embedded(kind, path, f"{owner} {operator}", operator, operand)
+                    self.list_of_embedded(kind, path, f"{owner}.{operator}", operator, operand)
                 )
             else:
-                conditions.append(OPERATIONS[operator](field, path, f"{owner} {operator}", operand))
+                conditions.append(OPERATIONS[operator](field, path, f"{owner}.{operator}", operand))
         return all_of(conditions)
 
     def list_of_embedded(
@@ -182,13 +194,13 @@ def _field(kind: ObjectType, name: str) -> Field | None:
 
 def _list(owner: str, value: object) -> Sequence[object]:
     if not isinstance(value, list | tuple):
-        raise BadUserInput(f"{owner}: a list expected, got {shorten_repr(value)}")
+        raise BadUserInput(f"{owner}: {shorten_repr(value)}, expected a list")
     return value
 
 
 def _boolean(owner: str, value: object) -> bool:
     if not isinstance(value, bool):
-        raise BadUserInput(f"{owner}: true or false expected, got {shorten_repr(value)}")
+        raise BadUserInput(f"{owner}: {shorten_repr(value)}, expected true or false")
     return value
 
 
@@ -203,7 +215,9 @@ def _value(field: Field, owner: str, operand: object) -> Any:
 def _values(field: Field, owner: str, operand: object) -> tuple[Any, ...]:
     values = _list(owner, operand)
     if any(each is None for each in values):
-        raise BadUserInput(f"{owner}: null cannot be in the list; where it is null, say exists")
+        raise BadUserInput(
+            f"{owner}: null in the list, expected values; to find null values, pass exists: false"
+        )
     return tuple(field_from_api(field, each, owner) for each in values)
 
 
@@ -244,7 +258,9 @@ def _text(at_start: bool) -> Operation:
     def operation(field: Field, path: str, owner: str, operand: object) -> Condition:
         text = _value(field, owner, operand)
         if len(text) > LONGEST_TEXT:
-            raise BadUserInput(f"{owner}: at most {LONGEST_TEXT} characters, got {len(text)}")
+            raise BadUserInput(
+                f"{owner}: {len(text):,} characters, maximum is {LONGEST_TEXT:,}; shorten the text"
+            )
         return Text(path, text, at_start)
 
     return operation

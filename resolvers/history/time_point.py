@@ -101,7 +101,8 @@ class TimePointResolver:
             ArchiveBehind: not reached within the bound; also a time that has not come yet.
         """
         if (time is None) == (token is None):
-            raise BadUserInput("asOf: give either time or token", argument="asOf")
+            given = "neither time nor token" if time is None else "time and token"
+            raise BadUserInput(f"asOf: {given}, expected exactly one", argument="asOf")
         if token is not None:
             moment = TimePoint(
                 resume_tokens.cluster_time(resume_tokens.decode(token, self._deployment))
@@ -166,8 +167,8 @@ class TimePointResolver:
                 return now
             if ahead_s > self._ahead_most_s:
                 raise ArchiveBehind(
-                    f"{date_text(time)} lies {ahead_s:g} s in the future: "
-                    f"the database's clock says {date_text(clock)}",
+                    f"time: {date_text(time)}, maximum is the database's {date_text(clock)}; "
+                    "request a past time",
                     collection=entity.collection,
                     lagSeconds=ahead_s,
                 )

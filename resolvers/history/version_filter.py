@@ -59,7 +59,10 @@ def parse_version_where(
     given = dict(where)
     path = given.pop("changedField", None)
     if "changedField" in where and path is None:
-        raise BadUserInput("VersionWhere.changedField: null is no field", argument="changedField")
+        raise BadUserInput(
+            "VersionWhere.changedField: null, expected the path of a field; remove it",
+            argument="changedField",
+        )
     queries = [to_query(parse_where(model, _records_of(entity), given))] if given else []
     if entity.layout is None or entity.layout.at is None:
         # Where a layout says when, that may be long before it was recorded.

@@ -217,7 +217,7 @@ class VersionHistory:
             Version.from_record(found[token])
             if token in found
             # The version after said that it was there.
-            else HistoryLost("the version before was deleted a moment ago")
+            else HistoryLost("the previous version was deleted during the read; send it again")
             for token in tokens
         ]
 

@@ -116,7 +116,9 @@ def new_id(entity: Entity, text: str | None) -> Any:
         case Scalar.ID | Scalar.STRING:
             return str(bson.ObjectId())
     raise InvalidDocument(
-        f"{entity.name}.id is a number of your own: give one to create a document", path="id"
+        f"{entity.name}.id: missing, expected a value, since ids of this type are not generated; "
+        "pass one",
+        path="id",
     )
 
 
@@ -160,7 +162,8 @@ def parse_change(
             continue
         if field.stored in merge.entries:
             raise InvalidDocument(
-                f"{entity.name}.{field.name} is in the patch and in the increment; give one",
+                f"{entity.name}.{field.name}: in both patch and increment, expected in one of "
+                "them; remove the other",
                 path=field.name,
             )
         increments[field.stored] = _one(field, value, field.name)
@@ -176,7 +179,9 @@ def _object(model: Model, type_: ObjectType, given: Mapping[str, Any], path: str
         place = f"{path}{field.name}"
         if value is None:
             if field.required:
-                raise InvalidDocument(f"{type_.name}.{field.name} is required", path=place)
+                raise InvalidDocument(
+                    f"{type_.name}.{field.name}: missing, expected a value; pass one", path=place
+                )
             continue
         made[field.stored] = _value(model, field, value, place)
     return made
@@ -221,7 +226,9 @@ def _patch(
         if value is None:
             if field.required:
                 raise InvalidDocument(
-                    f"{type_.name}.{field.name} is required: it cannot be unset", path=place
+                    f"{type_.name}.{field.name}: null, expected a value; pass one, or leave the "
+                    "field out",
+                    path=place,
                 )
             entries[field.stored] = REMOVED
         elif isinstance(field.type, str) and not field.is_list:
@@ -247,7 +254,8 @@ def _rest(
         if field.required and field.name not in patch:
             yield WritePrecondition(
                 path=f"{place}.{field.name}",
-                problem=f"{kind.name}.{field.name} is required, and {place} does not have it yet",
+                problem=f"{place}.{field.name}: missing, expected a value for "
+                f"{kind.name}.{field.name}; pass one",
                 query={".".join((*stored, field.stored)): {"$ne": None}},
                 stored=(*stored, field.stored),
             )
@@ -256,8 +264,8 @@ def _rest(
 def _json(value: Mapping[str, Any], place: str, depth: int = 1) -> Merge:
     if depth > MOST_NESTED:
         raise InvalidDocument(
-            f"{place}: a patch nested deeper than {MOST_NESTED} levels cannot be merged; "
-            "set the field to null and give it whole",
+            f"{place}: a patch of more than {MOST_NESTED} levels, which is the maximum; set the "
+            "field to null, then to its whole value",
             path=place,
         )
     return Merge(
@@ -282,20 +290,21 @@ def _addable(entity: Entity, field: Field, value: Any) -> WritePrecondition:
     stored = {"$ifNull": [f"${field.stored}", 0]}
     parts: list[Any] = [{"$isNumber": stored}]
     limit = _LIMITS.get(field.type) if isinstance(field.type, Scalar) else None
-    problem = "does not hold a number"
+    expected = "a number"
     if limit is not None:
         lowest, highest = max(-limit, -limit - value), min(limit - 1, limit - 1 - value)
         parts += [{"$gte": [stored, Int64(lowest)]}, {"$lte": [stored, Int64(highest)]}]
-        problem += f", or would leave {-limit} to {limit - 1}"
+        expected += f" that stays within {-limit} and {limit - 1}"
     else:
         # A sum beyond the largest number would be stored as infinity.
         finite = {"$lt": [{"$abs": {"$add": [stored, value]}}, math.inf]}
         parts = [{"$cond": [{"$isNumber": stored}, finite, False]}]
-        problem += ", or would not be finite"
-    shown = value.to_decimal() if isinstance(value, Decimal128) else value
+        expected += " that stays finite"
+    added = value.to_decimal() if isinstance(value, Decimal128) else value
     return WritePrecondition(
         path=field.name,
-        problem=f"{entity.name}.{field.name} {problem}, with {shown} added",
+        problem=f"increment of {entity.name}.{field.name}: {added}, expected the stored value to "
+        f"be {expected}; set the field instead",
         query={"$expr": {"$and": parts}},
     )
 
@@ -303,7 +312,8 @@ def _addable(entity: Entity, field: Field, value: Any) -> WritePrecondition:
 def _check_depth(merge: Merge, place: str) -> None:
     if _depth(merge.expression()) > MOST_LEVELS:
         raise InvalidDocument(
-            f"{place}: a patch nested that deep cannot be merged; replace the document instead",
+            f"{place}: an update of more than {MOST_LEVELS} levels, which is the maximum; replace "
+            "the document instead",
             path=place,
         )
 
@@ -320,10 +330,12 @@ def _check_size(entity: Entity, document: Document) -> None:
     try:
         size = len(bson.encode(_plain(document), codec_options=DECODED))
     except (NotBSON, OverflowError) as exc:
-        raise InvalidDocument(f"{entity.name} cannot be stored: {exc}", path="") from exc
+        raise InvalidDocument(
+            f"{entity.name}: a value that MongoDB cannot store: {exc}", path=""
+        ) from exc
     if size > MOST_BYTES:
         raise InvalidDocument(
-            f"{entity.name} has {size} bytes, and MongoDB holds at most {MOST_BYTES}", path=""
+            f"bytes of the {entity.name}: {size:,}, maximum is {MOST_BYTES:,}; shorten it", path=""
         )
 
 

@@ -210,20 +210,24 @@ def decode_content(document: RawBSONDocument) -> Document:
 def outside_rows_error(entity: Entity, key: Any) -> Forbidden:
     """Return the error for a document that would be outside the caller's rows."""
     return Forbidden(
-        f"{entity.name} {json_value(key)} would not be among the documents that are there for you",
+        f"{entity.name} {json_value(key)}: the written document would be outside the caller's "
+        "rows, expected one that the row rule allows; correct the values",
         subject=entity.name,
     )
 
 
 def not_found_error(entity: Entity, key: Any) -> DocumentNotFound:
     """Return the error for a document that does not exist for the caller."""
-    return DocumentNotFound(f"there is no {entity.name} {json_value(key)}")
+    return DocumentNotFound(
+        f"{entity.name} {json_value(key)}: not found, expected an existing document; check the id"
+    )
 
 
 def conflict_error(entity: Entity, key: Any, expected: int, actual: int) -> VersionConflict:
     """Return the error for a document at another version."""
     return VersionConflict(
-        f"{entity.name} {json_value(key)}: version {expected} was expected, {actual} is there",
+        f"{entity.name} {json_value(key)}: version {actual}, expected {expected}; read the "
+        "document again",
         expected=expected,
         actual=actual,
         key=key,

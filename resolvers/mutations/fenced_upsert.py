@@ -240,7 +240,7 @@ class FencedUpserts:
                     try:
                         changed, at = await self._first.apply(entity, fenced)
                     except InsertConflicts as met_by:
-                        done = "others of the batch may have been applied"
+                        done = "other events of the batch may have been applied"
                         raise _taken(entity, met_by.keys, done) from met_by
                     return exc.changed + changed, at
             raise _taken(entity, met, "nothing was applied")
@@ -261,8 +261,8 @@ class FencedUpserts:
                 if reason is None:
                     raise
                 raise BadUserInput(
-                    f"events: {reason}; others of the batch may have been applied, and it is safe "
-                    "to send them again",
+                    f"events: {reason}; other events of the batch may have been applied, and can "
+                    "be sent again",
                     argument="events",
                 ) from exc
             note(at)
@@ -282,7 +282,7 @@ class FencedUpserts:
         if isinstance(exc, DuplicateKey):
             return self._writes.commits.exists(entity, exc).message
         problem = problem_of_document(entity, exc) if isinstance(exc, DatabaseError) else None
-        return None if problem is None else f"one of them {problem}"
+        return None if problem is None else f"one document {problem}"
 
     async def _check_buried(self, entity: Entity, key: Any, document: Document) -> None:
         """Raises:
@@ -316,8 +316,8 @@ class FencedUpserts:
 def _taken(entity: Entity, keys: Sequence[Any], done: str) -> BadUserInput:
     ids = ", ".join(str(json_value(key)) for key in keys[:5])
     return BadUserInput(
-        f"events: the collection {entity.collection!r} takes these ids for those of other "
-        f"documents, by its collation: {ids}; {done}",
+        f"events: ids that the collation of {entity.collection!r} does not distinguish from those "
+        f"of other documents: {ids}; change them; {done}",
         argument="events",
     )
 
@@ -343,8 +343,8 @@ def _stale(entity: Entity, key: Any, document: Document, found: Mapping[str, Any
     given = int(document[entity.fence.stored])
     held = whole_number(found[entity.fence.stored])
     return StaleWrite(
-        f"{entity.name} {json_value(key)}: {given} is not above "
-        f"{json_value(found[entity.fence.stored])}, which is applied already",
+        f"{entity.name} {json_value(key)}: fence value {given}, expected more than "
+        f"{json_value(found[entity.fence.stored])}, which is already applied",
         fence=given,
         applied=given if held is None else held,
     )

@@ -97,8 +97,8 @@ class IdempotencyStore:
             return
         if found[0]["fingerprint"] != author.fingerprint:
             raise BadUserInput(
-                "this idempotency key was used before, for a mutation with other arguments; "
-                "take a new key for each mutation"
+                "idempotency key: used for a mutation with other arguments, expected the same "
+                "mutation; use a new key for each mutation"
             )
         raise AlreadyExecuted(found[0]["outcome"])
 

@@ -122,8 +122,11 @@ class DocumentRestore:
         if content is not None and not rows.allow({**decode_content(content), "_id": key}):
             found, content = [], None
         if content is None:
-            problem = "is a deletion" if found else "is not there"
-            raise DocumentNotFound(f"{entity.name} {json_value(key)}: version {number} {problem}")
+            problem = "is a deletion" if found else "does not exist"
+            raise DocumentNotFound(
+                f"{entity.name} {json_value(key)}: version {number} {problem}, expected one with "
+                "content; choose another"
+            )
         return content
 
     async def _check_gone(self, entity: Entity, key: Any) -> None:

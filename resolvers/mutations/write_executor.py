@@ -14,7 +14,6 @@ from typing import Any
 from bson.raw_bson import RawBSONDocument
 
 from revstream.model.definition import Entity, Model
-from revstream.model.naming import with_article
 from revstream.resolvers.access.permissions import OPEN, Scope
 from revstream.resolvers.current.read_your_writes import OwnWrites
 from revstream.resolvers.mutations.expected_version import ExpectedVersions, not_found_error
@@ -128,7 +127,10 @@ class WriteExecutor:
             return already_exists_error(entity)
         fields = [self.layout(entity).document_path(each) for each in exc.fields]
         paths = changed_fields(entity, self._model, fields) or [", ".join(fields)]
-        problem = f"another {entity.name} has this {' and '.join(paths)} already"
+        problem = (
+            f"{' and '.join(paths)}: in use by another {entity.name}, expected a unique value; "
+            "choose another"
+        )
         return AlreadyExists(problem, path=paths[0])
 
     async def compared(
@@ -198,24 +200,26 @@ def problem_of_document(entity: Entity, exc: DatabaseError) -> str | None:
     MongoDB's own message is not used: it may quote fields that the caller may not read.
     """
     if exc.number in _TOO_LARGE:
-        return "would exceed the 16 MB of a document"
+        return "would be larger than 16 MB, the maximum of MongoDB"
     if exc.number == _VALIDATOR:
         return (
-            f"would not pass the validator of the collection {entity.collection!r}, "
-            f"which also has to allow what revstream adds: {_added(entity)} (docs/footprint.md)"
+            f"would be refused by the validator of the collection {entity.collection!r}, "
+            f"which must also allow the fields of revstream: {_added(entity)} (docs/footprint.md)"
         )
     refused = OF_INDEX.get(exc.number or 0)
-    return None if refused is None else f"holds what an index cannot take, {refused}"
+    return None if refused is None else f"has a value that an index does not support, {refused}"
 
 
 def already_exists_error(entity: Entity) -> AlreadyExists:
     """Return the error for an id that is in use."""
-    return AlreadyExists(f"{with_article(entity.name)} with this id is there already", path="id")
+    return AlreadyExists(
+        f"id: in use by another {entity.name}, expected a new one; choose another", path="id"
+    )
 
 
 def too_many_conflicts(entity: Entity, key: Any, attempts: int = ATTEMPTS) -> Unavailable:
     """Return the error for a document that other writers change too often."""
     return Unavailable(
-        f"{entity.name} {json_value(key)} was changed {attempts} times while this write was "
-        "compared with it; nothing was written, try again"
+        f"{entity.name} {json_value(key)}: changed by others during each of {attempts} attempts "
+        "to write it, which is the maximum; nothing was written; try again"
     )

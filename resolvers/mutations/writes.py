@@ -292,7 +292,7 @@ async def _fence_of(writing: WriteSession, entity: Entity, key: Any) -> Any:
 
 _NAMES_ONCE = WritePrecondition(
     path="",
-    problem="the stored document has a field twice: expected each once; store it anew without that",
+    problem="the stored document: a field occurs twice, expected each once; replace the document",
     query={"$expr": has_names_once("$$ROOT")},
 )
 """Precondition that no field name occurs twice; see `has_names_once`."""

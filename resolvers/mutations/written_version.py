@@ -70,8 +70,8 @@ class WrittenVersions:
             return carried
         if not found:
             raise HistoryLost(
-                f"{entity.name} {json_value(written.key)}: the version that this write made was "
-                "dropped already, as the model says (keep)"
+                f"{entity.name} {json_value(written.key)}: the document was written, but its "
+                "version was already deleted by retention (keep in the model)"
             )
         return int(found[0]["v"])
 
@@ -94,8 +94,8 @@ class WrittenVersions:
         )
         if not found:
             raise DocumentNotFound(
-                f"{entity.name} {json_value(key)}: this mutation was made before, "
-                "and its version is not in the archive any more"
+                f"{entity.name} {json_value(key)}: this mutation was executed before, and its "
+                "version was deleted from the archive since"
             )
         record = found[0]
         full = record.get("full")

@@ -157,15 +157,15 @@ class Keyset:
         try:
             raw = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True)
             if raw[:_DIGEST_BYTES] != self._digest():
-                raise ValueError("another order's")
+                raise ValueError("cursor of another list or order")
             values = list(decode(raw[_DIGEST_BYTES:]).values())
             if len(values) != len(self.keys) or not all(map(self._holds, values)):
-                raise ValueError("not made by `cursor`")
+                raise ValueError("values that `cursor` does not write")
         except (ValueError, binascii.Error, BSONError, RecursionError) as exc:
             shown = cursor if len(cursor) <= 60 else f"{cursor[:57]}..."
             raise BadUserInput(
-                f"{name}: {shown!r} is no cursor of this list; take one from a page of it "
-                "in the same order",
+                f"{name}: {shown!r}, expected a cursor of this list in this order; take one from "
+                "a page of it",
                 argument=name,
             ) from exc
         return values

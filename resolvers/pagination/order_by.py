@@ -40,10 +40,13 @@ def order_keys(
     names: set[str] = set()
     for name, word in order or ():
         if name in names:
-            raise BadUserInput(f"orderBy names {name} twice", argument="orderBy")
+            raise BadUserInput(
+                f"orderBy: {name} twice, expected each field once; remove one of them",
+                argument="orderBy",
+            )
         if word not in _DIRECTIONS:
             raise BadUserInput(
-                f"orderBy {name}: ASC or DESC expected, got {word!r}", argument="orderBy"
+                f"orderBy.{name}: {word!r}, expected ASC or DESC", argument="orderBy"
             )
         names.add(name)
         if name == "id":
@@ -59,11 +62,14 @@ def _path(entity: Entity, name: str, version_path: str | None, prefix: str) -> s
         version = version_path or entity.version
         if name == "version" and version is not None:
             return version
-        raise BadUserInput(f"orderBy: {entity.name} has no field {name!r}", argument="orderBy")
+        raise BadUserInput(
+            f"orderBy: {name!r}, expected a field of {entity.name}", argument="orderBy"
+        )
     single = isinstance(field.type, Scalar | EnumType) and not field.is_list
     if not single or field.type is Scalar.JSON:
         raise BadUserInput(
-            f"orderBy: {entity.name}.{name} is no single value that could be ordered by",
+            f"orderBy: {entity.name}.{name} is a list or has several values, expected a field "
+            "with one value; sort by another field",
             argument="orderBy",
         )
     return prefix + field.stored

@@ -124,15 +124,20 @@ def page_request(
     """
     if first is not None and last is not None:
         raise BadUserInput(
-            f"give first or last, not both: got first {first} and last {last}", argument="last"
+            f"first and last: {first} and {last}, expected one of them; remove the other",
+            argument="last",
         )
     for name, count in (("first", first), ("last", last)):
         if count is None:
             continue
         if count < 0:
-            raise BadUserInput(f"{name} is {count}, and 0 is the least", argument=name)
+            raise BadUserInput(
+                f"{name}: {count}, minimum is 0; request 0 or more items", argument=name
+            )
         if count > most:
-            raise BadUserInput(f"{name} is {count}, and {most} is the most", argument=name)
+            raise BadUserInput(
+                f"{name}: {count:,}, maximum is {most:,}; request smaller pages", argument=name
+            )
     if first is None and last is None:
         if before is not None and after is None:
             last = default
@@ -187,9 +192,9 @@ class Window:
                 paths = [path for path, _ in self._keyset.keys]
                 fields = ", ".join(path.removeprefix("full.") for path in paths[:-1])
                 if isinstance(exc, ParallelLists):
-                    kind, query = f"lists in several of the fields {fields}", _no_lists(paths)
+                    kind, query = f"lists in more than one of {fields}", _no_lists(paths)
                 elif exc.number == TOO_LARGE and fields:
-                    kind, query = f"too long values in the fields {fields}", _not_too_long(paths)
+                    kind, query = f"values that are too long in {fields}", _not_too_long(paths)
                 else:
                     raise
                 if kind in left_out:

@@ -52,7 +52,7 @@ class SavedCursors:
         _check(owner, name)
         token = await self._cursors.load(owner, name)
         if token is None:
-            raise BadUserInput(f"no cursor named {name!r} was saved")
+            raise BadUserInput(f"cursor: {name!r}, expected the name of a saved cursor")
         await self._cluster_time.check_reached(token)
         return token
 
@@ -79,11 +79,14 @@ def _check(owner: str, name: str) -> None:
     _check_owner(owner)
     if not 1 <= len(name) <= _LONGEST_NAME:
         raise BadUserInput(
-            f"the cursor's name: {len(name)} characters, 1 to {_LONGEST_NAME} expected",
+            f"name of the cursor: {len(name)} characters, expected 1 to {_LONGEST_NAME}",
             argument="name",
         )
 
 
 def _check_owner(owner: str) -> None:
     if not owner:
-        raise Unauthenticated("saved cursors: the caller has no name; sign in, or keep the token")
+        raise Unauthenticated(
+            "saved cursors: the caller is anonymous, expected one with a name; sign in, or store "
+            "the resume token yourself"
+        )

@@ -143,7 +143,8 @@ class Snapshot:
         by_index = {record["wanted"]: record["v"] for record in found}
         if len(by_index) < len(documents):
             raise ArchiveBehind(
-                f"{self._entity.name}: recorded after the snapshot was read; subscribe again",
+                f"{self._entity.name}: documents of the snapshot are not recorded yet; subscribe "
+                "again",
                 collection=self._entity.collection,
             )
         return [by_index[n] for n in range(len(documents))]

@@ -87,8 +87,8 @@ class SubscriptionStarts:
         clock, now = await self._mongo.clock()
         if since > clock + timedelta(seconds=_AHEAD_MOST_S):
             raise BadUserInput(
-                f"since: {date_text(since)} lies in the future: "
-                f"the database's clock says {date_text(clock)}",
+                f"since: {date_text(since)}, maximum is the database's {date_text(clock)}; pass a "
+                "past time",
                 argument="since",
             )
         earlier = max(0, int(since.timestamp()) - _CLOCK_SLACK_S)
@@ -119,6 +119,6 @@ def _check_one_start(request: ChangeRequest) -> None:
     ]
     if len(given) > 1:
         raise BadUserInput(
-            "give one place to start from: after, since, cursor or snapshot; "
-            f"got {' and '.join(given)}"
+            f"arguments after, since, cursor and snapshot: {' and '.join(given)}, expected at "
+            "most one"
         )

@@ -217,7 +217,8 @@ def stored_path(entity: Entity, model: Model, path: str, argument: str) -> str:
         field = kind.field(name)
         if field is None or field.stored == "_id":
             raise BadUserInput(
-                f"{argument}: {kind.name} has no field {name!r} that changes (in {path!r})",
+                f"{argument}: {path!r}, expected a field of {kind.name} that can change, not "
+                f"{name!r}; correct the path",
                 argument=argument,
             )
         stored.append(field.stored)
@@ -226,8 +227,8 @@ def stored_path(entity: Entity, model: Model, path: str, argument: str) -> str:
             break
         if field.is_list:
             raise BadUserInput(
-                f"{argument}: {path!r} lies inside of a list, and lists are recorded as a whole; "
-                f"say {'.'.join(names[: place + 1])!r}",
+                f"{argument}: {path!r}, expected a path outside of lists, which are recorded as a "
+                f"whole; pass {'.'.join(names[: place + 1])!r}",
                 argument=argument,
             )
         if field.type is Scalar.JSON:
@@ -235,7 +236,8 @@ def stored_path(entity: Entity, model: Model, path: str, argument: str) -> str:
             break
         if not isinstance(field.type, str):
             raise BadUserInput(
-                f"{argument}: {'.'.join(names[: place + 1])!r} has no fields (in {path!r})",
+                f"{argument}: {path!r}, expected no field inside of "
+                f"{'.'.join(names[: place + 1])!r}, which has none; shorten the path",
                 argument=argument,
             )
         kind = model.embedded(field.type)

@@ -36,6 +36,6 @@ def parse_node_id(text: str, name: str = "nodeId") -> tuple[str, str]:
     except (ValueError, binascii.Error) as exc:
         shown = text if len(text) <= 60 else f"{text[:57]}..."
         raise BadUserInput(
-            f"{name}: {shown!r} is no node id; take one from a field {name}", argument=name
+            f"{name}: {shown!r}, expected a node id; take one from a field {name}", argument=name
         ) from exc
     return type_name, id_text

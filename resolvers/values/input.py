@@ -135,7 +135,7 @@ def field_from_api(field: Field, value: object, name: str) -> Any:
     if isinstance(field.type, EnumType):
         if not isinstance(value, str) or value not in field.type.values:
             raise BadUserInput(
-                f"{name} is one of {', '.join(field.type.values)}, not {shorten_repr(value)}"
+                f"{name}: {shorten_repr(value)}, expected one of {', '.join(field.type.values)}"
             )
         return field.type.stored(value)
     if field.type is Scalar.ID:
@@ -157,8 +157,7 @@ def from_api(scalar: Scalar, value: object, name: str) -> Any:
 
 def _refuse(scalar: Scalar, value: object, name: str) -> NoReturn:
     raise BadUserInput(
-        f"{name} is {with_article(scalar.value)}: {EXPECTED[scalar]} expected, "
-        f"got {shorten_repr(value)}"
+        f"{name}: {shorten_repr(value)}, expected {with_article(scalar.value)}: {EXPECTED[scalar]}"
     )
 
 
@@ -297,7 +296,7 @@ EXPECTED: Mapping[Scalar, str] = {
     Scalar.FLOAT: "a finite number",
     Scalar.BOOLEAN: "true or false",
     Scalar.DECIMAL: "a decimal number of at most 34 digits",
-    Scalar.DATETIME: "a date and time with offset, as in 2024-05-01T12:00:00.000Z,",
+    Scalar.DATETIME: "a date and time with offset, as in 2024-05-01T12:00:00.000Z",
     Scalar.OBJECTID: "24 hexadecimal digits",
     Scalar.UUID: "32 hexadecimal digits in groups of 8-4-4-4-12",
     Scalar.JSON: "JSON with numbers of at most 64 bits and at most 80 levels",

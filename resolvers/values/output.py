@@ -276,21 +276,21 @@ ID_CLASSES: Mapping[Scalar, type] = {
 
 
 def describe_value(value: object) -> str:
-    """Return the type in MongoDB's terms and the value if it is short, as `the string 'cheap'`."""
+    """Return the type in MongoDB's terms and the value if it is short, as `string 'cheap'`."""
     if value is None:
-        return "null or nothing"
+        return "null or missing"
     if isinstance(value, Mapping):
         return "a document"
     if isinstance(value, list):
         return "an array"
     kind = BSON_NAMES.get(value.__class__, value.__class__.__name__)
-    return f"the {kind} {shorten_repr(json_value(value))}"
+    return f"{kind} {shorten_repr(json_value(value))}"
 
 
 def _mend(name: str, value: object, expected: str) -> str:
     """Return how to make the document and the model match each other."""
     if value is None:
-        return f"give {name} a value, or let it be null in the model: without !"
+        return f"store a value in {name}, or remove its ! in the model"
     declared = DECLARED.get(value.__class__)
     otherwise = "change the field's type in the model"
     if declared is not None and declared.value != expected:

@@ -148,8 +148,8 @@ class Coverage:
                 continue
             if gap.end is None:
                 return ArchiveBehind(
-                    f"the history of {collection}: lost from {_when(gap.start.at)} on "
-                    f"({gap.why}), the documents are being read again; try again later",
+                    f"history of {collection}: lost from {_when(gap.start.at)} on "
+                    f"({gap.why}); the documents are being read again; try again later",
                     collection=collection,
                 )
             lost = history_lost_error(collection, gap.end, f"was lost ({gap.why})")
@@ -273,8 +273,8 @@ def history_lost_error(subject: str, mark: TimeMark, why: str) -> HistoryLost:
     known here.
     """
     return HistoryLost(
-        f"the history of {subject}: the requested time {why}; "
-        f"it is known from {_text(mark.wall)} on",
+        f"history of {subject}: the requested time {why}, minimum is {_text(mark.wall)}; request a "
+        "later time",
         oldestResumeToken=resume_tokens.token_from_time(mark.at),
         oldestTime=_text(mark.wall),
     )

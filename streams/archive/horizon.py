@@ -203,9 +203,9 @@ class _FirstVersion:
 
 def _before_horizon_error(collection: str, token: str, asked: str) -> HistoryLost:
     return HistoryLost(
-        f"the history of {collection} reaches back to "
-        f"{_when(resume_tokens.cluster_time(token))}; older "
-        f"versions were deleted by retention (keep), and {asked} was requested",
+        f"history of {collection}: {asked} was requested, minimum is "
+        f"{_when(resume_tokens.cluster_time(token))}; older versions were deleted by retention "
+        "(keep)",
         oldestResumeToken=token,
     )
 

@@ -28,6 +28,6 @@ async def read_versions(archive: Archive, records: Sequence[Any]) -> list[Versio
         if len(records) == 1:
             [record] = records
             name = f"{archive.collection}/{record['doc']!r}"
-            return [f"version {record['v']} of {name} cannot be read: {exc.message}"]
+            return [f"version {record['v']} of {name}: {exc.message}"]
     # Only reading them one by one shows which is unreadable.
     return [made for each in records for made in await read_versions(archive, [each])]

@@ -98,7 +98,7 @@ class StreamDetail:
             lacking = "without content" if level.bare else "with fewer images"
             log.warning(
                 "a change event exceeds 16 MB: %s",
-                "passed over" if level.lossy else f"read {lacking}",
+                "skipped" if level.lossy else f"read {lacking}",
                 extra={"after": f"{resume_tokens.cluster_time(position).as_datetime():%F %T}Z"},
             )
         return True

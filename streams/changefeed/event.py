@@ -270,9 +270,9 @@ def _raw(document: bytes | None) -> RawBSONDocument | None:
 
 _TEXT, _SYMBOL, _TIMESTAMP, _DECIMAL = 0x02, 0x0E, 0x11, 0x13
 INEXACT_KEY = (
-    "its _id has bytes that no driver keeps (text that is not UTF-8, a name twice, a deprecated "
-    "type, the empty timestamp): expected one that reads and writes alike; store it under another "
-    "_id"
+    "its _id has bytes that drivers change (text that is not UTF-8, a name twice, a deprecated "
+    "type, the empty timestamp), expected one that stays equal when it is read and written; store "
+    "it under another _id"
 )
 
 PLAIN_KEY_TYPES = frozenset({str, int, ObjectId})

@@ -374,6 +374,6 @@ def _check_resumable(exc: GatewayError, position: str) -> None:
         raise exc
     if exc.number in _HISTORY_LOST:
         reached = resume_tokens.cluster_time(position).as_datetime()
-        raise HistoryLost(f"the oplog no longer reaches back to {reached:%F %T}Z") from exc
+        raise HistoryLost(f"oplog: its oldest entry is after {reached:%F %T}Z") from exc
     if not exc.resumable:
         raise exc

@@ -150,8 +150,8 @@ class Checkpoints:
         except DuplicateKey as exc:
             stored = await self.load(name)
             raise LeaseLost(
-                f"{name}: checkpoint with fencing token {fencing_token} refused, "
-                f"{stored.fencing_token if stored else '?'} is stored"
+                f"{name}: checkpoint with fencing token {fencing_token}, minimum is "
+                f"{stored.fencing_token if stored else '?'}, which is stored"
             ) from exc
 
     async def save_trouble(self, name: str, trouble: str | None, *, fencing_token: int) -> None:
@@ -172,7 +172,7 @@ class Checkpoints:
         # A write that changes nothing would not conflict with a concurrent one.
         if await writing.change(COLLECTION, mine, {"$inc": {"guarded": 1}}) is None:
             raise LeaseLost(
-                f"{name}: a write with fencing token {fencing_token} refused, a newer one is stored"
+                f"{name}: write with fencing token {fencing_token}, a newer one is stored"
             )
 
     async def replace_partitions(

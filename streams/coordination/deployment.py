@@ -46,7 +46,7 @@ async def deployment_tag(mongo: Mongo) -> str:
         Unsuitable: Missing privileges; or versions of a copy are later than the database's cluster
             time. The message says how to mend it.
     """
-    async with explain_refusal(mongo, "keeping history needs", "readWrite"):
+    async with explain_refusal(mongo, "recording requires", "readWrite"):
         stored = await _load_identity(mongo, _new_tag())
         marks = await _read_marks(mongo)
         known = {name: value for name, value in marks.items() if name in stored}
@@ -133,8 +133,8 @@ async def _time_after_versions(mongo: Mongo, collections: set[str]) -> Timestamp
             return now
         if time.monotonic() > deadline:
             raise Unsuitable(
-                f"{mongo.name} is a copy whose newest version is of {newest.as_datetime():%F %T}Z, "
-                f"and this database's time is {now.as_datetime():%F %T}Z: wait until it is later, "
-                "or set the clocks of both to the same time"
+                f"{mongo.name}: a copy whose newest version is of {newest.as_datetime():%F %T}Z, "
+                f"maximum is the database's time {now.as_datetime():%F %T}Z; wait until then, or "
+                "set both clocks to the same time"
             )
         await asyncio.sleep(1)

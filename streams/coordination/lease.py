@@ -35,8 +35,8 @@ class LeaseOptions:
     def __post_init__(self) -> None:
         if not 0 < self.renew_every_s < self.duration_s:
             raise ValueError(
-                "renew_every_s must lie between 0 and duration_s, "
-                f"got {self.renew_every_s} and {self.duration_s}"
+                f"renew_every_s: {self.renew_every_s}, expected more than 0 and less than "
+                f"duration_s, {self.duration_s}"
             )
 
 

@@ -185,7 +185,7 @@ class LeasedTask:
             async with asyncio.timeout_at(self.lease.expires_at):
                 renewed = await self._request_lease()
         except (Unavailable, TimeLimit, TimeoutError) as exc:
-            self._note_trouble("lease renewal failed", str(exc) or "no answer in time")
+            self._note_trouble("lease renewal failed", str(exc) or "no response in time")
             return not self.lease.expired
         if renewed is None or renewed.fencing_token != self.lease.fencing_token:
             return False

@@ -61,7 +61,7 @@ def token_from_stream(data: str) -> str:
     """
     token = data[2:].upper()
     if not data.startswith(_TIMESTAMP_TYPE) or not _TOKEN.match(token):
-        raise ValueError(f"resume token {data[:60]!r} does not begin with a cluster time")
+        raise ValueError(f"resume token: {data[:60]!r}, expected one that begins with a time")
     return server_token.canonical_data(token)
 
 
@@ -130,9 +130,8 @@ def require_resumable(token: str) -> str:
     """
     if is_snapshot_token(token):
         raise ResumeTokenInvalid(
-            "this token was sent within a snapshot that was not finished; "
-            "subscribe again with snapshot: true, "
-            "and resume from the tokens of its CHECKPOINT and of what follows"
+            "resume token: of an unfinished snapshot, expected one of its CHECKPOINT or of a later "
+            "event; subscribe again with snapshot: true"
         )
     return token
 
@@ -165,13 +164,13 @@ def decode(text: str, deployment: str) -> str:
     if not dot or len(text) > _WIRE_LIMIT or not _TOKEN.match(token):
         shown = text if len(text) <= 60 else f"{text[:57]}..."
         raise ResumeTokenInvalid(
-            f"{shown!r} is not a resume token; "
+            f"resume token: {shown!r}, expected one of this service; "
             "take one from an event, a connection or Query.resumeToken"
         )
     if tag != deployment:
         raise ResumeTokenInvalid(
-            f"this resume token was made by deployment {tag!r}, and this is {deployment!r}; "
-            "take a new one from here"
+            f"resume token: of deployment {tag!r}, expected {deployment!r}; take a new one of this "
+            "deployment"
         )
     return canonical_token(token)
 

@@ -226,8 +226,8 @@ class Consumer:
             resume_tokens.cluster_time(each).as_datetime() for each in (position, horizon)
         )
         reason = (
-            f"versions of {self.collection} up to {dropped:%F %T}Z were dropped before {self.name} "
-            f"came to them: it stood at {reached:%F %T}Z"
+            f"versions of {self.collection} up to {dropped:%F %T}Z were deleted before {self.name} "
+            f"handled them; its position was {reached:%F %T}Z"
         )
         log.error("history lost", extra={"listener": self.name, "reason": reason})
         await self._repeated(fencing_token, self.handler.lost, reason)

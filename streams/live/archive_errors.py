@@ -14,16 +14,15 @@ def archive_behind_error(collection: str, known: str, token: str, limit_s: float
     wanted_at = resume_tokens.cluster_time(token).as_datetime()
     if not known:
         return ArchiveBehind(
-            f"no recorder has ever run for {collection}; "
-            "start `revstream serve` or `revstream record`",
+            f"archive of {collection}: empty, expected a recorder; start `revstream serve` or "
+            "`revstream record`",
             collection=collection,
         )
     reached_at = resume_tokens.cluster_time(known).as_datetime()
     lag_s = max(0.0, (wanted_at - reached_at).total_seconds())
     return ArchiveBehind(
-        f"the archive of {collection} has reached {reached_at:%F %T}Z, "
-        f"and {wanted_at:%F %T}Z was requested; "
-        f"waited {limit_s:g} s; try again, or look at Query.streams",
+        f"archive of {collection}: recorded up to {reached_at:%F %T}Z after a wait of "
+        f"{limit_s:g} s, expected {wanted_at:%F %T}Z; try again, or check Query.streams",
         collection=collection,
         lagSeconds=lag_s,
     )
@@ -37,7 +36,7 @@ def snapshot_unread_error(
     if checkpoint is not None:
         read, total = checkpoint.baseline.read, checkpoint.baseline.total
     return ArchiveBehind(
-        f"the archive of {collection}: {read} of about {total} existing documents "
-        f"are read; waited {limit_s:g} s; try again, or look at Query.streams",
+        f"archive of {collection}: {read:,} of about {total:,} existing documents read after a "
+        f"wait of {limit_s:g} s, expected all; try again, or check Query.streams",
         collection=collection,
     )

@@ -65,7 +65,7 @@ class Availability:
                 if self._stream_is_well:
                     return
                 if time.monotonic() - began > _PING_S and not ping.done():
-                    self._set_trouble(f"it has not answered for {_PING_S:g} s")
+                    self._set_trouble(f"no response for {_PING_S:g} s")
             self._set_trouble(_trouble_of(ping))
         finally:
             await cancel_and_wait(ping)

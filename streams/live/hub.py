@@ -134,9 +134,9 @@ class Subscriber:
         count, options = len(self._backlog), self._options
         total = self._backlog_bytes + event.size_bytes
         if count >= options.backlog_events:
-            problem = f"backlog: {count} events, maximum is {options.backlog_events}"
+            problem = f"backlog: {count:,} events, maximum is {options.backlog_events:,}"
         elif count and total > options.backlog_bytes:
-            problem = f"backlog: {total} bytes, maximum is {options.backlog_bytes}"
+            problem = f"backlog: {total:,} bytes, maximum is {options.backlog_bytes:,}"
         else:
             self._backlog.append(event)
             self._backlog_bytes = total
@@ -197,7 +197,7 @@ class Hub:
         for each in self._subscribers(self._collections):
             # One error per subscriber: facts about that subscriber are added to it.
             each.end(
-                Unavailable("the stream was interrupted; subscribe again after the last token")
+                Unavailable("change stream: interrupted; subscribe again after the last token")
             )
             self._detach(each)
 

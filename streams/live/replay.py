@@ -199,14 +199,15 @@ class Replay:
         if checkpoint is None:
             floor = self._hub.ring(self._archive.collection).floor
             raise HistoryLost(
-                f"no history of {self._archive.collection} is kept, "
-                f"and {_when(position)} is before the events in memory",
+                f"history of {self._archive.collection}: not recorded, and the requested "
+                f"{_when(position)} is before the events in memory; read the current state, and "
+                "subscribe after it",
                 oldestResumeToken=floor,
             )
         if position < checkpoint.start:
             raise HistoryLost(
-                f"the history of {self._archive.collection} begins at {_when(checkpoint.start)}, "
-                f"and {_when(position)} was requested",
+                f"history of {self._archive.collection}: {_when(position)} was requested, minimum "
+                f"is {_when(checkpoint.start)}; read the current state, and subscribe after it",
                 oldestResumeToken=checkpoint.start,
             )
 

@@ -90,19 +90,19 @@ async def _carry_index(
     name = f"index {index['name']}"
     if "expireAfterSeconds" in index:
         # There it deleted old versions; here it would delete documents.
-        done.left.append(f"{name}: it expires documents (expireAfterSeconds)")
+        done.left.append(f"{name}: would delete documents (expireAfterSeconds)")
         return
     own = _own_fields(layout)
     keys = [(_shown(path, layout), kind) for path, kind in index["key"].items() if path not in own]
     if not keys or [path for path, _ in keys] == ["_id"] or _is_the_layouts(index, layout):
-        done.left.append(f"{name}: it is the old layout's own")
+        done.left.append(f"{name}: belongs to the old layout")
         return
     options = {name: value for name, value in index.items() if name not in _NOT_OPTIONS}
     if any(each in options for each in _WITH_FIELDS_INSIDE):
-        done.left.append(f"{name}: a text or wildcard index; make it on {to} by hand")
+        done.left.append(f"{name}: a text or wildcard index; create it on {to} by hand")
         return
     if len(keys) < len(index["key"]) and options.pop("unique", False):
-        done.carried.append(f"{name}: no longer unique, which it was together with {sorted(own)}")
+        done.carried.append(f"{name}: no longer unique, since it was unique with {sorted(own)}")
     if options["name"] == _usual_name(index["key"]):
         # Otherwise it would conflict with an index of that name from the model.
         options["name"] = _usual_name(dict(keys))
@@ -122,21 +122,20 @@ async def _carry_validator(
 ) -> None:
     validator = _renamed(validation["validator"], layout)
     if not validator:
-        done.left.append("the validator: it is about the old layout's own fields alone")
+        done.left.append("validator: it has only fields of the old layout")
         return
     try:
         refused = await mongo.count(to, {"$nor": [validator]})
         if refused:
             done.left.append(
-                f"the validator: {refused} current documents would not pass it: "
-                f"{json_util.dumps(validator)}"
+                f"validator: it refuses {refused:,} current documents: {json_util.dumps(validator)}"
             )
             return
         await mongo.command({"collMod": to, **validation, "validator": validator})
     except GatewayError as exc:
-        done.left.append(f"the validator: {exc.message}")
+        done.left.append(f"validator: {exc.message}")
     else:
-        done.carried.append(f"the validator: {json_util.dumps(validator)}")
+        done.carried.append(f"validator: {json_util.dumps(validator)}")
 
 
 def _usual_name(keys: Mapping[str, Any]) -> str:

@@ -128,9 +128,9 @@ class Diagnosis:
             yield DiagnosisFinding(
                 level="note",
                 subject="server",
-                says=f"transactions live for {lifetime_s} s: where a gateway is killed within a "
-                "mutation that has an idempotency key, its document cannot be written to for so "
-                "long",
+                says=f"transactionLifetimeLimitSeconds: {lifetime_s}, expected at most "
+                f"{_LONGEST_TRANSACTION_S}: if a gateway is killed during a mutation with an "
+                "idempotency key, its document cannot be written for that long",
                 mend="db.adminCommand({setParameter: 1, transactionLifetimeLimitSeconds: "
                 f"{_LONGEST_TRANSACTION_S}}}), and in mongod's configuration",
             )
@@ -139,9 +139,9 @@ class Diagnosis:
             yield DiagnosisFinding(
                 level="warning",
                 subject="server",
-                says=f"minSnapshotHistoryWindowInSeconds is {window_s}: what was a moment ago "
-                "cannot be read: snapshots of subscriptions wait for the archive, which is read "
-                "instead, and versions that have no image may become gaps",
+                says=f"minSnapshotHistoryWindowInSeconds: {window_s}, expected at least "
+                f"{_SNAPSHOT_LEAST_S}: recent states cannot be read from MongoDB: snapshots of "
+                "subscriptions wait for the archive, and versions without an image may become gaps",
                 mend=f"db.adminCommand({{setParameter: 1, minSnapshotHistoryWindowInSeconds: "
                 f"{_SNAPSHOT_USUAL_S}}}), and in mongod's configuration",
             )
@@ -149,8 +149,8 @@ class Diagnosis:
             yield DiagnosisFinding(
                 level="warning" if self._sharded else "error",
                 subject="server",
-                says=f"this is {SHARDED}",
-                mend="use a replica set; or serve it all the same with --experimental-sharded",
+                says=SHARDED,
+                mend="use a replica set, or accept this with --experimental-sharded",
             )
             return
         hello = await self._mongo.command({"hello": 1}, database="admin")
@@ -159,9 +159,9 @@ class Diagnosis:
             yield DiagnosisFinding(
                 level="note",
                 subject="server",
-                says=f"{len(members)} member{'s' if len(members) != 1 else ''} in the replica set: "
-                "when the primary is gone, so is everything",
-                mend='add members: rs.add("host:27017") in mongosh, three in all',
+                says=f"members of the replica set: {len(members)}, expected 3 or more: without the "
+                "primary nothing can be read or written",
+                mend='add members: rs.add("host:27017") in mongosh, three in total',
             )
 
     async def _parameter(self, name: str) -> int | None:
@@ -174,7 +174,7 @@ class Diagnosis:
     async def _stream(self) -> AsyncIterator[DiagnosisFinding]:
         await check_stream(self._mongo, await inspect_server(self._mongo))
         await check_collections(self._mongo, [each.collection for each in self._model.entities])
-        yield _ok("change stream", "it can be followed")
+        yield _ok("change stream", "readable")
 
     async def _oplog(self) -> AsyncIterator[DiagnosisFinding]:
         try:
@@ -184,32 +184,32 @@ class Diagnosis:
             yield DiagnosisFinding(
                 level="warning",
                 subject="oplog",
-                says=f"it cannot be read, so that history begins at the first start: {exc.message}",
+                says=f"not readable, so that history begins at the first start: {exc.message}",
                 mend=await self._remedy("read", "local"),
             )
             return
         if oldest is None:
-            yield DiagnosisFinding(level="error", subject="oplog", says="it is empty")
+            yield DiagnosisFinding(level="error", subject="oplog", says="empty")
             return
         now = await self._mongo.operation_time()
         window_h = (now.time - oldest["ts"].time) / 3600
         used_mb, most_mb = stats["size"] / 2**20, stats.get("maxSize", 0) / 2**20
         full = most_mb > 0 and used_mb > 0.8 * most_mb
-        says = f"it reaches back {window_h:.1f} h and holds {used_mb:.0f} of {most_mb:.0f} MB"
+        says = f"reaches back {window_h:.1f} h and has {used_mb:.0f} of {most_mb:.0f} MB"
         behind_h = self._behind_h(now)
         if behind_h is not None and behind_h > window_h / 2 and full:
             yield DiagnosisFinding(
                 level="error",
                 subject="oplog",
-                says=f"{says}; the recorder that is furthest behind is at {behind_h:.1f} h: what "
-                "leaves the oplog before it is recorded is lost",
+                says=f"{says}; the slowest recorder lags by {behind_h:.1f} h: changes that leave "
+                "the oplog before they are recorded are lost",
                 mend="start `revstream record` now; enlarge the oplog: " + resize_command(most_mb),
             )
         elif full and window_h < _SHORT_WINDOW_H:
             yield DiagnosisFinding(
                 level="warning",
                 subject="oplog",
-                says=f"{says}: recorders that are away for longer lose history",
+                says=f"{says}: recorders that stop for longer lose history",
                 mend=resize_command(most_mb),
             )
         else:
@@ -229,8 +229,8 @@ class Diagnosis:
             yield DiagnosisFinding(
                 level="warning",
                 subject="clock",
-                says=f"this machine's clock and the primary's differ by {skew_s:+.1f} s: `asOf: "
-                "{ time }` and lags go by the primary's",
+                says=f"difference to the primary's clock: {skew_s:+.1f} s, maximum is {_SKEW_S:g} "
+                "s: `asOf: { time }` and lags use the primary's",
                 mend="synchronize both with NTP",
             )
         else:
@@ -256,13 +256,13 @@ class Diagnosis:
             yield DiagnosisFinding(
                 level="warning",
                 subject="images",
-                says=f"{name} keeps no images before and after writes: versions are made from "
-                "deltas, and subscriptions wait for the archive",
+                says=f"{name}: no images before and after writes: versions are built from deltas, "
+                "and subscriptions wait for the archive",
                 mend=f'db.runCommand({{collMod: "{name}", '
                 "changeStreamPreAndPostImages: {enabled: true}})",
             )
         if not lacking:
-            yield _ok("images", "kept for every collection that exists")
+            yield _ok("images", "enabled for every existing collection")
         try:
             reply = await self._mongo.command(
                 {"getClusterParameter": "changeStreamOptions"}, database="admin"
@@ -274,8 +274,8 @@ class Diagnosis:
             yield DiagnosisFinding(
                 level="warning",
                 subject="images",
-                says=f"they expire after {kept:g} s: a recorder that is further behind works from "
-                "deltas",
+                says=f"expireAfterSeconds: {kept:g}, expected at least {_IMAGES_LEAST_S:g}: a "
+                "recorder with a greater lag builds versions from deltas",
                 mend="db.adminCommand({setClusterParameter: {changeStreamOptions: "
                 "{preAndPostImages: {expireAfterSeconds: 86400}}}})",
             )
@@ -303,11 +303,11 @@ class Diagnosis:
                 yield DiagnosisFinding(
                     level="warning",
                     subject="indexes",
-                    says=f"{name} has none on {shown}",
-                    mend="start `revstream serve`, which creates them, and look at its log",
+                    says=f"{name}: missing on {shown}",
+                    mend="start `revstream serve`, which creates them, and check its log",
                 )
         if not lacking:
-            yield _ok("indexes", "all there")
+            yield _ok("indexes", "all exist")
 
     async def _keys(self, collection: str) -> list[list[tuple[str, int]]]:
         """Return the keys of each index."""
@@ -322,7 +322,7 @@ class Diagnosis:
             yield DiagnosisFinding(
                 level="warning",
                 subject="recorders",
-                says=f"none has ever run for {', '.join(never)}: their history has not begun",
+                says=f"none has run for {', '.join(never)}: their history has not begun",
                 mend="start `revstream serve` or `revstream record`",
             )
         aside = await SetAsideEvents(self._mongo).troubles()
@@ -333,14 +333,14 @@ class Diagnosis:
             if checkpoint is None:
                 continue
             if checkpoint.trouble is not None:
-                says = f"{name} is not recorded: {checkpoint.trouble}"
+                says = f"{name}: not recorded: {checkpoint.trouble}"
                 yield DiagnosisFinding(level="error", subject="recorders", says=says)
             if partition.index == 0 and partition.collection in aside:
                 yield DiagnosisFinding(
                     level="error",
                     subject="recorders",
                     says=f"{partition.collection}: {aside[partition.collection]}",
-                    mend="report the traceback that the log has; then db["
+                    mend="report the traceback in the log; then db["
                     f'"{COLLECTION}"].deleteMany({{collection: "{partition.collection}"}})',
                 )
             behind_s = max(0, now.time - resume_tokens.cluster_time(checkpoint.token).time)
@@ -348,11 +348,11 @@ class Diagnosis:
                 yield DiagnosisFinding(
                     level="error",
                     subject="recorders",
-                    says=f"{name}: no process records; it stands {behind_s} s back",
+                    says=f"{name}: no process records; lag: {behind_s} s",
                     mend="start `revstream serve` or `revstream record`",
                 )
                 continue
-            reading = "" if checkpoint.baseline.done else ", reading what was there before"
+            reading = "" if checkpoint.baseline.done else ", reading the existing documents"
             gaps = 0
             if partition.index == 0:  # of them all, said once
                 archive = Archive(self._mongo, partition.collection)
@@ -366,20 +366,20 @@ class Diagnosis:
                         f"the last from {lost[-1].start.wall:%F %T}Z on ({lost[-1].why})",
                         mend="Query.streams { gaps { from to why } } names each",
                     )
-            said = f"{name}: {holder.holder} records{reading}, {behind_s} s back"
+            said = f"{name}: {holder.holder} records{reading}, lag: {behind_s} s"
             if gaps:
                 yield DiagnosisFinding(
                     level="note",
                     subject="recorders",
-                    says=f"{said}; {gaps} versions stand behind a gap",
+                    says=f"{said}; {gaps} versions after a gap",
                 )
             else:
                 yield _ok("recorders", said)
 
     async def _layouts(self) -> AsyncIterator[DiagnosisFinding]:
         for name, count in (await count_unfinished_updates(self._mongo, self._model)).items():
-            says = f"{name}: {count} updates were left half done by a crash"
-            mend = "revstream verify --mend; a process that records mends it by itself"
+            says = f"{name}: {count} unfinished updates after a crash"
+            mend = "revstream verify --mend; a recording process does it by itself"
             yield DiagnosisFinding(
                 level="warning" if count else "ok", subject="layouts", says=says,
                 mend=mend if count else None,

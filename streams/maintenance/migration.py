@@ -91,11 +91,14 @@ class Migration:
         upto = await self._progress.position(self._old.collection)
         if not upto:
             raise Unsuitable(
-                f"no recorder has ever run for {self._old.collection}, so its versions are not "
-                "known: start `revstream serve` or `revstream record` with this model"
+                f"{self._old.collection}: never recorded, expected a recorder, which reads its "
+                "versions; start `revstream serve` or `revstream record` with this model"
             )
         if not await self._mongo.existing([self._old.collection]):
-            raise Unsuitable(f"there is no collection {self._old.collection}: nothing to move")
+            raise Unsuitable(
+                f"{self._old.collection}: the collection does not exist, expected one to move; "
+                "check the name"
+            )
         await self._new.prepare()
         total = await self._mongo.estimated_count(self._old.name)
         position, there = await self._position()
@@ -212,8 +215,8 @@ class Migration:
     async def _check_place(self) -> None:
         if await self._checkpoints.load(Partition(self._to).name) is not None:
             raise Unsuitable(
-                f"{self._to} has a recorder already: the move is done, or the name is another "
-                "collection's; name one that no model has"
+                f"{self._to}: already recorded, expected a new collection; the move is finished, "
+                "or the name is used by another: choose a new one"
             )
         mine = {"_id": self._to, "of": self._old.collection}
         # A migration killed early may have written documents, and no version yet.
@@ -223,7 +226,9 @@ class Migration:
         if begun:
             return
         if await self._mongo.find(self._to, {}, FindOptions(limit=1)):
-            raise Unsuitable(f"there are documents in {self._to}: name a collection of its own")
+            raise Unsuitable(
+                f"{self._to}: has documents, expected an empty collection; choose another name"
+            )
         await self._mongo.find_one_and_update(
             _BEGUN, {"_id": self._to}, {"$set": mine}, upsert=True
         )
@@ -269,7 +274,10 @@ class Migration:
         known = {each["_id"] for each in there}
         made = [_own(each) for each in records if each["_id"] not in known]
         if not await self._new.insert(made):
-            raise Unsuitable(f"somebody else writes to {self._new.name}: run one move at a time")
+            raise Unsuitable(
+                f"{self._new.name}: written by another process, expected only this move; run one "
+                "move at a time"
+            )
         return len(made)
 
     async def _copy_beside(self, name: str) -> None:
@@ -312,12 +320,12 @@ class Migration:
                         return
                     other = new.get(identity(each["_id"]))
                     if other is None or _encoded(other) != _encoded(each):
-                        what = "is not there" if other is None else "is another one"
+                        what = "is missing" if other is None else "differs"
                         moved.findings.append(f"{each['_id']!r}: the current document {what}")
         there = await self._mongo.count(self._to, {})
         if there != moved.documents:
             moved.findings.append(
-                f"{self._to} has {there:,} documents, and {moved.documents:,} are current"
+                f"{self._to}: {there:,} documents, expected {moved.documents:,} current ones"
             )
 
 
@@ -339,7 +347,7 @@ def _to_be(document: Mapping[str, Any]) -> Document:
 
 def _difference(old: Any, new: Any) -> str | None:
     if old is None or new is None:
-        return f"is only in the {'old' if new is None else 'new'} archive"
+        return f"exists only in the {'old' if new is None else 'new'} archive"
     one, other = _own(old), _own(new)
     every = sorted({*one, *other})
     names = [name for name in every if _plain(one.get(name)) != _plain(other.get(name))]

@@ -13,12 +13,12 @@ async def list_residual_data(mongo: Mongo) -> list[str]:
     return [
         await _oplog(mongo),
         await _images(mongo),
-        "the memory of running gateways: they let go of it within some seconds, those that cannot "
-        "reach MongoDB once they can; what waits for a subscriber until it is taken",
-        "backups, snapshots of disks and delayed members of the replica set: until you let them go",
-        "MongoDB's journal, the free pages of its files and, where it logs slow commands, its log: "
-        "until they are written over or rotated",
-        "readers of it: clients, receivers of sinks, other programs",
+        "memory of running gateways: a few seconds, or until the gateway reaches MongoDB again; "
+        "events that wait for a subscriber until they are sent",
+        "backups, disk snapshots and delayed members of the replica set: until you delete them",
+        "MongoDB's journal, the free pages of its files and, if it logs slow commands, its log: "
+        "until they are overwritten or rotated",
+        "readers: clients, receivers of sinks, other programs",
     ]
 
 
@@ -27,15 +27,15 @@ async def _oplog(mongo: Mongo) -> str:
         oldest = await mongo.oldest("oplog.rs", {}, database="local")
         stats = await mongo.command({"collStats": "oplog.rs"}, database="local")
     except GatewayError as exc:
-        return f"MongoDB's oplog: how far it reaches back cannot be read ({exc.message})"
+        return f"MongoDB's oplog: not readable ({exc.message})"
     if oldest is None:
-        return "MongoDB's oplog, which is empty"
+        return "MongoDB's oplog: empty"
     now = await mongo.operation_time()
     hours = (now.time - oldest["ts"].time) / 3600
     used, most = stats["size"] / 2**20, stats.get("maxSize", 0) / 2**20
     return (
-        f"MongoDB's oplog: it reaches back {hours:.1f} h and holds {used:.0f} of {most:.0f} MB; "
-        "the oldest goes once it is full"
+        f"MongoDB's oplog: reaches back {hours:.1f} h and has {used:.0f} of {most:.0f} MB; its "
+        "oldest entries are removed when it is full"
     )
 
 
@@ -48,5 +48,5 @@ async def _images(mongo: Mongo) -> str:
         return f"{place}: as long as the oplog reaches back, unless an expiry is set"
     kept = reply["clusterParameters"][0].get("preAndPostImages", {}).get("expireAfterSeconds")
     if isinstance(kept, int | float):
-        return f"{place}: they expire after {kept:g} s"
+        return f"{place}: expire after {kept:g} s"
     return f"{place}: as long as the oplog reaches back"

@@ -115,7 +115,7 @@ class Verification:
             report: Called now and then with the number of checked documents.
         """
         if self._checkpoint is None:
-            self._add_finding("BEHIND", "no recorder has ever run for it; start `revstream serve`")
+            self._add_finding("BEHIND", "never recorded; start `revstream serve`")
             return self._verified
         self._position = self._checkpoint.token
         if not self._partitioned:
@@ -135,7 +135,7 @@ class Verification:
                 exact = [each for each in documents if is_exact(each)]
                 for each in documents:
                     if not is_exact(each):
-                        self._add_finding("MISSING", f"has no versions: {INEXACT_KEY}", each["_id"])
+                        self._add_finding("MISSING", f"no versions: {INEXACT_KEY}", each["_id"])
                 if end or exact:
                     last = None if end else (exact[-1]["_id"],)
                     await self._check_range(after, last, at, exact)
@@ -159,8 +159,8 @@ class Verification:
                 raise
         self._add_finding(
             "BEHIND",
-            f"its recorder has reached {at.as_datetime():%F %T}Z, which is too long ago to read "
-            "the present as of then; the versions alone were checked",
+            f"recorded up to {at.as_datetime():%F %T}Z, which is too long ago to read the current "
+            "documents at that time; only the versions were checked",
         )
         return None
 
@@ -212,7 +212,7 @@ class Verification:
                 self._add_record_finding(newest, "PRESENT", problem)
         for document in unknown:
             if before.get(identity(document["_id"]), document) is not None:
-                self._add_finding("MISSING", "is there, and has no version", document["_id"])
+                self._add_finding("MISSING", "exists, but has no version", document["_id"])
 
     async def _just_before(
         self,
@@ -294,7 +294,7 @@ class Verification:
         for each in oldest:
             record = now.get(each["_id"])
             if record is not None and not is_first(record):
-                self._add_record_finding(each, "MISSING", "the versions before it are not there")
+                self._add_record_finding(each, "MISSING", "the versions before it are missing")
 
     @property
     def _first_reading_done(self) -> bool:
@@ -327,9 +327,9 @@ def _difference(newest: Document, document: RawBSONDocument | None) -> str | Non
     """Return how a document differs from its last version; None if it does not."""
     full = newest["full"]
     if document is None:
-        return None if full is None else "is the last version, and the document is gone"
+        return None if full is None else "is the last version, but the document does not exist"
     if full is None:
-        return "is a deletion, and the document is there"
+        return "is a deletion, but the document exists"
     content = without_reserved(document)
     if is_same(full, content):
         return None

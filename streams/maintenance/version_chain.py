@@ -49,9 +49,9 @@ def find_link_flaws(versions: Sequence[Document]) -> Iterator[Flaw]:
     """Yield the flaws of links between records, without their contents."""
     for newer, older in pairwise(versions):
         if newer.get("first"):
-            yield Flaw(newer, "MISSING", f"says that it is the first, and version {older['v']} is")
+            yield Flaw(newer, "MISSING", f"is marked as first, expected version {older['v']}")
         elif newer["prev"] != older["_id"]:
-            problem = f"does not follow version {older['v']}, which is the one before"
+            problem = f"does not name version {older['v']} as its previous version"
             yield Flaw(newer, "MISSING", problem)
 
 
@@ -69,8 +69,8 @@ def _find_keyframe_flaws(versions: Sequence[Document]) -> Iterator[Flaw]:
             yield Flaw(
                 each,
                 "CONTENT",
-                f"is kept as patch {each['depth']} on version {each['keyframe']}, "
-                f"and version {base} is the last whole one",
+                f"is stored as patch {each['depth']} of version {each['keyframe']}, expected of "
+                f"version {base}, the last whole one",
             )
 
 
@@ -79,8 +79,8 @@ def _find_pair_flaws(older: Document, newer: Document, version_field: str | None
         yield Flaw(
             older,
             "INTERVAL",
-            f"stands from {older['wall']}, and version {newer['v']}, which replaced it, from "
-            f"{newer['wall']}",
+            f"begins at {older['wall']}, expected before version {newer['v']}, which replaced it "
+            f"at {newer['wall']}",
         )
     number, _ = next_number(
         older["v"],
@@ -91,7 +91,7 @@ def _find_pair_flaws(older: Document, newer: Document, version_field: str | None
         inserted=newer["op"] == "INSERT",
     )
     if newer["v"] != number:
-        yield Flaw(newer, "NUMBER", f"should be version {number}")
+        yield Flaw(newer, "NUMBER", f"expected number {number}")
     yield from _find_content_flaws(older, newer, version_field)
 
 
@@ -101,13 +101,13 @@ def _find_content_flaws(
     """Yield differences between a version's changed paths and its actual changes."""
     full = newer["full"]
     if (full is None) != (newer["op"] == "DELETE"):
-        has = "no content" if full is None else "content"
-        yield Flaw(newer, "CONTENT", f"is {with_article(newer['op'])} and has {has}")
+        has = "no content, expected some" if full is None else "content, expected none"
+        yield Flaw(newer, "CONTENT", f"is {with_article(newer['op'])} with {has}")
         return
     if "cut" in newer or "setAside" in newer:
         # Its changed paths refer to a truncated version, or are incomplete.
         return
     changed = changed_paths(None if older is None else older["full"], full, version_field)
     if list(newer["changed"]) != changed:
-        problem = f"says that it changed {newer['changed']}, and {changed} differs"
+        problem = f"lists the changed fields {newer['changed']}, expected {changed}"
         yield Flaw(newer, "CONTENT", problem)

@@ -38,18 +38,19 @@ OLDEST_VERSION = (6, 0)
 _NAMESPACE_NOT_FOUND = 26
 _NAMESPACE_EXISTS = 48
 _WITHOUT_HISTORY = {
-    "view": "a view, and views have no change stream: name the collection behind it in the model",
-    "timeseries": "a time-series collection, and those have no change stream: "
-    "take it out of the model, or copy it into an ordinary collection",
-    "capped": "a capped collection, and MongoDB does not read those as of a moment: "
-    "take it out of the model, or copy it into an ordinary collection "
-    "(one with a TTL index, where old documents are to go)",
+    "view": "a view, expected a collection, since views have no change stream; name its collection "
+    "in the model",
+    "timeseries": "a time-series collection, expected an ordinary one, since it has no change "
+    "stream; remove it from the model, or copy it into an ordinary collection",
+    "capped": "a capped collection, expected an ordinary one, since MongoDB does not read it at a "
+    "past time; remove it from the model, or copy it into an ordinary collection (with a TTL index "
+    "to delete old documents)",
 }
 SHARDED = (
-    "a sharded cluster, whose changes are not all understood: a document whose shard key changes, "
-    "or a primary shard that moves (before 8.0), can be recorded as deletions; moments and events "
-    "come up to 10 s late while a shard is idle; asOf: {token} is not exact where two shards "
-    "write at one cluster time; cursors that are given up stay open on other routers"
+    "a sharded cluster, of which some changes are not supported: a document whose shard key "
+    "changes, or a primary shard that moves (before 8.0), can be recorded as deletions; time "
+    "points and events are up to 10 s late while a shard is idle; asOf: {token} is not exact if "
+    "two shards write at one cluster time; abandoned cursors stay open on other routers"
 )
 _PRODUCTS = {
     "docdb.amazonaws.com": "Amazon DocumentDB",
@@ -96,11 +97,11 @@ async def inspect_server(mongo: Mongo) -> Server:
     )
     if not server.sharded and "setName" not in hello:
         if server.product is not None:
-            raise _refused(server, "it is no replica set")
+            raise _refused(server, "not a replica set")
         raise Unsuitable(NOT_INITIATED if hello.get("isreplicaset") else STANDALONE)
     if _numbers(server.version) < OLDEST_VERSION:
         wanted = ".".join(map(str, OLDEST_VERSION))
-        raise _refused(server, f"{server.version} is too old; revstream needs {wanted} or newer")
+        raise _refused(server, f"version {server.version}, minimum is {wanted}")
     return server
 
 
@@ -112,7 +113,7 @@ def check_sharding(server: Server, *, experimental: bool) -> None:
     """
     if server.sharded and not experimental:
         raise Unsuitable(
-            f"this is {SHARDED}; use a replica set, or accept that with --experimental-sharded"
+            f"MongoDB: {SHARDED}; use a replica set, or accept this with --experimental-sharded"
         )
 
 
@@ -130,15 +131,12 @@ def _product(hello: Mapping[str, Any], build: Mapping[str, Any]) -> str | None:
 
 def _refused(server: Server, reason: str) -> Unsuitable:
     if server.product is None:
-        return Unsuitable(f"MongoDB {reason}")
+        return Unsuitable(f"MongoDB: {reason}; upgrade it")
     return _not_mongodb(server.product, reason)
 
 
 def _not_mongodb(product: str, reason: str) -> Unsuitable:
-    return Unsuitable(
-        f"this is {product}, not MongoDB, and its changes cannot be followed: {reason}; "
-        "use a MongoDB replica set"
-    )
+    return Unsuitable(f"server: {product}, expected MongoDB: {reason}; use a MongoDB replica set")
 
 
 def _numbers(version: str) -> tuple[int, ...]:
@@ -152,7 +150,7 @@ async def check_stream(mongo: Mongo, server: Server) -> None:
     Raises:
         Unsuitable: Not permitted, with the remedy; or not a change stream of MongoDB.
     """
-    needs = "following the stream needs the actions changeStream and find, which are in"
+    needs = "the change stream requires the actions changeStream and find, which are in"
     try:
         async with (
             explain_refusal(mongo, needs, "read"),
@@ -168,7 +166,7 @@ async def check_stream(mongo: Mongo, server: Server) -> None:
     except (TypeError, KeyError, AttributeError, ValueError) as exc:
         raise _not_mongodb(
             server.product or "another database",
-            "the resume tokens of its change stream do not begin with a cluster time",
+            "the resume tokens of its change stream do not begin with a time",
         ) from exc
 
 
@@ -271,7 +269,7 @@ async def create_collection(mongo: Mongo, name: str, *, images: bool) -> bool:
 
 def _log_refusal(names: Sequence[str], exc: GatewayError, **more: str) -> None:
     log.warning(
-        "no images: versions are made from deltas",
+        "no images: versions are built from deltas",
         extra={"collections": ", ".join(names), "reason": exc.message, **more},
     )
 
@@ -295,7 +293,7 @@ async def grant_command(mongo: Mongo, role: str, *, database: str | None = None)
     status = await mongo.command({"connectionStatus": 1}, database="admin")
     users = status["authInfo"]["authenticatedUsers"]
     if not users:
-        return "the connection is not authenticated: put a user and a password into the URI"
+        return "the connection is not authenticated: add a user and a password to the URI"
     user, home = (json.dumps(users[0][name]) for name in ("user", "db"))
     roles = f'[{{role: "{role}", db: "{database or mongo.name}"}}]'
     return f"run in mongosh: db.getSiblingDB({home}).grantRolesToUser({user}, {roles})"

@@ -165,4 +165,4 @@ def _end(raw: bytes, kind: int, value: int) -> int:
         return value + _COUNTED[kind] + int(_length.unpack_from(raw, value)[0])
     if kind == _REGEX:
         return raw.index(0, raw.index(0, value) + 1) + 1
-    raise ValueError(f"BSON has no type 0x{kind:02X}")
+    raise ValueError(f"BSON type: 0x{kind:02X}, expected one of the specification")

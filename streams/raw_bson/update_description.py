@@ -38,7 +38,7 @@ def apply_delta(before: Mapping[str, Any], update: Mapping[str, Any]) -> dict[st
         Ambiguous: A path has no single reading.
     """
     if unknown := update.keys() - _DESCRIPTION:
-        raise Ambiguous(f"the update is described by {', '.join(sorted(unknown))}, too")
+        raise Ambiguous(f"update description: unknown parts {', '.join(sorted(unknown))}")
     after = copy.deepcopy(dict(before))
     known = update.get("disambiguatedPaths")
     # The server truncates before it sets: an array cut to 2 that then gets an item 2 is described
@@ -47,12 +47,12 @@ def apply_delta(before: Mapping[str, Any], update: Mapping[str, Any]) -> dict[st
         parent, last = _locate(after, each["field"], known, exists=True)
         array = _get(parent, last)
         if not isinstance(array, list):
-            raise Ambiguous(f"{each['field']!r} is truncated, but is no array")
+            raise Ambiguous(f"{each['field']!r}: truncated, expected an array")
         del array[each["newSize"] :]
     for path in update.get("removedFields") or ():
         parent, last = _locate(after, path, known, exists=True)
         if not isinstance(parent, dict) or last not in parent:
-            raise Ambiguous(f"{path!r} is removed, but was not there")
+            raise Ambiguous(f"{path!r}: removed, expected an existing field")
         del parent[str(last)]
     for path, value in (update.get("updatedFields") or {}).items():
         parent, last = _locate(after, path, known, exists=False)
@@ -91,14 +91,14 @@ def _locate(
             return node, last
         if isinstance(node, list) and _is_index(last, listed=path in known):
             return node, int(last)
-        raise Ambiguous(f"{path!r} does not lead into an object or array")
+        raise Ambiguous(f"{path!r}: expected an object or array on the way")
     found = list(_readings(document, path.split(".")))
     there = [(parent, last) for parent, last in found if _has(parent, last)]
     # A path that exists in exactly one reading means that one; the same name added beside it would
     # be a second reading.
     candidates = there if exists else found
     if len(candidates) != 1:
-        raise Ambiguous(f"{path!r} can be read in {len(candidates)} ways")
+        raise Ambiguous(f"{path!r}: {len(candidates)} meanings, expected 1")
     return candidates[0]
 
 
@@ -134,7 +134,7 @@ def _get(parent: Any, step: str | int, *, listed: bool = False) -> Any:
         return parent[str(step)]
     if isinstance(parent, list) and _is_index(step, listed=listed) and int(step) < len(parent):
         return parent[int(step)]
-    raise Ambiguous(f"step {step!r} leads nowhere")
+    raise Ambiguous(f"step {step!r} of a path: no such field or item")
 
 
 def _is_index(step: str | int, *, listed: bool) -> bool:
@@ -176,10 +176,10 @@ def apply_oplog_diff(before: Mapping[str, Any], diff: Mapping[str, Any]) -> dict
 def _below(value: Any, diff: Mapping[str, Any], name: str) -> Any:
     if not diff.get("a"):
         if not isinstance(value, dict):
-            raise Ambiguous(f"{name!r} is changed below, but is no object")
+            raise Ambiguous(f"{name!r}: changed inside, expected an object")
         return apply_oplog_diff(value, diff)
     if not isinstance(value, list):
-        raise Ambiguous(f"{name!r} is changed as an array, but is none")
+        raise Ambiguous(f"{name!r}: changed as an array, expected an array")
     items = list(value)
     if "l" in diff:
         del items[diff["l"] :]

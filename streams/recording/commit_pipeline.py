@@ -184,7 +184,7 @@ class CommitPipeline:
         if batch.records and not await self._archive.insert(batch.records):
             # Numbers are deterministic and keys unique: only another writer can have inserted them
             # before.
-            raise LeaseLost(f"{self._name}: another process has written the archive")
+            raise LeaseLost(f"{self._name}: another process wrote to the archive")
         self.versions += len(batch.records)
 
     def _note_archived(self, pending: _PendingBatch) -> None:

@@ -24,8 +24,8 @@ from revstream.streams.recording.versions.snapshot_chunk import SnapshotChunk
 
 __all__ = ["CoverageWriter"]
 
-OPLOG_LOST = "the oplog no longer reached back"
-RESTORED = "the database is a copy, or its archive was brought from elsewhere"
+OPLOG_LOST = "the oplog did not reach back to it"
+RESTORED = "the database is a copy, or its archive is from another database"
 UNREADABLE = "a change could not be read"
 ARRIVED = "the collection was replaced, and read later"
 

@@ -125,7 +125,7 @@ class SetAsideEvents:
             each["_id"]: f"{each['events']} change event{'s' if each['events'] > 1 else ''} set "
             f"aside, the last of document {_short(each['last']['key'])}: {each['last']['reason']}; "
             "their versions are gaps, or missing; "
-            f"look at {COLLECTION}, and delete the entries that are resolved"
+            f"see {COLLECTION}, and delete the resolved entries"
             for each in found
         }
 

@@ -55,14 +55,14 @@ def checksum_flaws(versions: Sequence[Mapping[str, Any]], *, kept: bool) -> Iter
     """
     for each in versions:
         if "sum" in each and each["sum"] != _content_checksum(each["full"], kept=kept):
-            yield each, "has another content than the one that was recorded: its checksum differs"
+            yield each, "checksum: of another content, expected that of the recorded content"
     for newer, older in pairwise(versions):
         if newer["prev"] == older["_id"] and not _follows(newer, older.get("chain")):
-            yield newer, "is not what was recorded after the version before: its chain differs"
+            yield newer, "chain: of another version, expected that of the previous version"
     oldest = versions[-1]
     # Truncation deletes the earlier chain with its version.
     if oldest.get("first") and "cut" not in oldest and not _follows(oldest, None):
-        yield oldest, "is not what was recorded as the first version: its chain differs"
+        yield oldest, "chain: of another version, expected that of the first version"
 
 
 def _follows(record: Mapping[str, Any], chain: bytes | None) -> bool:

@@ -134,8 +134,8 @@ class ContentReader:
             content = None if kept is None else kept.content
             if content is None and not lenient:
                 raise HistoryLost(
-                    f"{self._collection}/{record['doc']!r}: version {record['v']} is no longer "
-                    f"stored: it was number {record['kept']} there"
+                    f"{self._collection}/{record['doc']!r}: version {record['v']} is no longer in "
+                    f"the collection, where it had the number {record['kept']}"
                 )
             content = empty_content(record["doc"]) if content is None else without_reserved(content)
             made.append(
@@ -151,7 +151,7 @@ class ContentReader:
         data = {(each["_id"]["of"], each["_id"]["n"]): each["data"] for each in found}
         if len(data) < len(ids):
             raise DamagedArchive(
-                f"{self._parts} has {len(data)} of {len(ids)} parts that it should"
+                f"{self._parts}: {len(data)} parts of a version, expected {len(ids)}"
             )
         return {
             token: RawBSONDocument(b"".join(data[token, name["n"]] for name in names), RAW)
@@ -203,11 +203,11 @@ def _content(
             made[token] = _raw(place["full"])
             break
         if place is None and token == record["_id"]:
-            raise HistoryLost(f"version {record['v']} was deleted a moment ago")
+            raise HistoryLost(f"version {record['v']}: deleted during the read; try again")
         if place is None or "patch" not in place:
             raise DamagedArchive(
-                f"version {record['v']} of {record['doc']!r} cannot be read: it follows from "
-                f"{token!r}, which is not there; see `revstream verify`"
+                f"version {record['v']} of {record['doc']!r}: its base version {token!r} is "
+                "missing; run `revstream verify`"
             )
         patches.append(place)
         token = place["prev"]
@@ -219,8 +219,8 @@ def _content(
             content = apply_patch(content, place["patch"])
         except (KeyError, TypeError, ValueError) as exc:
             raise DamagedArchive(
-                f"version {place['v']} of {place['doc']!r} cannot be read: it does not fit what it "
-                "follows from; see `revstream verify`"
+                f"version {place['v']} of {place['doc']!r}: its patch does not fit its base "
+                "version; run `revstream verify`"
             ) from exc
         made[place["_id"]] = content
     return content

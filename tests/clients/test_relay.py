@@ -110,7 +110,9 @@ def test_node_finds_documents_by_id_only(
         "node": {"id": global_id("Product:1"), "documentId": "1", "name": "Lamp"},
         "productVersions": {"nodes": [version]},
     }
-    assert refused["errors"][0]["message"] == "id: '1' is no node id; take one from a field id"
+    assert (
+        refused["errors"][0]["message"] == "id: '1', expected a node id; take one from a field id"
+    )
 
 
 def test_a_model_with_reserved_names_of_relay_is_refused(tmp_path: Path) -> None:

@@ -266,9 +266,7 @@ async def test_a_wrong_password_is_unsuitable(options: MongoOptions, mongo_uri: 
     uri = f"mongodb://alice:topsecret@{mongo_uri.rpartition('@')[2]}"
     limits = MongoOptions(driver=options.driver, server_selection_s=2)
     async with Mongo.connect(uri, "shop", options=limits) as mongo:
-        with pytest.raises(
-            Unsuitable, match="does not know this user with this password"
-        ) as caught:
+        with pytest.raises(Unsuitable, match="authentication failed") as caught:
             await mongo.operation_time()
     assert "topsecret" not in caught.value.message
 
@@ -286,7 +284,7 @@ async def test_an_invalid_uri_is_refused_before_any_request(
     options: MongoOptions, uri: str
 ) -> None:
     """The message has the reason, and does not repeat the URI."""
-    with pytest.raises(Unsuitable, match="URI cannot be used") as caught:
+    with pytest.raises(Unsuitable, match="MongoDB URI: ") as caught:
         async with Mongo.connect(uri, "shop", options=options):
             pass
     assert "secret" not in caught.value.message
@@ -343,7 +341,7 @@ async def test_a_connection_opened_before_the_server_was_ready_is_dropped(
     """It never has sessions; the error allows a retry."""
     await write(mongo, lambda writing: writing.insert("things", {"_id": 1}))
     _end_sessions(mongo)
-    with pytest.raises(Unavailable, match="not ready"):
+    with pytest.raises(Unavailable, match="before the server was ready"):
         await write(mongo, lambda writing: writing.insert("things", {"_id": 2}))
     await write(mongo, lambda writing: writing.insert("things", {"_id": 3}))
     assert [each["_id"] for each in client[mongo.name].things.find()] == [1, 3]

@@ -61,8 +61,8 @@ class Answers:
     ("hello", "version", "message"),
     [
         ({}, "7.0.1", "standalone"),
-        ({"setName": "rs0"}, "5.0.14", "MongoDB 5.0.14 is too old; revstream needs 6.0"),
-        ({"setName": "rs0"}, "5.9.0-rc1", "too old"),
+        ({"setName": "rs0"}, "5.0.14", "MongoDB: version 5.0.14, minimum is 6.0"),
+        ({"setName": "rs0"}, "5.9.0-rc1", "minimum is 6.0"),
     ],
 )
 async def test_a_server_that_cannot_serve_is_refused_with_the_remedy(
@@ -104,9 +104,12 @@ COSMOS = {"setName": "globaldb", "hosts": ["shop.mongo.cosmos.azure.com:10255"]}
 @pytest.mark.parametrize(
     ("server", "message"),
     [
-        (Answers(DOCUMENTDB, "5.0.0"), r"Amazon DocumentDB.*5\.0\.0 is too old"),
+        (Answers(DOCUMENTDB, "5.0.0"), r"Amazon DocumentDB.*5\.0\.0, minimum is"),
         (Answers(COSMOS, "4.2.0"), "Azure Cosmos DB"),
-        (Answers({"ok": 1}, "7.0.77", ferretdb={"version": "v2.7.0"}), "FerretDB.*no replica set"),
+        (
+            Answers({"ok": 1}, "7.0.77", ferretdb={"version": "v2.7.0"}),
+            "FerretDB.*not a replica set",
+        ),
         (Answers({"ok": 1}, "7.0.42", ferretdbVersion="v1.24"), "FerretDB"),
     ],
 )
@@ -114,7 +117,7 @@ async def test_another_database_that_cannot_be_suitable_is_refused_by_its_name(
     server: Answers, message: str
 ) -> None:
     """The refusal names the database, and the remedy is a MongoDB replica set."""
-    with pytest.raises(Unsuitable, match=f"this is {message}.*use a MongoDB replica set"):
+    with pytest.raises(Unsuitable, match=f"server: {message}.*use a MongoDB replica set"):
         await inspect_server(server)  # type: ignore[arg-type]
 
 
@@ -144,7 +147,7 @@ async def test_a_change_stream_of_another_product_is_refused_at_the_start(
 ) -> None:
     """The error has the product's name, if the server sends it."""
     found = await inspect_server(server)  # type: ignore[arg-type]
-    with pytest.raises(Unsuitable, match=f"this is {message}"):
+    with pytest.raises(Unsuitable, match=f"server: {message}"):
         await check_stream(server, found)  # type: ignore[arg-type]
 
 

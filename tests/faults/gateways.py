@@ -41,7 +41,7 @@ AWAY = (
     "MongoDB cannot be reached",
     "connection to MongoDB was lost",
     "primary has changed",
-    "MongoDB has not confirmed a write",
+    "MongoDB did not confirm a write",
 )
 
 

@@ -384,7 +384,7 @@ class _Run:
 def _kind_of(line: dict[str, Any]) -> str:
     """Return the reason for which a holder lost its lease."""
     reason = str(line.get("reason", ""))
-    for kind in ("refused", "has written the archive"):
+    for kind in ("refused", "wrote to the archive"):
         if kind in reason:
             return kind
     return "taken or run out"

@@ -211,7 +211,9 @@ class _Round:
         lines = gateway.lines
         for n, line in enumerate(lines):
             reported = " error " in line or " critical " in line or "Traceback" in line
-            if reported and not any("no driver keeps" in each for each in (line, lines[n - 1])):
+            if reported and not any(
+                "bytes that drivers change" in each for each in (line, lines[n - 1])
+            ):
                 self._find(f"the log: {''.join(each[:300] for each in lines[n : n + 40])}")
                 return
 
@@ -356,7 +358,7 @@ class _Round:
         if done.returncode:
             lines = [each for each in done.stdout.splitlines() if each.endswith("]")]
             # Set-aside events are reported.
-            lines = [each for each in lines if "no driver keeps" not in each]
+            lines = [each for each in lines if "bytes that drivers change" not in each]
             if lines or done.returncode != 1:
                 self._find("verify: " + "\n  ".join([*lines[:20], done.stderr[-2000:]]))
 

@@ -126,21 +126,21 @@ def one_version(arguments: str) -> str:
 
 
 TOKENS = {
-    "no token": (as_of("nonsense"), TOKEN, "'nonsense' is not a resume token"),
+    "no token": (as_of("nonsense"), TOKEN, "'nonsense', expected one of this service"),
     "a token of nothing": (as_of(""), BAD, "ResumeToken: '', expected"),
-    "half a token": (as_of("CUT"), TOKEN, "'CUT' is not a resume token"),
-    "a very long token": (as_of("A" * 5000), TOKEN, "AAA... & is not a resume token"),
+    "half a token": (as_of("CUT"), TOKEN, "'CUT', expected one of this service"),
+    "a very long token": (as_of("A" * 5000), TOKEN, "AAA... & expected one of this service"),
     "a token of another deployment": (as_of("FOREIGN"), TOKEN, "'OTHER' & 'HERE'"),
-    "a token of the future": (as_of("FUTURE"), TOKEN, "2106-02-07 & has only reached 20"),
+    "a token of the future": (as_of("FUTURE"), TOKEN, "2106-02-07 & maximum is the database's 20"),
     "a time of the future": (
         '{ productsAsOf(asOf: {time: "2424-01-01T00:00:00Z"}) { nodes { version } } }',
         "ARCHIVE_BEHIND",
-        "2424-01-01T00:00:00.000Z & the database's clock says 20",
+        "2424-01-01T00:00:00.000Z & maximum is the database's 20",
     ),
     "a time beyond all years": (
         '{ productsAsOf(asOf: {time: "+212424-01-01T00:00:00Z"}) { nodes { version } } }',
         "ARCHIVE_BEHIND",
-        "+212424-01-01T00:00:00.000Z & the database's clock says 20",
+        "+212424-01-01T00:00:00.000Z & maximum is the database's 20",
     ),
     "a time and a token": (
         one_version(', asOf: {time: "2024-01-01T00:00:00Z", token: "NOW"}'),
@@ -168,20 +168,20 @@ TOKENS = {
     "a difference from a version that is none": (
         '{ product(id: "p1") { diff(from: 77) { path } } }',
         BAD,
-        "Product p1 has no version 77",
+        "version 77, expected one of Product p1",
     ),
 }
 PAGE_ARGUMENTS = {
-    "negative": ("first: -1", "first is -1, and 0 is the least"),
-    "negative from the end": ("last: -1", "last is -1, and 0 is the least"),
-    "far too many": ("first: 10000000", "first is 10000000, and 1000 is the most"),
-    "far too many from the end": ("last: 10000000", "last is 10000000, and 1000 is the most"),
-    "from both ends": ("first: 1, last: 2", "first or last, not both & first 1 and last 2"),
+    "negative": ("first: -1", "first: -1, minimum is 0"),
+    "negative from the end": ("last: -1", "last: -1, minimum is 0"),
+    "far too many": ("first: 10000000", "first: 10,000,000, maximum is 1,000"),
+    "far too many from the end": ("last: 10000000", "last: 10,000,000, maximum is 1,000"),
+    "from both ends": ("first: 1, last: 2", "first and last: 1 and 2, expected one"),
     "a number too large for Int": ("first: 99999999999", "Int & 99999999999"),
     "text": ('first: "a"', 'Int & "a"'),
-    "a broken cursor": ('after: "!!"', "after: '!!' is no cursor of this list"),
-    "a cursor of nothing": ('before: ""', "before: '' is no cursor of this list"),
-    "another list's cursor": ('after: "CURSOR"', "after: 'CURSOR' is no cursor of this list"),
+    "a broken cursor": ('after: "!!"', "after: '!!', expected a cursor of this list"),
+    "a cursor of nothing": ('before: ""', "before: '', expected a cursor of this list"),
+    "another list's cursor": ('after: "CURSOR"', "after: 'CURSOR', expected a cursor of this list"),
 }
 LISTS = {
     "documents": "{ products(%s) { nodes { id } } }",
@@ -221,9 +221,9 @@ IDS = {
     ),
 }
 VALUES = {
-    "no operand": (where("{name: {gt: null}}"), "Product.name gt & null"),
-    "no filter": (where("{name: null}"), "Product.name & null is no filter"),
-    "no list": (where("{stock: {in: null}}"), "Product.stock in & null"),
+    "no operand": (where("{name: {gt: null}}"), "Product.name.gt & null"),
+    "no filter": (where("{name: null}"), "Product.name & null, expected an object of operators"),
+    "no list": (where("{stock: {in: null}}"), "Product.stock.in & null"),
     "nothing in a list": (where("{stock: {in: [null]}}"), "Int!"),
     "an operator that is none": (where("{name: {near: 1}}"), "StringFilter & 'near' & 'ne'"),
     "a field that is none": (where("{nmae: {eq: 1}}"), "ProductWhere & 'nmae' & 'name'"),
@@ -243,7 +243,7 @@ VALUES = {
         where('{addedAt: {gt: "2024-02-20"}}'),
         "'2024-02-20' & 2024-05-01T12:00",
     ),
-    "an infinite Float": (where("{size: {width: {eq: 1e999}}}"), "Product.size.width eq & inf"),
+    "an infinite Float": (where("{size: {width: {eq: 1e999}}}"), "Product.size.width.eq & inf"),
     "an enum's value that is none": (
         "{ orders(where: {status: {eq: LOST}}) { nodes { id } } }",
         "'LOST' & 'Status'",
@@ -251,7 +251,7 @@ VALUES = {
     "no order": ("{ products(orderBy: [{}]) { nodes { id } } }", "ProductOrder & exactly one"),
     "an order twice": (
         "{ products(orderBy: [{name: ASC}, {name: DESC}]) { nodes { id } } }",
-        "orderBy names name twice",
+        "orderBy: name twice",
     ),
     "two orders in one": (
         "{ products(orderBy: [{name: ASC, stock: ASC}]) { nodes { id } } }",
@@ -273,29 +273,33 @@ DOCUMENTS = {
     "a mutation that is none": ("mutation { x }", "Mutation"),
 }
 SUBSCRIPTIONS = {
-    "no token": ('after: "nonsense"', TOKEN, "'nonsense' is not a resume token"),
+    "no token": ('after: "nonsense"', TOKEN, "'nonsense', expected one of this service"),
     "a token of another deployment": ('after: "FOREIGN"', TOKEN, "'OTHER' & 'HERE'"),
     "a token of the future": ('after: "FUTURE"', TOKEN, "2106-02-07 & 20"),
     "a token of an unfinished snapshot": ('after: "SNAPSHOT"', TOKEN, "snapshot"),
     "a token and a time": (
         'after: "NOW", since: "2024-01-01T00:00:00Z"',
         BAD,
-        "after, since, cursor or snapshot; got after and since",
+        "after and since, expected at most one",
     ),
     "a time and a snapshot": (
         'since: "2024-01-01T00:00:00Z", snapshot: true',
         BAD,
-        "got since and snapshot",
+        "since and snapshot, expected at most one",
     ),
-    "a cursor of nobody": ('cursor: "mine"', "UNAUTHENTICATED", "the caller has no name"),
+    "a cursor of nobody": ('cursor: "mine"', "UNAUTHENTICATED", "the caller is anonymous"),
     "a time to come": (
         'since: "2424-01-01T00:00:00Z"',
         BAD,
-        "2424-01-01T00:00:00.000Z & the database's clock says 20",
+        "2424-01-01T00:00:00.000Z & maximum is the database's 20",
     ),
     "a year beyond": ('since: "+012345-01-01T00:00:00Z"', BAD, "since & +012345-01-01"),
     "an operation that is none": ("operations: [NOPE]", BAD, "'NOPE' & 'Operation'"),
-    "no filter": ("where: {name: null}", BAD, "Product.name & null is no filter"),
+    "no filter": (
+        "where: {name: null}",
+        BAD,
+        "Product.name & null, expected an object of operators",
+    ),
     "an argument that is none": ("first: 1", BAD, "first & productChanges"),
 }
 

@@ -234,7 +234,7 @@ async def test_time_points_in_a_lost_window_are_refused(mongo: Mongo, client: Cl
     assert lost.before < gap.start.at <= lost.within
     assert gap.end is not None
     assert gap.end.at >= lost.after
-    assert gap.why == "the oplog no longer reached back"
+    assert gap.why == "the oplog did not reach back to it"
     history = history_of(recording)
     await recording.progress.position("things")
     states = await history.as_of(THING, [(key, lost.within) for key in (1, 2, 3)], None)

@@ -302,7 +302,7 @@ async def test_a_cursor_of_another_list_is_refused(mongo: Mongo) -> None:
         PRODUCT, "supplier", ["s"], PageQuery(page=page_request(), **arguments)
     )
     foreign = page_request(after=page.cursors[0])
-    with pytest.raises(BadUserInput, match=r"after: '.*' is no cursor"):
+    with pytest.raises(BadUserInput, match=r"after: '.*', expected a cursor"):
         await reading.page(PRODUCT, PageQuery(page=foreign, **arguments))
 
 

@@ -72,7 +72,7 @@ async def test_an_unknown_cursor_name_is_bad_input(shop: Shop) -> None:
     """A cursor that another principal saved is unknown, too."""
     id_, places = await written(shop)
     await shop.ask(SAVE, author="bob", name=f"bobs-{id_}", token=places[0])
-    with pytest.raises(Failed, match="no cursor named"):
+    with pytest.raises(Failed, match="expected the name of a saved cursor"):
         await versions_after(shop, id_, f"bobs-{id_}", 1)
 
 
@@ -96,7 +96,7 @@ async def test_names_have_1_to_255_characters(shop: Shop) -> None:
     for name in ("n", "ü" * 255):
         await shop.ask(SAVE, author="len", name=name, token=places[0])
     for name in ("", "z" * 256):
-        with pytest.raises(Failed, match=f"{len(name)} characters, 1 to 255 expected") as failed:
+        with pytest.raises(Failed, match=f"{len(name)} characters, expected 1 to 255") as failed:
             await shop.ask(SAVE, author="len", name=name, token=places[0])
         assert failed.value.code == "BAD_USER_INPUT"
 
@@ -170,7 +170,7 @@ async def test_cursors_expire_a_year_after_their_last_use(shop: Shop) -> None:
 
 async def test_an_invalid_token_is_not_saved(shop: Shop) -> None:
     """Broken tokens and tokens of other deployments are refused."""
-    with pytest.raises(Failed, match="is not a resume token"):
+    with pytest.raises(Failed, match="expected one of this service"):
         await shop.ask(SAVE, name="mine", token="x")
-    with pytest.raises(Failed, match="was made by deployment"):
+    with pytest.raises(Failed, match="of deployment"):
         await shop.ask(SAVE, name="mine", token="6B01733600000004~.elsewhere")

@@ -44,9 +44,9 @@ async def test_invalid_fields_are_reported_with_share_example_and_fix(
     assert set(found) == {"Product.name", "Product.size.width", "Product.lines.width"}
     name = found["Product.name"]
     assert (name.level, name.subject) == ("warning", "data")
-    assert "2 of 8 documents looked at (25%) do not fit" in name.says
+    assert "2 of 8 documents in the sample (25%) do not fit" in name.says
     assert found["Product.size.width"].says.endswith(
-        "products/a: size.width holds the string 'x', Float expected"
+        "products/a: size.width: string 'x', expected Float"
     )
     assert found["Product.size.width"].mend == (
         "store Float there, or declare the field as String in the model"
@@ -70,7 +70,7 @@ async def test_a_missing_collection_is_reported(mongo: Mongo, client: Client) ->
     [typo] = await examine_data(mongo, MODEL)
     assert (typo.level, typo.says) == (
         "warning",
-        "Product: there is no collection 'products', but one called 'product'",
+        "Product: the collection 'products' does not exist; a similar name is 'product'",
     )
 
 
@@ -92,7 +92,7 @@ async def test_duplicates_of_a_unique_field_are_an_error(mongo: Mongo, client: C
     products.insert_many([{"_id": "a", "name": "n"}, {"_id": "b", "name": "n"}])
     [found] = not_well(await examine_data(mongo, MODEL)).values()
     assert found.level == "error"
-    assert "the string 'a' and the string 'b'" in found.says
+    assert "string 'a' and string 'b'" in found.says
 
 
 def test_readyz_names_an_index_that_could_not_be_created(
@@ -118,7 +118,9 @@ async def test_plain_documents_in_a_layout_are_reported(mongo: Mongo, client: Cl
         [{"_id": "a", "name": "n"}, {"_id": "b", "current": {"version": 1, "name": "n"}}]
     )
     [found] = not_well(await examine_data(mongo, model)).values()
-    assert "1 of 2 documents looked at have no 'current.version' and are not served" in found.says
+    assert (
+        "1 of 2 documents in the sample have no 'current.version' and are not served" in found.says
+    )
 
 
 @pytest.mark.parametrize(
@@ -132,7 +134,7 @@ async def test_plain_documents_in_a_layout_are_reported(mongo: Mongo, client: Cl
                 {"current": {"version": 2}, "prev": [{"version": 1}, "n"]},
                 {"current": {"version": 2}, "prev": [{"name": "n"}]},
             ],
-            "3 of 5 documents looked at have a 'prev' that is no list of states with 'version'",
+            "3 of 5 documents in the sample have a 'prev' that is not a list of states",
         ),
         (
             "DELTAS",
@@ -142,7 +144,7 @@ async def test_plain_documents_in_a_layout_are_reported(mongo: Mongo, client: Cl
                 {"docId": "a", "version": 3, "unset": [1]},
                 {"docId": "a", "version": 4, "unset": {}},
             ],
-            "3 of 5 documents looked at have an 'unset' that is no list of names",
+            "3 of 5 documents in the sample have an 'unset' that is not a list of names",
         ),
     ],
 )
@@ -173,6 +175,8 @@ def test_a_start_logs_the_findings(
     model.write_text(TEXT)
     client[mongo.name]["product"].insert_one({})
     with running_gateway(mongo_uri, mongo.name, model) as gateway:
-        said = [line for line in gateway.lines if "there is no collection 'products'" in line]
+        said = [
+            line for line in gateway.lines if "the collection 'products' does not exist" in line
+        ]
         assert len(said) == 1
-        assert "but one called 'product'" in said[0]
+        assert "a similar name is 'product'" in said[0]

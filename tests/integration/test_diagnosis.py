@@ -86,7 +86,7 @@ async def test_before_the_first_start_doctor_says_which_command_to_run(mongo: Mo
     """History and indexes are missing; indexes of a missing collection are created with it."""
     found = await examined(mongo, None, None)
     assert set(found) == {"recorders"}
-    assert "none has ever run for things" in found["recorders"][0].says
+    assert "none has run for things" in found["recorders"][0].says
     await mongo.command({"create": "things"})
     found = await examined(mongo, None, None)
     assert set(found) == {"images", "indexes", "recorders"}
@@ -113,8 +113,8 @@ async def test_a_missing_index_is_named(mongo: Mongo, client: Client) -> None:
     client[mongo.name]["things.versions"].drop_index("doc_1_v_-1")
     found = {each.says for each in (await examined(mongo, checkpoint))["indexes"]}
     assert found == {
-        "things has none on {name: 1}",
-        "things.versions has none on {doc: 1, v: -1}",
+        "things: missing on {name: 1}",
+        "things.versions: missing on {doc: 1, v: -1}",
     }
 
 
@@ -131,7 +131,7 @@ async def test_a_view_in_place_of_a_collection_hides_no_other_finding(
     assert set(found) == {"change stream", "indexes"}
     assert "things is a view" in found["change stream"][0].says
     says = [each.says for each in found["indexes"]]
-    assert says == ["things.versions has none on {doc: 1, v: -1}"]
+    assert says == ["things.versions: missing on {doc: 1, v: -1}"]
 
 
 @pytest.mark.parametrize("holder", [None, Holder("gone", 3, False)])
@@ -217,7 +217,7 @@ async def test_gaps_are_counted_by_their_own_index(mongo: Mongo, client: Client)
     ).run()
     # The lag in whole seconds of the clock does not matter here.
     assert [each.says.split("; ")[1:] for each in found if "gap" in each.says] == [
-        ["2 versions stand behind a gap"]
+        ["2 versions after a gap"]
     ]
     plan = client[mongo.name].command(
         {

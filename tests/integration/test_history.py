@@ -282,11 +282,11 @@ async def test_cursors_of_different_lists_are_not_mixed_up(mongo: Mongo, scribe:
     arguments: dict[str, Any] = {"where": None, "fields": None}
     own = (await reading.pages_of(PRODUCT, ["a"], PageQuery(page=page_request(), **arguments)))[0]
     trail = await reading.trail(PRODUCT, PageQuery(page=page_request(), **arguments))
-    with pytest.raises(BadUserInput, match="no cursor of this list"):
+    with pytest.raises(BadUserInput, match="expected a cursor of this list"):
         await reading.trail(
             PRODUCT, PageQuery(page=page_request(after=own.cursors[0]), **arguments)
         )
-    with pytest.raises(BadUserInput, match="no cursor of this list"):
+    with pytest.raises(BadUserInput, match="expected a cursor of this list"):
         await reading.collection_as_of(
             PRODUCT,
             TimePoint(at(9)),

@@ -80,7 +80,7 @@ def test_a_document_that_an_index_refuses_is_invalid(
             assert answer[name]["__typename"] == "PlaceWritten"
             continue
         assert answer[name]["__typename"] == "InvalidDocument", answer[name]
-        assert f"holds what an index cannot take, {index}: " in answer[name]["message"]
+        assert f"has a value that an index does not support, {index}: " in answer[name]["message"]
 
 
 def test_an_event_that_an_index_refuses_is_invalid(gateway: RunningGateway) -> None:
@@ -96,4 +96,7 @@ def test_an_event_that_an_index_refuses_is_invalid(gateway: RunningGateway) -> N
     )
     [error] = batch["errors"]
     assert error["extensions"]["code"] == "BAD_USER_INPUT"
-    assert "one of them holds what an index cannot take, a 2dsphere index" in error["message"]
+    assert (
+        "one document has a value that an index does not support, a 2dsphere index"
+        in error["message"]
+    )

@@ -100,12 +100,12 @@ async def test_doctor_reports_a_partial_update_and_a_command_repairs_it(
     crashed(program(history, client[mongo.name]))
     [finding] = await said(mongo, history)
     assert (finding.level, finding.says) == (
-        "warning", "products: 1 updates were left half done by a crash",
+        "warning", "products: 1 unfinished updates after a crash",
     )  # fmt: skip
     assert finding.mend is not None
     assert "revstream verify --mend" in finding.mend
     model = layout_model(history)
     found = await verify(Settings(), model, mongo_uri, mongo.name, lambda *_: None, mend=True)
-    assert "products: 1 updates that were left half done are mended" in lines_of(found)
+    assert "products: 1 unfinished updates are completed" in lines_of(found)
     assert await layout.count_unfinished() == 0
     assert [each.level for each in await said(mongo, history)] == ["ok"]

@@ -46,7 +46,7 @@ async def test_repeated_version_numbers_stop_the_start(
     client[name][twice].insert_many([{"docId": "a", "v": 1}, {"docId": "a", "v": 1}])
     async with Mongo.connect(mongo_uri, name) as mongo:
         layout = create_layout(mongo, layout_model(history).entity("Product"))
-        with pytest.raises(Unsuitable, match=f"{twice} needs a unique index on {{docId, v}}"):
+        with pytest.raises(Unsuitable, match=f"{twice}: no unique index on {{docId, v}}"):
             await layout.prepare()
         client[name][twice].drop()
         # An existing index with any name is used.
@@ -67,10 +67,7 @@ async def test_an_embedded_history_beyond_the_size_limit_is_refused(
             assert written["__typename"] == "ProductWritten"
         refused = await shop.mutate("updateProduct", id=id_, patch={"name": texts[3]})
         assert refused["__typename"] == "InvalidDocument"
-        assert (
-            "would exceed the 16 MB of a document: with all versions before it"
-            in (refused["message"])
-        )
+        assert "would be larger than 16 MB: " in (refused["message"])
         small = await shop.mutate("updateProduct", id=id_, patch={"name": "small"})
         assert small["version"] == 5
 
@@ -150,7 +147,7 @@ async def test_a_history_in_a_layout_is_not_purged(
             mongo, archive=Archive(mongo, "products", create_layout(mongo, entity))
         )
         purging = Purging(mongo, recording.archive, recording.progress, entity)
-        with pytest.raises(BadUserInput, match=f"keeps versions itself .history: {history}."):
+        with pytest.raises(BadUserInput, match=f"is {history}, expected ARCHIVE"):
             await purging.purge("a", by="x", why="y")
 
 

@@ -21,21 +21,21 @@ Client = MongoClient[dict[str, Any]]
 SUPPLIER, NAMELESS = ObjectId(), ObjectId()
 GOOD: dict[str, Any] = {"name": "n", "price": Decimal128("1.50"), "stock": 1, "tags": []}
 REQUIRED: dict[str, tuple[dict[str, Any], str, str]] = {
-    "nothing": ({"name": None}, "name", "null or nothing, String expected"),
-    "a number for text": ({"name": 5}, "name", "the int 5, String expected"),
-    "text for a number": ({"price": "cheap"}, "price", "the string 'cheap', Decimal expected"),
-    "half a piece": ({"stock": 1.5}, "stock", "the double 1.5, Int expected"),
-    "too many": ({"stock": Int64(2**40)}, "stock", "the long 1099511627776, Int expected"),
-    "text for a list": ({"tags": "a"}, "tags", "the string 'a', a list of String expected"),
-    "null in a list": ({"tags": ["a", None]}, "tags.1", "null or nothing, String expected"),
-    "a number in a list": ({"tags": ["a", 3]}, "tags.1", "the int 3, String expected"),
+    "nothing": ({"name": None}, "name", "null or missing, expected String"),
+    "a number for text": ({"name": 5}, "name", "int 5, expected String"),
+    "text for a number": ({"price": "cheap"}, "price", "string 'cheap', expected Decimal"),
+    "half a piece": ({"stock": 1.5}, "stock", "double 1.5, expected Int"),
+    "too many": ({"stock": Int64(2**40)}, "stock", "long 1099511627776, expected Int"),
+    "text for a list": ({"tags": "a"}, "tags", "string 'a', expected a list of String"),
+    "null in a list": ({"tags": ["a", None]}, "tags.1", "null or missing, expected String"),
+    "a number in a list": ({"tags": ["a", 3]}, "tags.1", "int 3, expected String"),
 }
 OPTIONAL: dict[str, tuple[dict[str, Any], str, str]] = {
-    "text for a Float": ({"weight": "heavy"}, "weight", "the string 'heavy', Float expected"),
-    "not a number": ({"weight": float("nan")}, "weight", "the double 'NaN', Float expected"),
-    "a fraction for a Long": ({"serial": 2.5}, "serial", "the double 2.5, Long expected"),
-    "text for a date": ({"addedAt": "2024"}, "addedAt", "the string '2024', DateTime expected"),
-    "half a size": ({"size": {"width": 1.0}}, "size.height", "null or nothing, Float expected"),
+    "text for a Float": ({"weight": "heavy"}, "weight", "string 'heavy', expected Float"),
+    "not a number": ({"weight": float("nan")}, "weight", "double 'NaN', expected Float"),
+    "a fraction for a Long": ({"serial": 2.5}, "serial", "double 2.5, expected Long"),
+    "text for a date": ({"addedAt": "2024"}, "addedAt", "string '2024', expected DateTime"),
+    "half a size": ({"size": {"width": 1.0}}, "size.height", "null or missing, expected Float"),
 }
 OTHER_IDS = {"5": 5, '{"a": 1}': {"a": 1}, str(SUPPLIER): SUPPLIER}
 FIELDS = "name price stock tags weight serial addedAt size { width height } supplierId"
@@ -100,7 +100,7 @@ def named(errors: list[dict[str, Any]], id_: object) -> list[dict[str, Any]]:
     for each in found:
         assert each["extensions"]["code"] == "DOCUMENT_MISFIT"
         assert each["extensions"]["collection"] == "products"
-        assert each["message"].startswith(f"products/{id_}: {each['extensions']['field']} holds ")
+        assert each["message"].startswith(f"products/{id_}: {each['extensions']['field']}: ")
         assert each["extensions"]["mend"]
     return found
 
@@ -273,7 +273,7 @@ def test_unresolvable_references_are_null(gateway: RunningGateway) -> None:
     by_path = {tuple(each["path"]): each for each in answer["errors"]}
     assert set(by_path) == {("kind", "supplier"), ("nameless", "supplier", "name")}
     misfit = by_path["nameless", "supplier", "name"]
-    assert misfit["message"] == f"suppliers/{NAMELESS}: name holds null or nothing, String expected"
+    assert misfit["message"] == f"suppliers/{NAMELESS}: name: null or missing, expected String"
 
 
 def test_back_references_leave_out_an_invalid_document(
@@ -293,7 +293,7 @@ def test_back_references_leave_out_an_invalid_document(
     assert nodes == [{"id": "good", "stock": 1}]
     (error,) = answer["errors"]
     assert error["path"] == ["supplier", "products", "nodes", 1, "stock"]
-    assert error["message"] == "products/odd: stock holds the string 'one', Int expected"
+    assert error["message"] == "products/odd: stock: string 'one', expected Int"
 
 
 @pytest.mark.parametrize("field", ["name", "price", "stock", "weight", "serial", "addedAt"])
@@ -436,7 +436,7 @@ async def test_a_subscription_continues_after_an_invalid_document(
     assert changes[1]["product"] is None
     assert changes[1]["diff"] == [{"path": "stock", "after": "many"}]
     assert events[1]["errors"][0]["message"] == (
-        "products/live: stock holds the string 'many', Int expected"
+        "products/live: stock: string 'many', expected Int"
     )
     assert events[1]["errors"][0]["path"] == ["productChanges", "product", "stock"]
     assert changes[2]["documentId"] == "77"
@@ -507,6 +507,6 @@ def test_a_document_too_large_to_be_sorted_is_left_out_with_an_error(
             assert "good" in [each["id"] for each in data["supplier"]["products"]["nodes"]]
             assert ["products"] in [each["path"] for each in answer["errors"]]
             assert {each["extensions"]["code"] for each in answer["errors"]} == {"DOCUMENT_MISFIT"}
-            assert "too long values in the fields name" in answer["errors"][0]["message"]
+            assert "values that are too long in name" in answer["errors"][0]["message"]
     finally:
         products.delete_one({"_id": "long"})

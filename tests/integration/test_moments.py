@@ -92,7 +92,7 @@ async def test_a_foreign_token_is_refused(shop: Shop, text: str) -> None:
 @pytest.mark.parametrize("given", [{}, {"time": wall(1), "token": "x"}])
 async def test_a_time_point_has_either_time_or_token(shop: Shop, given: dict[str, Any]) -> None:
     """Both and none are refused."""
-    with pytest.raises(BadUserInput, match="either time or token"):
+    with pytest.raises(BadUserInput, match="expected exactly one"):
         await shop.moments.resolve(PRODUCT, **given)
 
 
@@ -157,7 +157,7 @@ async def test_a_read_waits_for_the_archive(shop: Shop) -> None:
 async def test_a_read_waits_for_a_limited_time(shop: Shop) -> None:
     """The error has the archive's progress and its lag."""
     shop.reached(resume_tokens.token_from_time(at(4)))
-    with pytest.raises(ArchiveBehind, match="archive of products has reached") as caught:
+    with pytest.raises(ArchiveBehind, match="archive of products: recorded up to") as caught:
         await shop.moments.resolve(
             PRODUCT, token=resume_tokens.encode(resume_tokens.token_from_time(at(90)), "here")
         )
@@ -170,7 +170,7 @@ async def test_a_time_waits_for_every_archive(shop: Shop) -> None:
     """One cluster time holds for all of them, so each must know its last write until then."""
     shop.progress.advance(Partition(PRODUCT.collection), FAR)
     shop.progress.advance(Partition(SUPPLIER.collection), resume_tokens.token_from_time(at(4)))
-    with pytest.raises(ArchiveBehind, match="archive of suppliers has reached"):
+    with pytest.raises(ArchiveBehind, match="archive of suppliers: recorded up to"):
         await shop.resolve(wall(90))
 
 
@@ -206,7 +206,7 @@ async def test_a_time_far_in_the_future_is_refused_at_once(
     clock, now = await mongo.clock()
     shop.reached(resume_tokens.token_from_time(now))
     time = DatetimeMS(int(clock.timestamp() + ahead_s) * 1000)
-    with pytest.raises(ArchiveBehind, match="in the future: the database's clock says") as caught:
+    with pytest.raises(ArchiveBehind, match="maximum is the database's") as caught:
         await shop.resolve(time)
     assert ahead_s - 5 < caught.value.extensions["lagSeconds"] <= ahead_s + 1
 
@@ -220,7 +220,7 @@ async def test_a_token_in_the_future_is_refused_at_once(mongo: Mongo, ahead_s: i
     future = resume_tokens.token_from_time(Timestamp(now.time + ahead_s + 30, 1))
     async with asyncio.timeout(60):
         for _ in range(2):
-            with pytest.raises(ResumeTokenInvalid, match="the database has only reached"):
+            with pytest.raises(ResumeTokenInvalid, match="maximum is the database's"):
                 await shop.moments.resolve(PRODUCT, token=resume_tokens.encode(future, "here"))
 
 

@@ -137,7 +137,7 @@ async def test_a_validator_that_refuses_added_fields_is_named(shop: Shop) -> Non
         shop.database.command("collMod", "products", validator={})
     assert (result["__typename"], result["path"]) == ("InvalidDocument", "")
     assert "the validator of the collection 'products'" in result["message"]
-    assert "what revstream adds: _change, version" in result["message"]
+    assert "the fields of revstream: _change, version" in result["message"]
 
 
 async def test_a_patch_and_an_increment_are_one_write(shop: Shop) -> None:

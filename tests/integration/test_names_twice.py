@@ -65,6 +65,6 @@ def test_a_repeated_field_name_refuses_copies_and_mutations(
     )
     assert answer["whole"] == {"__typename": "ThingWritten"}
     assert answer["odd"]["__typename"] == "InvalidDocument"
-    assert answer["odd"]["message"].startswith("the stored document has a field twice")
+    assert answer["odd"]["message"].startswith("the stored document: a field occurs twice")
     found = client[database].command("find", "things", filter={"_id": "odd"})
     assert found["cursor"]["firstBatch"] == [{"_id": "odd", "makerId": "m", "name": 2, "n": 2}]

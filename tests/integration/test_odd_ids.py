@@ -111,7 +111,7 @@ async def test_documents_with_ids_that_no_driver_preserves_are_set_aside(
     monkeypatch.setattr("revstream.streams.maintenance.verification._CHUNK", 1)
     found = await Verification(mongo, archive, stored, version_field="version").run()
     assert [each.kind for each in found.findings] == ["MISSING"] * len(UNHELD)
-    assert all("no driver keeps" in each.problem for each in found.findings)
+    assert all("bytes that drivers change" in each.problem for each in found.findings)
 
 
 @one_driver

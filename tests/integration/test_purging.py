@@ -219,7 +219,7 @@ async def test_a_purge_waits_for_the_recorder(mongo: Mongo, client: Client) -> N
     assert await mongo.count("revstream.purges", {}) == 0
     await recording.record(fencing_token=2)
     purging = Purging(mongo, recording.archive, await at_rest(mongo, recording), PRODUCT)
-    with pytest.raises(BadUserInput, match="p9 has no version"):
+    with pytest.raises(BadUserInput, match="p9: no versions"):
         await purging.purge("p9", by=BY, why=WHY)
     done = await purging.purge("p1", by=BY, why=WHY)
     assert (done.versions, done.version, done.exists) == (6, 7, True)

@@ -107,7 +107,7 @@ async def test_a_transaction_beyond_16_mb_has_one_cluster_time(
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"viewOn": "other", "pipeline": []}, "is a view, and views have no change stream"),
+        ({"viewOn": "other", "pipeline": []}, "is a view, expected a collection"),
         ({"timeseries": {"timeField": "at"}}, "is a time-series collection"),
         ({"capped": True, "size": 4096}, "is a capped collection"),
     ],

@@ -107,7 +107,7 @@ async def test_the_last_set_aside_event_is_the_newest_entry(mongo: Mongo) -> Non
     """Entries of ids that no driver preserves have the document as their id."""
     aside = SetAsideEvents(mongo)
     unheld = event(1, key="unheld", after={"_id": "unheld"})
-    await aside.put("things", unheld, InexactKey("no driver keeps it"))
+    await aside.put("things", unheld, InexactKey("bytes that drivers change"))
     await aside.put("things", event(2, key="later"), TypeError())
     said = (await aside.troubles())["things"]
     assert said.startswith("2 change events set aside, the last of document 'later': TypeError;")
@@ -301,7 +301,7 @@ def test_an_unrecordable_replacement_affects_only_its_collection(
                 *("doctor", "--mongodb-uri", mongo_uri, "--database", database_name),
                 *("--schema", str(model)),
             )
-            assert f"recorders: things is not recorded: {database_name}.things is {said}" in (
+            assert f"recorders: things: not recorded: {database_name}.things is {said}" in (
                 doctor.stdout
             )
 

@@ -155,7 +155,7 @@ async def test_an_unknown_driver_is_logged_once_and_cursors_are_used(
     said = [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
     assert len(said) == 1
     assert said[0].startswith(
-        f"MongoDB is asked more slowly: PyMongo {pymongo.version} is not under"
+        f"wire connections not used, reads are slower: PyMongo {pymongo.version} has other"
     )
 
 

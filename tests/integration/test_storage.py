@@ -204,5 +204,5 @@ async def test_a_damaged_version_is_an_error(mongo: Mongo, client: Client, what:
     found = await verified(recording)
     assert kinds <= {each.kind for each in found.findings}
     if "says something else" not in what:
-        with pytest.raises(DamagedArchive, match="cannot be read"):
+        with pytest.raises(DamagedArchive, match="run `revstream verify`"):
             await recording.archive.find({"v": 3 if "that is gone" not in what else 4})

@@ -48,7 +48,7 @@ def test_a_killed_recorder_leaves_images_and_indexes_to_the_next_one(
     database.other.insert_one({})
     start = (mongo_uri, database.name, model, *OPTIONS)
     with running_gateway(*start) as killed:
-        assert any("there is no collection 'things'" in line for line in killed.lines)
+        assert any("the collection 'things' does not exist" in line for line in killed.lines)
         wait_until(lambda: holder(database))
         if others:
             with running_gateway(*start) as other:
@@ -72,7 +72,7 @@ def test_commands_that_only_read_create_nothing(
     """This holds before any start, and after one that only records."""
     database.other.insert_one({})
     where = ("--mongodb-uri", mongo_uri, "--database", database.name, "--schema", str(model))
-    assert "there is no collection 'things'" in run_command("doctor", *where).stdout
+    assert "the collection 'things' does not exist" in run_command("doctor", *where).stdout
     assert database.list_collection_names() == ["other"]
     with running_gateway(mongo_uri, database.name, model, command="record"):
         wait_until(lambda: holder(database))

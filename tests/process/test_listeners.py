@@ -122,14 +122,14 @@ def test_a_failing_listener_is_reported_and_affects_no_other_part(
 @pytest.mark.parametrize(
     ("listeners", "message"),
     [
-        ("nonsense", "'nonsense' is not written as module:Class"),
+        ("nonsense", "'nonsense', expected module:Class"),
         ("tests.support.tallying:Missing", "has no attribute 'Missing'"),
         ("no.such.module:Thing", "No module named 'no'"),
-        ("tests.support.tallying:Unfinished", "is no class that derives from"),
+        ("tests.support.tallying:Unfinished", "expected a subclass of"),
         ("tests.support.tallying:Elsewhere", "follows the collection 'nowhere'"),
         (
             "tests.support.tallying:Tally, tests.support.tallying:Tally",
-            "two listeners are named 'tally'",
+            "the name 'tally' twice",
         ),
     ],
 )

@@ -75,7 +75,7 @@ def archived(database: Database[dict[str, Any]]) -> list[int]:
         pytest.param(
             BareMongod.hush,
             BareMongod.speak,
-            "MongoDB's change stream has been silent for",
+            "MongoDB's change stream: silent for",
             marks=exhaustive,
         ),
     ],
@@ -290,7 +290,8 @@ def test_a_recorder_waits_for_space_on_a_full_disk(
     try:
         database.things.update_one({"_id": "a"}, {"$set": {"n": 2}})
         wait_until(
-            lambda: any("disk is full" in line for line in gateway.lines), within_s=GENEROUS_S
+            lambda: any("MongoDB's disk: full" in line for line in gateway.lines),
+            within_s=GENEROUS_S,
         )
         assert gateway.query("{ things { nodes { n } } }") == {"things": {"nodes": [{"n": 2}]}}
     finally:

@@ -123,7 +123,7 @@ def test_with_read_write_alone_it_records_and_warns_of_what_is_missing(
         assert gateway.stop() == 0
         gateway.close()
     images, *oplog = [line for line in gateway.lines if " warning " in line]
-    assert "no images: versions are made from deltas collections=things, others" in images
+    assert "no images: versions are built from deltas collections=things, others" in images
     assert "not authorized on" in images
     assert granted_role(images) == ("admin", "joe", "dbAdmin", shop.name)
     # Each collection's recorder logs it.
@@ -190,7 +190,7 @@ def test_without_write_access_for_history_it_does_not_start_and_names_the_grant(
 ) -> None:
     """It is refused at the start, not with the first version."""
     message = refusal(make_user(actions=actions), shop, model)
-    assert f"keeping history needs the role readWrite on the database {shop.name}" in message
+    assert f"recording requires the role readWrite on the database {shop.name}" in message
     assert granted_role(message) == ("admin", "joe", "readWrite", shop.name)
 
 
@@ -217,7 +217,7 @@ def test_a_login_failure_is_an_error_with_its_possible_causes(
     """It is one sentence without the password; MongoDB itself does not name the cause."""
     make_user([{"role": "readWrite", "db": shop.name}])
     message = refusal(uri_of(root, user, password, more), shop, model, "--driver", driver)
-    assert "MongoDB does not know this user with this password" in message
+    assert "MongoDB: authentication failed" in message
     assert "?authSource=admin" in message
 
 
@@ -227,7 +227,7 @@ def test_a_uri_without_a_user_is_refused_with_a_fix(
     """Without a user no role can be granted."""
     host, port = root.address or ("", 0)
     message = refusal(f"mongodb://{host}:{port}/?replicaSet=rs0", shop, model)
-    assert "the connection is not authenticated: put a user and a password into the URI" in message
+    assert "the connection is not authenticated: add a user and a password to the URI" in message
     assert "grantRolesToUser" not in message
 
 

@@ -126,15 +126,15 @@ async def test_a_purge_is_a_command(
     operator = ("--by", "officer", "--why", "request 4711")
     unconfirmed = run_command("purge", "Thing", "a", *operator, *place)
     assert unconfirmed.returncode == 2
-    assert "give --yes" in unconfirmed.stderr
+    assert "pass --yes" in unconfirmed.stderr
     unknown = run_command("purge", "Thin", "a", "--yes", *operator, *place)
-    assert "the model has no entity 'Thin'; it has Thing" in unknown.stderr
+    assert "TYPE: 'Thin', expected an entity of the model: Thing" in unknown.stderr
 
     done = run_command("purge", "Thing", "a", "--yes", *operator, *place)
     assert done.returncode == 0, done.stderr
     assert "Thing a: removed 1 versions, 0 drafts and 0 comments" in done.stdout
-    assert "it still exists: version 2 stays" in done.stdout
-    for each in ("MongoDB's oplog: it reaches back", "config.system.preimages", "backups"):
+    assert "the document exists: version 2 stays" in done.stdout
+    for each in ("MongoDB's oplog: reaches back", "config.system.preimages", "backups"):
         assert each in done.stdout
     (only,) = history(gateway, "a")
     assert (only["version"], only["cut"]["versions"]) == (2, 1)
@@ -159,4 +159,4 @@ async def test_a_purge_is_a_command(
     verified = run_command("verify", *place)
     assert verified.returncode == 0, verified.stdout
     missing = run_command("purge", "Thing", "b", "--yes", *operator, *place)
-    assert (missing.returncode, "Thing b has no version" in missing.stderr) == (1, True)
+    assert (missing.returncode, "Thing b: no versions" in missing.stderr) == (1, True)

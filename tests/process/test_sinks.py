@@ -204,11 +204,11 @@ def test_parked_deliveries_are_listed_retried_and_dropped(
             assert ended.returncode == 0, ended.stderr
             assert "Thing a version 2: waits since" in ended.stdout
             assert (
-                f"{name} to {redact_url(receiver.url)}; 1 later versions wait behind it"
+                f"{name} to {redact_url(receiver.url)}; 1 later versions wait for it"
                 in ended.stdout
             )
-            assert "the last: HTTP 400: bad unit" in ended.stdout
-            assert "2 documents wait, 0 of them parked" in ended.stdout
+            assert "the last one: HTTP 400: bad unit" in ended.stdout
+            assert "2 documents wait, of which 0 are parked" in ended.stdout
 
             def parked() -> bool:
                 # This is the state after many attempts; a pending attempt undoes it. Parked
@@ -233,14 +233,14 @@ def test_parked_deliveries_are_listed_retried_and_dropped(
             ended = run_command(
                 "deliveries", "drop", "Thing", "a", "--by", "ada", "--why", "t1", *where
             )
-            assert (ended.returncode, ended.stdout) == (0, "Thing a: version 2 is passed over\n")
+            assert (ended.returncode, ended.stdout) == (0, "Thing a: version 2 is dropped\n")
             wait_until(lambda: ("a", 3) in receiver.taken, within_s=GENEROUS_S)
             ill = False
             ended = run_command("deliveries", "retry", "Thing", "b", *where)
-            assert (ended.returncode, ended.stdout) == (0, "1 to be tried again at once\n")
+            assert (ended.returncode, ended.stdout) == (0, "1 deliveries are tried again now\n")
             wait_until(settle(database), within_s=GENEROUS_S)
             ended = run_command("deliveries", "list", *where)
-            assert (ended.returncode, ended.stdout) == (0, "nothing waits\n")
+            assert (ended.returncode, ended.stdout) == (0, "no deliveries wait\n")
             ended = run_command("deliveries", "retry", "Thing", "b", *where)
             assert ended.returncode == 1
             assert "nothing of Thing b waits" in ended.stderr
@@ -280,7 +280,7 @@ def test_a_receiver_that_is_unreachable_is_reported(
             [found] = [each for each in streams if each["name"] == name]
             return dict(found)
 
-        trouble = f"{redact_url(url)} takes nothing: no connection: Connection refused"
+        trouble = f"{redact_url(url)} accepts nothing: no connection: Connection refused"
         wait_until(lambda: stream_status()["trouble"] == trouble, within_s=GENEROUS_S)
         wait_until(lambda: stream_status()["lagSeconds"] > 0, within_s=GENEROUS_S)
         assert scraped(gateway.address)["revstream_sink_paused", name] == 1
@@ -289,7 +289,7 @@ def test_a_receiver_that_is_unreachable_is_reported(
         ended = run_command("deliveries", "list", *where)
         assert (ended.returncode, ended.stdout) == (
             0,
-            f"{name} to {redact_url(url)} stands still: {trouble}\nnothing waits\n",
+            f"{name} to {redact_url(url)}: paused: {trouble}\nno deliveries wait\n",
         )
         receiver = Receiver()
         receiver.port = port

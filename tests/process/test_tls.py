@@ -157,7 +157,7 @@ async def test_both_drivers_authenticate_in_both_ways(
 REFUSED: dict[str, tuple[str, str, str]] = {
     "authority": ("ca.pem", "other-ca.pem", "certificate verify failed"),
     "no TLS": ("tls=true&", "tls=false&", "TLS has not been enabled"),
-    "password": (quote_plus(PASSWORD), "wr0ng", "does not know this user with this password"),
+    "password": (quote_plus(PASSWORD), "wr0ng", "authentication failed"),
     "no file": ("/ca.pem", "/cb.pem", ": No such file or directory"),
     "no certificate": ("/ca.pem", "/nonsense.pem", "certificate"),
     "no value": ("shop?", "shop?maxPoolSize=k3ypass&", "maxpoolsize must be an integer"),
@@ -196,7 +196,7 @@ async def test_a_connection_without_tls_is_reported_as_closed(guarded: Guarded) 
 async def test_a_certificate_of_no_user_is_refused(guarded: Guarded) -> None:
     """It is signed by the right authority."""
     uri = guarded.by_certificate("stranger.pem")
-    with pytest.raises(Unsuitable, match="does not know this"):
+    with pytest.raises(Unsuitable, match="unknown user"):
         async with Mongo.connect(uri, "shop") as mongo:
             await mongo.command({"ping": 1})
 
@@ -204,11 +204,11 @@ async def test_a_certificate_of_no_user_is_refused(guarded: Guarded) -> None:
 @pytest.mark.parametrize(
     ("content", "given", "expected"),
     [
-        (None, None, "uri cannot be read: No such file or directory"),
-        (b" \n", None, "uri is empty"),
-        (b"\xff\xfe", None, "uri cannot be read: it is not text"),
-        (b"mongodb://joe:s3cret@host/x", "mongodb://joe:s3cret@host/y", "not both"),
-        (b"mongodb://joe:s3cret@/x", None, "the MongoDB URI cannot be used: Empty host"),
+        (None, None, "uri: No such file or directory"),
+        (b" \n", None, "uri: empty"),
+        (b"\xff\xfe", None, "uri: not text"),
+        (b"mongodb://joe:s3cret@host/x", "mongodb://joe:s3cret@host/y", "both, expected one"),
+        (b"mongodb://joe:s3cret@/x", None, "Empty host"),
     ],
     ids=["missing", "empty", "bytes", "both", "wrong"],
 )

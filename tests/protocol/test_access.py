@@ -388,10 +388,10 @@ def test_requests_of_an_administrator_are_checked_like_others(
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
-        ((), "there is no authentication"),
+        ((), "authentication: none"),
         (("--jwt-keys", "jwks.json"), "--jwt-issuer and --jwt-audience"),
         (("--api-keys", "missing.toml"), "missing.toml"),
-        (("--admin-role", "x"), "needs principals with roles"),
+        (("--admin-role", "x"), "requires authentication"),
     ],
 )
 def test_a_model_with_access_rules_needs_authentication(

@@ -171,9 +171,9 @@ REFUSED: dict[str, tuple[dict[str, Any], int, str]] = {
     "no object": ({"content": b"5", "headers": JSON}, 400, "a JSON object"),
     "text alone": ({"content": b'"{ a }"', "headers": JSON}, 400, "a JSON object"),
     "null": ({"content": b"null", "headers": JSON}, 400, "a JSON object"),
-    "a list": ({"json": [{"query": QUERY}]}, 400, "Batching"),
-    "no query": ({"json": {}}, 400, "no query"),
-    "an empty query": ({"json": {"query": ""}}, 400, "no query"),
+    "a list": ({"json": [{"query": QUERY}]}, 400, "request: a list"),
+    "no query": ({"json": {}}, 400, "query: missing"),
+    "an empty query": ({"json": {"query": ""}}, 400, "query: missing"),
     "a number for a query": ({"json": {"query": 5}}, 400, "query"),
     "a query that is too long": ({"json": {"query": " " * 1024 * 1024}}, 413, "1,048,576"),
     "a list of variables": ({"json": {"query": QUERY, "variables": [1]}}, 400, "variables"),
@@ -223,7 +223,7 @@ def test_an_invalid_request_is_refused_in_json(
 @pytest.mark.parametrize(
     ("params", "status", "message"),
     [
-        ({}, 400, "no query"),
+        ({}, 400, "query: missing"),
         ({"query": "subscription { thingChanges { kind } }"}, 400, "graphql-transport-ws"),
         ({"query": "mutation { x }"}, 405, "POST"),
         ({"query": QUERY, "variables": "x"}, 400, "JSON"),

@@ -75,8 +75,8 @@ _VARIES = [
     (r'"at":"[^"]+"', '"at":"<moment>"'),
     (r'"incident":"[0-9a-f]{12}"', '"incident":"<incident>"'),
     (r"incident [0-9a-f]{12}", "incident <incident>"),
-    (r"the request is not JSON: [^\"]+", "the request is not JSON: <reason>"),
-    (r"and this is not: .+", "and this is not: <reason>"),
+    (r"request: not JSON: [^\"]+", "request: not JSON: <reason>"),
+    (r"message: not JSON: .+", "message: not JSON: <reason>"),
     (r"^retry: \d+", "retry: <random>"),
     (r"127\.0\.0\.1:\d+", "127.0.0.1:<port>"),
 ]

@@ -231,7 +231,7 @@ class LosesHistory(Source):
         return super().batches(after)
 
     async def _lost(self, after: str) -> Any:
-        raise HistoryLost(f"the oplog no longer reaches back to {after}")
+        raise HistoryLost(f"oplog: its oldest entry is after {after}")
         yield
 
 

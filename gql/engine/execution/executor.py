@@ -124,8 +124,7 @@ def unstorable_text(variables: Mapping[str, Any]) -> GraphQLError | None:
                     each.encode()
                 except UnicodeEncodeError:
                     return GraphQLError(
-                        f"Variable '${name}' holds text with half of a surrogate pair, "
-                        "which is not valid Unicode."
+                        f"Variable '${name}': half of a surrogate pair, expected valid Unicode."
                     )
             elif isinstance(each, Mapping):
                 waiting += each.keys()

@@ -316,7 +316,9 @@ def _coercion(type_: Any) -> Callable[[Any], Any]:
                 return coerce(value)
             if -_INT <= value < _INT:
                 return value
-            raise NumberMisfit(f"the number is {value}, at most {_INT - 1} (Int) expected")
+            raise NumberMisfit(
+                f"number: {value}, expected -{_INT} to {_INT - 1} (Int); declare the field as Long"
+            )
 
         return coerce_int
     if usual is None:

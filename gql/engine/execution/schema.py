@@ -85,7 +85,10 @@ class _WhichOperation(CannotGetOperationTypeError):
         self._count = count
 
     def as_http_error_reason(self) -> str:
-        return f"the document has {self._count} operations; say with operationName which to execute"
+        return (
+            f"operationName: missing, expected one of the document's {self._count} operations; "
+            "send its name"
+        )
 
 
 class Schema(strawberry.Schema):

@@ -176,7 +176,7 @@ class RequestContext:
         key = self.idempotency_key
         if key is not None and not 0 < len(key) <= _LONGEST_KEY:
             raise BadUserInput(
-                f"an idempotency key has 1 to {_LONGEST_KEY} characters, got {len(key)}"
+                f"idempotency key: {len(key):,} characters, expected 1 to {_LONGEST_KEY}"
             )
         asked = repr((info.field_name, sorted(given.items()))).encode()
         return Author(

@@ -104,12 +104,17 @@ class RequestContextFactory:
             return None
         other = await self.principal(credentials)
         if (other.name, other.account) != (principal.name, principal.account):
-            raise SignInEnded("this is the sign-in of another one; connect again")
+            raise SignInEnded(
+                "authentication: another principal, expected that of the connection; connect again"
+            )
         same = other.roles == principal.roles and all(
             other.claim(each) == principal.claim(each) for each in self._deciding
         )
         if not same:
-            raise SignInEnded("what you may see has changed; connect again")
+            raise SignInEnded(
+                "authentication: other roles or claims, expected those of the connection; connect "
+                "again"
+            )
         return other
 
     async def principal(self, credentials: Credentials) -> Principal:

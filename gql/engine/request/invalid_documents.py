@@ -124,8 +124,8 @@ def report_unordered(info: ResolveInfo, page: Page[Any]) -> None:
     """Add an error to the response for documents that have no position in a page's order."""
     for kind in page.unordered:
         misfit = ParallelLists(
-            f"documents with {kind}: no order has a place for them, and they are left out; "
-            "store single and short values there",
+            f"documents with {kind}: MongoDB cannot sort them, so they are left out; store one "
+            "short value in each of these fields",
             leftOut=True,
         )
         info.context.problems.append(

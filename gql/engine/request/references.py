@@ -111,9 +111,7 @@ def _there(
     link: Link, source: State, id_: Any, found: CurrentDocument | None
 ) -> CurrentDocument | None:
     if found is None and _required(link, source):
-        raise source.place.misfit(
-            link.by.name, id_, f"the id of {with_article(link.target.name)} that exists"
-        )
+        raise source.place.misfit(link.by.name, id_, f"the id of an existing {link.target.name}")
     return found
 
 

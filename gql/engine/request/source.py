@@ -164,9 +164,8 @@ def not_archived_error(document: CurrentDocument) -> ArchiveBehind:
     place = document.place
     shown = any_id(place.document_id)
     return ArchiveBehind(
-        f"{place.collection}/{shown}: has no version in the archive; "
-        "try again if it was just written, else look at /readyz, and at what is stored as its id "
-        "and its version",
+        f"{place.collection}/{shown}: no version in the archive; try again if the document is new, "
+        "otherwise check /readyz and the stored values of its id and version",
         collection=place.collection,
         documentId=shown,
     )

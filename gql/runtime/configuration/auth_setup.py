@@ -39,23 +39,24 @@ def sign_in_of(settings: Settings, model: Model) -> Authenticator | None:
     if bearer is None and keys is None:
         if settings.admin_role is not None:
             raise click.UsageError(
-                "--admin-role needs principals with roles: give --jwt-keys or --api-keys"
+                "--admin-role: requires authentication; set --jwt-keys or --api-keys"
             )
         if has_access(model) and not settings.anonymous:
             raise click.UsageError(
-                "the model has @access and there is no authentication: give --jwt-keys or "
-                "--api-keys, or --anonymous to serve every caller as one without roles"
+                "authentication: none, expected one for a model with @access; set --jwt-keys or "
+                "--api-keys, or --anonymous to serve all callers without roles"
             )
         if not settings.anonymous or not has_access(model):
             return None
     if settings.author_header is not None:
         raise click.UsageError(
-            "--author-header and authentication exclude each other: the principal is the author"
+            "--author-header: set together with authentication, in which the principal is the "
+            "author; remove one of them"
         )
     if keys is not None and "sub" in claims_named(model) and (without := keys.without("sub")):
         log.warning(
-            "row rules name $sub, which these API keys do not have: it lets nothing through for "
-            "them, unless their claims have a sub",
+            "row rules use $sub, which these API keys do not have: they match no rows for them, "
+            "unless their claims have a sub",
             extra={"principals": without},
         )
     return Authenticator(bearer, keys, anonymous=settings.anonymous)
@@ -66,11 +67,13 @@ def _bearer_of(settings: Settings) -> BearerTokens | None:
         return None
     if settings.jwt_issuer is None or settings.jwt_audience is None:
         raise click.UsageError(
-            "--jwt-keys needs --jwt-issuer and --jwt-audience: without them the tokens of other "
-            "services would be accepted here"
+            "--jwt-keys: requires --jwt-issuer and --jwt-audience, since otherwise tokens of other "
+            "services would be accepted; set them"
         )
     if "://" not in settings.jwt_keys and not Path(settings.jwt_keys).is_file():
-        raise click.UsageError(f"--jwt-keys: there is no file {settings.jwt_keys!r}")
+        raise click.UsageError(
+            f"--jwt-keys: {settings.jwt_keys!r}, expected a URL or an existing file"
+        )
     # Clients for HTTP and cryptography are an eighth of what a start imports; for tokens alone.
     from revstream.gql.auth.bearer_token import BearerOptions, BearerTokens  # noqa: PLC0415
     from revstream.gql.auth.jwks import JsonWebKeySet  # noqa: PLC0415

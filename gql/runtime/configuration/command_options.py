@@ -64,7 +64,9 @@ def check_environment(environ: Mapping[str, str]) -> None:
     lines = []
     for name in unknown:
         close = get_close_matches(name, known, n=1)
-        lines.append(f"{name} is not a setting" + (f"; did you mean {close[0]}?" if close else ""))
+        lines.append(
+            f"{name}: no setting; " + (f"did you mean {close[0]}?" if close else "remove it")
+        )
     raise click.UsageError("\n".join(lines))
 
 
@@ -81,7 +83,7 @@ def check_taken(environ: Mapping[str, str], taken: Iterable[str]) -> None:
     names = settings - {PREFIX + each.upper() for each in taken}
     unused = sorted(names & environ.keys())
     if unused:
-        raise click.UsageError(f"{', '.join(unused)}: not taken by this command; unset it")
+        raise click.UsageError(f"{', '.join(unused)}: not used by this command; unset it")
 
 
 def _click_type(hint: Any) -> tuple[Any, bool]:

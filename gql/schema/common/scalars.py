@@ -65,7 +65,7 @@ _DESCRIPTIONS = {
 
 def _coercion_error(name: str, shown: str, expected: str) -> GraphQLError:
     shown = shown if len(shown) <= 60 else f"{shown[:57]}..."
-    return GraphQLError(f"{name}: {shown}, expected {expected.rstrip(',')}")
+    return GraphQLError(f"{name}: {shown}, expected {expected}")
 
 
 def _parser(scalar: Scalar) -> Callable[[Any], Any]:

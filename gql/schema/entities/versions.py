@@ -230,7 +230,10 @@ def history_fields(model: Model, shape: ObjectTypeInfo) -> list[StrawberryField]
         async def content(number: int) -> Document | None:
             found = await context.loads.version_numbered(entity, id_, number, shape.everything)
             if found is None:
-                raise BadUserInput(f"{shape.name} {source.id_text} has no version {number}")
+                raise BadUserInput(
+                    f"diff: version {number}, expected one of {shape.name} {source.id_text}; take "
+                    "a number from its history"
+                )
             return found.full
 
         async def compare(_: list[Any]) -> list[Sequence[FieldChange]]:

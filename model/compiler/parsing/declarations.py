@@ -38,7 +38,7 @@ _SCALARS = ", ".join(each.value for each in Scalar)
 _REFUSED = {
     "interface_type_definition": (
         "an interface",
-        "remove it and write its fields in each type; revstream makes the API's interfaces",
+        "remove it and write its fields in each type; revstream creates the API's interfaces",
     ),
     "union_type_definition": (
         "a union",
@@ -46,13 +46,13 @@ _REFUSED = {
     ),
     "input_object_type_definition": (
         "an input type",
-        "remove it; the inputs of the API are made by revstream",
+        "remove it; revstream creates the inputs of the API",
     ),
     "scalar_type_definition": ("a scalar", f"remove it; the scalars are {_SCALARS}"),
     "directive_definition": ("a directive definition", "remove it; revstream knows its directives"),
     "schema_definition": (
         "a schema definition",
-        "remove it; revstream makes Query, Mutation and Subscription",
+        "remove it; revstream creates Query, Mutation and Subscription",
     ),
     "operation_definition": (
         "an operation",
@@ -187,7 +187,7 @@ def read_declarations(document: DocumentNode, report: Report) -> Declarations:
                 line = first.loc.start_token.line if first.loc else 1
                 place.error(
                     definition.name,
-                    f'"{name}" is declared on line {line} already',
+                    f'"{name}" is already declared on line {line}',
                     "rename or remove one of them",
                 )
             if isinstance(definition, EnumTypeDefinitionNode):
@@ -195,8 +195,8 @@ def read_declarations(document: DocumentNode, report: Report) -> Declarations:
             elif name in ROOT_TYPES and not _is_entity(definition):
                 place.error(
                     definition.name,
-                    f'"{name}" is made by revstream from the entities',
-                    "remove it; a model has the types that are stored",
+                    f'"{name}": created by revstream from the entities',
+                    "remove it; a model has stored types only",
                 )
             else:
                 # Read even if the name is taken, to report its other mistakes as well.
@@ -220,12 +220,16 @@ def _refuse(definition: DefinitionNode, report: Report) -> None:
     place = report.place(name.value if isinstance(name, NameNode) else None)
     if definition.kind.endswith("_extension"):
         place.error(
-            definition, "a model has no extensions", "write it where the type itself is declared"
+            definition,
+            "an extension: not supported in a model",
+            "write it in the declaration of the type",
         )
         return
     what, mend = _REFUSED[definition.kind]
     place.error(
-        name if isinstance(name, NameNode) else definition, f"a model has no room for {what}", mend
+        name if isinstance(name, NameNode) else definition,
+        f"{what}: not supported in a model",
+        mend,
     )
 
 
@@ -242,13 +246,13 @@ def _read_enum(definition: EnumTypeDefinitionNode, place: DeclarationLocation) -
         text = directive.text("as") if directive else None
         if value in values:
             of_value.error(
-                node.name, f'the value "{value}" stands here twice', "remove one of them"
+                node.name, f'the value "{value}": twice, expected once', "remove one of them"
             )
             continue
         if value.startswith("__"):
             of_value.error(
                 node.name,
-                "names that begin with __ belong to GraphQL",
+                "names that begin with __ are reserved by GraphQL",
                 f"rename it, for example {value.lstrip('_') or 'VALUE'}",
             )
         values.append(value)
@@ -256,8 +260,8 @@ def _read_enum(definition: EnumTypeDefinitionNode, place: DeclarationLocation) -
             if text in names or text in stored_as.values():
                 of_value.error(
                     directive.at("as"),
-                    f'it is stored as "{text}", and so is another value',
-                    "give each value a text of its own",
+                    f'it is stored as "{text}", like another value',
+                    "store each value as a different text",
                 )
             stored_as[value] = text
         description = _text(node.description)
@@ -279,7 +283,7 @@ def _read_type(definition: ObjectTypeDefinitionNode, place: DeclarationLocation)
         place.error(
             interface,
             f'it implements "{interface.name.value}", but a model has no interfaces',
-            f"remove it; the API's interface {place.type}State is made by revstream",
+            f"remove it; the API's interface {place.type}State is created by revstream",
         )
     if not definition.fields:
         place.error(definition.name, "the type has no fields", "give it fields, or remove it")
@@ -308,7 +312,7 @@ def _read_field(node: FieldDefinitionNode, place: DeclarationLocation) -> FieldD
         place.error(
             node.arguments[0],
             "the fields of a model take no arguments",
-            "remove them; what may be asked of a field is up to the API",
+            "remove them; the API defines the arguments of fields",
         )
     outer, required = _unwrap(node.type)
     item_required = False
@@ -318,8 +322,8 @@ def _read_field(node: FieldDefinitionNode, place: DeclarationLocation) -> FieldD
         if isinstance(outer, ListTypeNode):
             place.error(
                 node.type,
-                "lists of lists cannot be described",
-                "make it JSON, or a list of an embedded type with a list in it",
+                "lists of lists are not supported",
+                "declare it as JSON, or as a list of an embedded type with a list in it",
             )
             while isinstance(outer, ListTypeNode):
                 outer, item_required = _unwrap(outer.type)

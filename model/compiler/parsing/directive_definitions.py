@@ -19,23 +19,23 @@ Without it, a type describes an embedded document.
 directive @collection(
   "The collection's name in MongoDB."
   name: String!
-  "The root field that lists the documents; the collection's name in camelCase unless given."
+  "The root field that lists the documents; by default the collection's name in camelCase."
   plural: String
-  "The stored field that counts a document's writes; null where documents carry none."
+  "The stored field that counts a document's writes; null if documents have none."
   version: String = "version"
   "How versions are kept."
   history: History! = ARCHIVE
   "How the archive stores a version."
   storage: Storage! = FULL
-  "Into how many parts, by the documents' ids, recording it is divided; processes share them."
+  "Number of parts, by document ids, into which its recording is divided among processes."
   partitions: Int! = 1
-  "How much history stays: `400 days`, `50 versions`; everything unless given."
+  "Retention: `400 days`, `50 versions`; everything if not set."
   keep: String
 ) on OBJECT
 
 """
-What the fields of a layout are called, where `history` is not ARCHIVE. The number of a version is
-in the field that `@collection(version:)` names.
+Names of the fields of a layout, if `history` is not ARCHIVE. The number of a version is in the
+field that `@collection(version:)` names.
 """
 directive @layout(
   "The field that holds the document's id, where each version is a document."
@@ -46,11 +46,11 @@ directive @layout(
   previous: String
   "DELTAS: the list of the fields that a version no longer has."
   unset: String! = "unset"
-  "DELTAS: says that a version has all fields, whatever was before."
+  "DELTAS: true in a version that has all fields, whatever the previous version has."
   whole: String! = "whole"
-  "Says of a version that the document was deleted."
+  "True in a version with which the document was deleted."
   deleted: String! = "deleted"
-  "The field that tells when a version was written, if there is one."
+  "The field with the time of a version's write, if one exists."
   at: String
 ) on OBJECT
 
@@ -66,7 +66,7 @@ directive @referencedBy(field: String!) on FIELD_DEFINITION
 "A copy of `reference.field`, kept equal by revstream."
 directive @copy(of: String!) on FIELD_DEFINITION
 
-"The number that tells newer events from older ones, in whatever order they arrive."
+"The number that orders events, which may arrive in any order."
 directive @fence on FIELD_DEFINITION
 
 "An index over fields of the type, or of documents embedded in it (`dimensions.width`)."
@@ -76,8 +76,8 @@ directive @index(fields: [String!]!, unique: Boolean! = false) repeatable on OBJ
 directive @unique on FIELD_DEFINITION
 
 """
-Who may read and write; everyone where it is left open. `rows` narrows the documents to those that
-match a filter, in which variables stand for claims: `{ ownerId: { eq: $sub } }`. `propose` and
+Roles that may read and write; without it, all callers may. `rows` narrows the documents to those
+that match a filter with variables for claims: `{ ownerId: { eq: $sub } }`. `propose` and
 `publish` are the roles for drafts (without them, those of `write`), `comment` those for comments
 (without it, those of `read`). `publishOwn: false`: no caller publishes a draft of its own.
 """
@@ -112,15 +112,15 @@ enum History {
 
 "How the archive stores a version."
 enum Storage {
-  "Whole."
+  "Each version whole."
   FULL
-  "As the difference to the version before, with whole ones at intervals."
+  "As the difference to the previous version, with whole versions at intervals."
   DELTA
 }
 
-"What happened to a document."
+"Operation of a version."
 enum Operation {
-  "It was there already when revstream first saw it."
+  "The document existed when revstream first read it."
   BASELINE
   INSERT
   UPDATE
@@ -134,7 +134,7 @@ scalar Long
 "Decimal128: exact, 34 digits."
 scalar Decimal
 
-"A moment in UTC, to the millisecond."
+"A time in UTC, to the millisecond."
 scalar DateTime
 
 "MongoDB's own id: 12 bytes, shown as 24 hexadecimal digits."
@@ -143,7 +143,7 @@ scalar ObjectID
 "128-bit id, stored as BSON binary of subtype 4."
 scalar UUID
 
-"Anything: objects, lists and values without a declared shape."
+"Any JSON: objects, lists and values without a declared type."
 scalar JSON
 '''
 

@@ -120,7 +120,7 @@ def read_directives(
             continue
         name = definition.name.value
         if not definition.repeatable and any(each.name == name for each in applied):
-            place.error(node, f"@{name} stands here twice", "leave one of them")
+            place.error(node, f"@{name}: twice, expected once", "remove one of them")
             continue
         applied.append(_read_arguments(node, definition, place))
     return Directives(tuple(applied))
@@ -137,11 +137,11 @@ def _definition(
         mend = (
             f'did you mean "@{meant}"?'
             if meant
-            else f"on {with_article(spot.word)} there may be {known}"
+            else f"expected on {with_article(spot.word)}: {known}"
             if here
             else f"remove it; {with_article(spot.word)} takes no directives"
         )
-        place.error(node, f"@{name} is no directive of the model language", mend)
+        place.error(node, f"@{name}: unknown directive", mend)
         return DIRECTIVES[meant] if meant else None
     definition = DIRECTIVES[name]
     if not _may_stand(definition, spot):
@@ -150,7 +150,7 @@ def _definition(
         )
         place.error(
             node,
-            f"@{name} belongs on {wanted}, not on {with_article(spot.word)}",
+            f"@{name} on {with_article(spot.word)}, expected on {wanted}",
             f"move it to {wanted}, or remove it",
         )
         return None
@@ -173,18 +173,20 @@ def _read_arguments(
         if key not in known:
             meant = suggestion(key, known)
             otherwise = (
-                f"it takes {', '.join(known)}" if known else "remove it; it takes no arguments"
+                f"expected {', '.join(known)}" if known else "remove it; it has no arguments"
             )
             place.error(
                 argument,
-                f'@{name} has no argument "{key}"',
+                f'@{name}: unknown argument "{key}"',
                 f'did you mean "{meant}"?' if meant else otherwise,
             )
             if meant is None or meant in nodes:
                 continue
             key = meant
         if key in nodes:
-            place.error(argument, f'@{name} has the argument "{key}" twice', "leave one of them")
+            place.error(
+                argument, f'@{name}: argument "{key}" twice, expected once', "remove one of them"
+            )
             continue
         nodes[key] = argument
         try:
@@ -201,7 +203,11 @@ def _read_arguments(
         if declared.default_value is not None:
             values[key] = _coerce(declared.default_value, declared.type)
         elif isinstance(declared.type, NonNullTypeNode):
-            place.error(node, f'@{name} lacks its argument "{key}"', f"write {_usage(name, known)}")
+            place.error(
+                node,
+                f'@{name}: argument "{key}" missing, expected one',
+                f"write {_usage(name, known)}",
+            )
         else:
             values[key] = None
     return DirectiveUsage(name=name, node=node, arguments=values, nodes=nodes)
@@ -230,7 +236,7 @@ def _coerce(value: ValueNode, type_: TypeNode) -> Value:
     if isinstance(type_, NonNullTypeNode):
         if isinstance(value, NullValueNode):
             raise _Mismatch(
-                f"null, where {_expected(type_.type)} is expected",
+                f"null, expected {_expected(type_.type)}",
                 "give a value",
             )
         return _coerce(value, type_.type)
@@ -260,7 +266,7 @@ def _coerce_named(value: ValueNode, name: str) -> Value:
         if written in choices:
             raise _Mismatch("the values of an enum have no quotes", f"write {written}")
         raise _Mismatch(
-            f"{_expected_name(name)} is expected",
+            f"expected {_expected_name(name)}",
             did_you_mean(written, choices, f"choose from {', '.join(choices)}"),
         )
     mends = {
@@ -268,12 +274,12 @@ def _coerce_named(value: ValueNode, name: str) -> Value:
         "Boolean": "write true or false",
         "Int": "write it in digits, without quotes",
     }
-    raise _Mismatch(f"{_expected_name(name)} is expected", mends[name])
+    raise _Mismatch(f"expected {_expected_name(name)}", mends[name])
 
 
 def _expected(type_: TypeNode) -> str:
     if isinstance(type_, ListTypeNode):
-        return f"a list, {print_ast(type_)},"
+        return f"a list, {print_ast(type_)}"
     assert isinstance(type_, NamedTypeNode)
     return _expected_name(type_.name.value)
 

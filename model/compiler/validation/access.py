@@ -49,13 +49,13 @@ def check_access(declarations: Declarations) -> None:
             if type_.is_entity and field.name == "id":
                 field.place.error(
                     on_field.node,
-                    "the id names the document, and goes wherever it goes",
+                    "the id identifies the document and cannot be restricted alone",
                     f"put @access on {type_.name}",
                 )
             if "rows" in on_field.nodes:
                 field.place.error(
                     on_field.at("rows"),
-                    "a row rule is for a whole type, not for a field",
+                    "rows: on a field, expected on a type",
                     f"move it to {type_.name}",
                 )
             if not field.is_stored and "write" in on_field.nodes:
@@ -63,7 +63,7 @@ def check_access(declarations: Declarations) -> None:
                 by = reference.text("by") if reference else None
                 field.place.error(
                     on_field.at("write"),
-                    "nothing is written here: the field leads to another document",
+                    "write: the field is a reference, expected a stored field",
                     f'put it on "{by}"' if by else "remove write",
                 )
 
@@ -74,7 +74,7 @@ def _check_type_rows(
     if "rows" in directive.nodes and not type_.is_entity:
         type_.place.error(
             directive.at("rows"),
-            f"a row rule chooses documents, and {type_.name} is embedded",
+            f"rows: {type_.name} is embedded, expected an entity",
             "put it on the entity",
         )
         return
@@ -88,7 +88,7 @@ def _check_no_drafts(directive: DirectiveUsage, place: DeclarationLocation, what
         if argument in directive.nodes:
             place.error(
                 directive.at(argument),
-                f"{argument} is for documents as a whole, and {what}",
+                f"{argument}: {what}, expected an entity",
                 "put it on the entity",
             )
 
@@ -97,8 +97,8 @@ def _check_roles(directive: DirectiveUsage, place: DeclarationLocation) -> None:
     if not directive.nodes:
         place.error(
             directive.node,
-            "@access says nothing",
-            'name roles, as @access(read: ["staff"], write: ["admin"]), or remove it',
+            "@access: no arguments, expected at least one",
+            'name roles, for example @access(read: ["staff"], write: ["admin"]), or remove it',
         )
     for argument in _ROLES:
         roles = directive.texts(argument)
@@ -108,8 +108,8 @@ def _check_roles(directive: DirectiveUsage, place: DeclarationLocation) -> None:
         if not roles:
             place.error(
                 node,
-                f"@access({argument}: []) would let no caller {argument}",
-                f"name the roles that may, or leave {argument} out to let everyone",
+                f"@access({argument}: []): no roles, expected at least one",
+                f"name roles, or remove {argument} to allow everyone",
             )
         if any(not each.strip() for each in roles):
             place.error(

@@ -66,7 +66,7 @@ def check_collections(declarations: Declarations) -> None:
         if owner is not type_:
             type_.place.error(
                 directive.at("name"),
-                f'the collection "{name}" is that of {owner.name} already',
+                f'the collection "{name}" already belongs to {owner.name}',
                 "name another collection, or remove one of the types",
             )
     _check_own_collections(owners)
@@ -81,7 +81,7 @@ def _check_own_collections(owners: dict[str, TypeDeclaration]) -> None:
                 kept = suffix.removeprefix(".")
                 type_.place.error(
                     directive.at("name"),
-                    f'in the collection "{name}" revstream keeps the {kept} of {owner.name}',
+                    f'the collection "{name}" is used by revstream for the {kept} of {owner.name}',
                     f"remove the type; the API serves the {kept} of {owner.name} without it",
                 )
 
@@ -101,10 +101,10 @@ def name_problem(name: str) -> str | None:
     if name.startswith(OWN_PREFIX):
         return f'the collection "{shown}" would be revstream\'s own: it begins with "{OWN_PREFIX}"'
     if _PARTITION.search(name):
-        return f'the collection\'s name "{shown}" ends as that of a partition does'
+        return f'the collection\'s name "{shown}" ends like the name of a partition'
     size = len(name.encode())
     if size > _MAXIMUM_BYTES:
-        return f"the collection's name has {size} bytes, and MongoDB has room for {_MAXIMUM_BYTES}"
+        return f"bytes of the collection's name: {size}, maximum is {_MAXIMUM_BYTES}"
     return None
 
 
@@ -115,20 +115,20 @@ def _check_plural(type_: TypeDeclaration, directive: DirectiveUsage, name: str) 
     if list_name is None:
         type_.place.error(
             directive.at("name"),
-            f'no name for the list comes of the collection "{name}"',
+            f'no name for the list can be derived from the collection "{name}"',
             'give one with @collection(plural: "…")',
         )
     elif not is_name(list_name) or list_name.startswith("__"):
         type_.place.error(
             directive.at("plural"),
-            f'the plural "{list_name}" is no name in GraphQL',
+            f'the plural "{list_name}" is not a GraphQL name',
             "write letters, digits and _ only, beginning with a letter",
         )
     elif list_name == singular(type_):
         type_.place.error(
             directive.at("plural"),
             f'one document and the list would both be called "{list_name}"',
-            f'name the list with @collection(plural: "{list_name}List"), or another word for many',
+            f'name the list with @collection(plural: "{list_name}List"), or another plural',
         )
 
 
@@ -152,6 +152,6 @@ def _check_partitions(type_: TypeDeclaration, directive: DirectiveUsage) -> None
     if count is not None and not 1 <= count <= _MOST_PARTITIONS:
         type_.place.error(
             directive.at("partitions"),
-            f"the collection has {count} partitions",
+            f"partitions: {count}, expected 1 to {_MOST_PARTITIONS}",
             f"write a number from 1 to {_MOST_PARTITIONS}",
         )

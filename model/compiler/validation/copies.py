@@ -45,15 +45,16 @@ def _check_copy(
     if field.required:
         field.place.error(
             field.node.type,
-            f"a copy is made a moment after the write and null until then, found {field.type_text}",
+            f"@copy: {field.type_text}, expected a type that may be null, since "
+            "the copy follows the write",
             f'write "{field.type_text.removesuffix("!")}"',
         )
     if _within_itself(type_, declarations):
         field.place.error(
             directive.node,
-            f"documents of {type_.name} may lie in one another, and copies are made to a bounded "
-            "depth",
-            "remove @copy, or move the field to a type that does not hold itself",
+            f"documents of {type_.name} may contain one another, but copies are written to a "
+            "bounded depth",
+            "remove @copy, or move the field to a type that does not contain itself",
         )
     path = directive.text("of")
     if path is None:
@@ -67,13 +68,13 @@ def _check_copy(
     if not source.is_stored:
         field.place.error(
             directive.at("of"),
-            f'{text}: "{source.name}" of {target.name} is not stored there, it leads to a document',
+            f'{text}: "{source.name}" of {target.name} is a reference, expected a stored field',
             "name a stored field",
         )
     elif source.name == "id":
         field.place.error(
             directive.at("of"),
-            f"{text}: the id of {target.name} is here already, it is what the reference goes by",
+            f"{text}: the id of {target.name} is already in the field of the reference",
             "remove the field",
         )
     elif declarations.kind(field) is not None and declarations.kind(source) is not None:
@@ -111,7 +112,7 @@ def _report_unknown(
         example = f"{by or (references or ['supplier'])[0]}.name"
         field.place.error(
             directive.at("of"),
-            f"{text} is no path of a reference and a field",
+            f"{text}: expected the path of a reference and a field",
             f'write it with one dot, for example "{example}"',
         )
     elif through is None or not through.is_reference:
@@ -123,7 +124,7 @@ def _report_unknown(
         )
         field.place.error(
             directive.at("of"),
-            f'{text}: "{reference}" is no @reference of {type_.name}',
+            f'{text}: "{reference}" is not a @reference of {type_.name}',
             f'did you mean "{by}"?' if by else did_you_mean(reference, references, known),
         )
     else:
@@ -208,5 +209,5 @@ def _check_circles(declarations: Declarations) -> None:
             field.place.error(
                 directive.at("of"),
                 f"it is a copy of itself: {circle}",
-                "make one of them a field of its own",
+                "remove @copy from one of them",
             )

@@ -21,7 +21,7 @@ def check_nesting(declarations: Declarations, report: Report) -> None:
 
 def _report_no_entity(declarations: Declarations, report: Report) -> None:
     mend = 'add @collection(name: "…") to the types whose documents have a collection of their own'
-    problem = "no type has a @collection, so there is nothing to serve"
+    problem = "no type has a @collection, expected at least one"
     first = next(iter(declarations.types.values()), None)
     if first:
         first.place.error(first.node, problem, mend)
@@ -54,9 +54,9 @@ def _check_used(declarations: Declarations) -> None:
         if type_.name not in used:
             type_.place.error(
                 type_.node,
-                "no entity holds this embedded type, so the API would not have it",
+                "embedded type: not used, expected a field of an entity with it",
                 'give it @collection(name: "…") if its documents have a collection of their own, '
-                "else use it in a field or remove it",
+                "otherwise use it in a field or remove it",
             )
 
 
@@ -88,5 +88,5 @@ def _check_endless(start: str, declarations: Declarations) -> None:
             path[0].place.error(
                 path[0].node.type,
                 f"each {start} would have to contain another one: {' in '.join(reversed(types))}",
-                f'let it be null: "{path[0].name}: {path[0].type_name}"',
+                f'allow null: "{path[0].name}: {path[0].type_name}"',
             )

@@ -28,8 +28,8 @@ CHANGE_FIELD = "_change"
 # `streams.versioning.copied_field`.
 COPIES_FIELD = "_copies"
 KEPT_BESIDE = {
-    CHANGE_FIELD: "who changed a document and why",
-    COPIES_FIELD: "what copies are of",
+    CHANGE_FIELD: "the author and the reason of a change",
+    COPIES_FIELD: "the sources of copies",
 }
 """What revstream keeps in documents, by its stored names."""
 
@@ -62,8 +62,8 @@ _NOT_ON_ID = {
     "unique": "the id is unique, always",
     "fence": "the id never changes, a fence does with each event",
     "copy": "the id never changes, a copy does",
-    "reference": "the id is a value of its own; another field can refer by it",
-    "referencedBy": "the id is a value of its own",
+    "reference": "the id cannot be a reference; add another field for it",
+    "referencedBy": "the id cannot be a list of documents",
 }
 
 _DIGITS = re.compile("[0-9]+")
@@ -87,11 +87,11 @@ def stored_name_problem(name: str) -> str | None:
     if "\0" in name:
         return "a field's name in MongoDB cannot have a NUL character"
     if "." in name:
-        return "a name with a dot reads as a path into an embedded document"
+        return "a name with a dot is read as a path into an embedded document"
     if name.startswith("$"):
-        return "a name that begins with $ reads as an operator"
+        return "a name that begins with $ is read as an operator"
     if _DIGITS.fullmatch(name):
-        return "a name of digits reads as a place in a list"
+        return "a name of digits is read as an index of a list"
     return None
 
 
@@ -117,15 +117,15 @@ def _check_id(type_: TypeDeclaration, declarations: Declarations) -> None:
     elif field.is_list or not field.required:
         field.place.error(
             field.node.type,
-            f"an id is one value and never null, found {field.type_text}",
+            f"id: {field.type_text}, expected one value that is never null",
             f'write "id: {field.type_name}!"',
         )
     if not any(each.name != "id" for each in type_.stored_fields):
         # GraphQL has no interface or input without fields, and there would be one of each.
         type_.place.error(
             type_.node,
-            'the entity stores nothing beside its "id"',
-            "add a field; where the documents have no common shape, a JSON field will do",
+            'the entity has no stored field except "id"',
+            "add a field, for example of type JSON",
         )
 
 
@@ -134,7 +134,7 @@ def _check_type(field: FieldDeclaration, declarations: Declarations) -> None:
     if kind is None:
         field.place.error(
             field.node.type,
-            f'nothing is called "{field.type_name}"',
+            f'"{field.type_name}": unknown type',
             _mend_type(field.type_name, declarations),
         )
     elif declarations.entity(field) and field.is_stored and field.name != "id":
@@ -147,7 +147,7 @@ def _check_type(field: FieldDeclaration, declarations: Declarations) -> None:
         )
         field.place.error(
             field.node.type,
-            f"{entity} has a collection of its own and cannot lie inside a document",
+            f"{entity} is an entity, expected an embedded type, an enum or a scalar",
             mend,
         )
 
@@ -189,7 +189,7 @@ def _check_stored_names(type_: TypeDeclaration) -> None:
         elif collection and stored in KEPT_BESIDE:
             field.place.error(
                 node,
-                f'it is stored as "{stored}", where revstream keeps {KEPT_BESIDE[stored]}',
+                f'it is stored as "{stored}", where revstream stores {KEPT_BESIDE[stored]}',
                 "remove it: versions show it as author and comment"
                 if stored == CHANGE_FIELD
                 else "choose another name with @stored(as:)",
@@ -200,7 +200,7 @@ def _check_stored_names(type_: TypeDeclaration) -> None:
                 if collection and stored == collection.text("version")
                 else "choose another name with @stored(as:)"
             )
-            field.place.error(node, f'it is stored as "{stored}", and so is {taken[stored]}', mend)
+            field.place.error(node, f'it is stored as "{stored}", like {taken[stored]}', mend)
         else:
             taken[stored] = f'"{field.name}"'
 
@@ -219,25 +219,25 @@ def _check_fences(type_: TypeDeclaration, declarations: Declarations) -> None:
         if not type_.is_entity:
             field.place.error(
                 fence.node,
-                f"@fence is for entities, and {type_.name} is embedded",
+                f"@fence: {type_.name} is embedded, expected an entity",
                 "move it to a field of the entity",
             )
         elif kind is not None and (field.is_list or kind not in FENCE_SCALARS):
             field.place.error(
                 fence.node,
-                f"a fence is a number that grows, found {field.type_text}",
-                "make it Long! or Int!",
+                f"@fence: {field.type_text}, expected a number",
+                "declare it as Long! or Int!",
             )
         elif "copy" in field.directives:
             field.place.error(
                 fence.node,
-                "a fence comes with each event and cannot be a copy",
+                "@fence: on a @copy, expected a field that each event sets",
                 "remove @fence or @copy",
             )
         elif first:
             field.place.error(
                 fence.node,
-                f'{type_.name} has the fence "{first.name}" already',
-                "leave one of them",
+                f'{type_.name} already has the fence "{first.name}"',
+                "remove one of them",
             )
         first = first or field

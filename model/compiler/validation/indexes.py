@@ -58,7 +58,7 @@ def check_indexes(declarations: Declarations) -> None:
             if not type_.is_entity:
                 type_.place.error(
                     directive.node,
-                    f"@index is for entities, and {type_.name} is embedded",
+                    f"@index: {type_.name} is embedded, expected an entity",
                     "put it on the entity, with the path to the field: dimensions.width",
                 )
                 continue
@@ -92,9 +92,11 @@ def _check_twice(
     first = first_uses.setdefault(names, shown)
     if first is not shown:
         both = (
-            f"{shown} stands here twice" if first == shown else f"{shown} and {first} are the same"
+            f"{shown}: twice, expected once"
+            if first == shown
+            else f"{shown} and {first} are the same"
         )
-        type_.place.error(node, both, "leave one of them")
+        type_.place.error(node, both, "remove one of them")
 
 
 def _check_unique(
@@ -103,15 +105,15 @@ def _check_unique(
     if not type_.is_entity:
         field.place.error(
             node,
-            f"@unique is for fields of entities, and {type_.name} is embedded",
+            f"@unique: {type_.name} is embedded, expected an entity",
             f'write it on the entity: @index(fields: ["….{field.name}"], unique: true)',
         )
         return False
     if _is_whole(field, declarations):
         field.place.error(
             node,
-            f"@unique compares single values, found {field.type_text}",
-            "put it on a field with a value of its own",
+            f"@unique: {field.type_text}, expected a single value",
+            "put it on a field with a single value",
         )
         return False
     return True
@@ -123,7 +125,7 @@ def _check_index(
     """Report what is wrong; True where nothing is."""
     place = type_.place
     if not names:
-        place.error(node, "@index names no fields", "name at least one")
+        place.error(node, "@index: no fields, expected at least one", "name at least one")
         return False
     if names == ("id",):
         place.error(node, '@index: "id" is always indexed', "remove the index")
@@ -131,7 +133,7 @@ def _check_index(
     if len(names) > _MAXIMUM_FIELDS:
         place.error(
             node,
-            f"@index names {len(names)} fields, and MongoDB allows {_MAXIMUM_FIELDS}",
+            f"@index: {len(names)} fields, maximum is {_MAXIMUM_FIELDS}",
             "name fewer",
         )
         return False
@@ -153,8 +155,8 @@ def _check_index(
         if not inner.startswith(f"{outer}."):
             place.error(
                 node,
-                f'"{outer}" and "{inner}" are lists, and MongoDB cannot index two together',
-                "make it two indexes",
+                f'"{outer}" and "{inner}" are lists, maximum of an index is one list',
+                "create two indexes",
             )
             return False
     return True
@@ -178,7 +180,7 @@ def _path_problem(
     if path.lost is not None:
         return (
             f'@index: "{last.name}" is {last.type_text} and has no field "{path.lost}"',
-            f'name "{last.name}" itself, or leave it out',
+            f'name "{last.name}" itself, or remove it',
         )
     kind = declarations.kind(last)
     if kind is None:
@@ -186,7 +188,7 @@ def _path_problem(
     if isinstance(kind, TypeDeclaration):
         inside = next((each.name for each in kind.stored_fields), "…")
         return (
-            f'@index: "{name}" is a whole {kind.name}, and an index is over single values',
+            f'@index: "{name}" is an embedded {kind.name}, expected a field with a single value',
             f'name a field in it, for example "{name}.{inside}"',
         )
     if kind is Scalar.JSON:

@@ -60,14 +60,14 @@ def check_layouts(declarations: Declarations) -> None:
         if directive is not None and not type_.is_entity:
             type_.place.error(
                 directive.node,
-                f"@layout is for entities, and {type_.name} is embedded",
+                f"@layout: {type_.name} is embedded, expected an entity",
                 "put it on the entity, or remove it",
             )
         elif directive is not None and history is HistoryKind.ARCHIVE:
             type_.place.error(
                 directive.node,
-                "@layout names the fields of a layout, and history: ARCHIVE has none",
-                "remove it, or say which layout it is: @collection(history: CURRENT_FLAG)",
+                "@layout: history is ARCHIVE, expected another layout",
+                "remove it, or set the layout: @collection(history: CURRENT_FLAG)",
             )
         elif type_.is_entity and history not in (None, HistoryKind.ARCHIVE):
             _check_company(type_, history)
@@ -92,7 +92,8 @@ def _check_company(type_: TypeDeclaration, history: HistoryKind) -> None:
     if "version" in collection.arguments and collection.arguments["version"] is None:
         type_.place.error(
             collection.at("version"),
-            f"history: {history.value} goes by the versions' numbers, and version is null",
+            f"version: null, expected the field of the version numbers, which "
+            f"history: {history.value} requires",
             'name the field that has them: version: "v"',
         )
     if collection.text("storage") == "DELTA":
@@ -108,26 +109,26 @@ def _check_company(type_: TypeDeclaration, history: HistoryKind) -> None:
             if directive is not None:
                 field.place.error(
                     directive.node,
-                    f"@{name} needs history: ARCHIVE, found history: {history.value}: {why}",
+                    f"@{name}: history is {history.value}, expected ARCHIVE: {why}",
                     f"remove @{name}",
                 )
     for index in type_.directives.all("index"):
         if history in _ROWS and index.flag("unique"):
             type_.place.error(
                 index.at("unique"),
-                f"with history: {history.value} each version is a document, and those of one "
-                "document have the same values",
+                f"with history: {history.value} each version is a document, and versions of one "
+                "document have equal values",
                 "remove unique",
             )
 
 
 def _refused(history: HistoryKind) -> Iterator[tuple[str, str]]:
-    yield "fence", "an event is compared and applied in one write, and a layout takes several"
-    yield "copy", "a copy that follows would be a version of its own"
+    yield "fence", "an event is compared and applied in one write, but a layout needs several"
+    yield "copy", "each update of a copy would be a new version"
     if history in _ROWS:
         yield (
             "unique",
-            "each version is a document, and those of one document have the same values",
+            "each version is a document, and versions of one document have equal values",
         )
 
 
@@ -137,8 +138,8 @@ def _check_unused(type_: TypeDeclaration, directive: DirectiveUsage, history: Hi
         if name not in used:
             type_.place.error(
                 directive.at(name),
-                f"history: {history.value} has no name for {name}",
-                f"remove it; there are {', '.join(used)}",
+                f"@layout({name}:): not used with history: {history.value}",
+                f"remove it, or choose from {', '.join(used)}",
             )
 
 
@@ -150,7 +151,7 @@ def _check_names(
     assert collection is not None
     assert names is not None
     stored = {each.stored: f'the field "{each.name}"' for each in type_.stored_fields}
-    stored |= {name: f"where revstream keeps {what}" for name, what in KEPT_BESIDE.items()}
+    stored |= {name: f"where revstream stores {what}" for name, what in KEPT_BESIDE.items()}
     stored["_id"] = "the id"
     version = collection.text("version")
     if version is not None:
@@ -165,7 +166,7 @@ def _check_names(
         other = taken.get(name) or others.get(name)
         problem = stored_name_problem(name)
         if problem is None and other is not None:
-            problem = f"it is {other}, too"
+            problem = f"it is also {other}"
         if problem is not None:
             type_.place.error(
                 directive.at(argument) if directive else collection.at("history"),
@@ -190,9 +191,9 @@ def _check_previous(
         if name is None:
             continue
         if names.previous == name:
-            problem = f'the collection "{name}" is that of {other.name}'
+            problem = f'the collection "{name}" belongs to {other.name}'
         elif names.previous in [name + suffix for suffix in OWN_SUFFIXES]:
-            problem = f'in the collection "{names.previous}" revstream keeps what belongs to {name}'
+            problem = f'the collection "{names.previous}" is used by revstream for {name}'
         elif other.name < type_.name and _history(other) is HistoryKind.SEPARATE:
             found = layout_of(other)
             if found is not None and found.previous == names.previous:

@@ -112,7 +112,7 @@ def _check_relation(
         if other:
             field.place.error(
                 other.node,
-                f"@{name} is for stored fields, and a @{directive.name} is not stored",
+                f"@{name}: a @{directive.name} is not stored, expected a stored field",
                 f'put it on "{directive.text("by")}"'
                 if to_one and directive.text("by")
                 else "remove it",
@@ -127,7 +127,7 @@ def _check_relation(
     if not to_one and not type_.is_entity:
         field.place.error(
             directive.node,
-            f"{type_.name} is embedded, and an embedded document has no id to be referred to",
+            f"@referencedBy: {type_.name} is embedded, expected an entity, which has an id",
             "move the field to the entity",
         )
         return
@@ -138,20 +138,20 @@ def _check_relation(
         what = "an embedded type" if isinstance(kind, TypeDeclaration) else "a value"
         field.place.error(
             field.node.type,
-            f"@{directive.name} leads to an entity, and {field.type_name} is {what}",
+            f"@{directive.name}: {field.type_name} is {what}, expected an entity",
             f"remove @{directive.name}, or name a type with @collection",
         )
     elif to_one and field.is_list:
         field.place.error(
             field.node.type,
-            f"@reference leads to one document, found {field.type_text}",
+            f"@reference: {field.type_text}, expected one document",
             f'write "{field.type_name}"; for many, @referencedBy names the field of '
             f"{field.type_name} that holds the id",
         )
     elif not to_one and not field.is_list:
         field.place.error(
             field.node.type,
-            f"@referencedBy leads to many documents, found {field.type_text}",
+            f"@referencedBy: {field.type_text}, expected a list",
             f'write "[{field.type_name}!]!"',
         )
 
@@ -162,7 +162,7 @@ def _report_unknown(naming: _Naming, name: str) -> None:
     otherwise = f'add "{name}: ID" to {holder.name}, or name one of its fields: {", ".join(known)}'
     if "." in name:
         otherwise = (
-            f"name a field of {holder.name} itself; one of an embedded document cannot be followed"
+            f"name a field of {holder.name} itself; fields of embedded documents are not supported"
         )
     naming.by.place.error(
         naming.directive.at(naming.argument),
@@ -181,7 +181,7 @@ def _check_named(naming: _Naming, named: FieldDeclaration, declarations: Declara
     if not named.is_stored:
         place.error(
             node,
-            f'{naming.text}: "{named.name}" leads to a document itself',
+            f'{naming.text}: "{named.name}" is a reference itself, expected a stored field',
             f"name the field that holds the id of {with_article(target)}",
         )
         return False
@@ -190,8 +190,8 @@ def _check_named(naming: _Naming, named: FieldDeclaration, declarations: Declara
     if named.is_list:
         place.error(
             node,
-            f'{naming.text}: "{named.name}" is a list, {named.type_text}, and one id is expected',
-            "name a field that holds one id; lists of ids cannot be followed",
+            f'{naming.text}: "{named.name}" is {named.type_text}, expected one id',
+            "name a field that holds one id; lists of ids are not supported",
         )
         return False
     is_own_id = naming.holder.is_entity and named.name == "id"
@@ -206,7 +206,7 @@ def _check_named(naming: _Naming, named: FieldDeclaration, declarations: Declara
             node,
             f'{naming.text}: "{named.name}" is {named.type_name}, '
             f"and the id of {target} is {id_name}",
-            "make both ids of the same type"
+            "declare both ids with the same type"
             if is_own_id
             else f'declare it "{named.name}: ID{"!" if named.required else ""}"',
         )

@@ -164,14 +164,14 @@ def _check_field(type_: TypeDeclaration, field: FieldDeclaration) -> None:
     node = field.node.name
     keep = f'@stored(as: "{field.stored}")'
     other = f"{singular(type_)}{upper_first(name.lstrip('_'))}"
-    mend = f"call it otherwise: {other}: {field.type_text} {keep}"
+    mend = f"rename it: {other}: {field.type_text} {keep}"
     if name.startswith("__"):
-        field.place.error(node, "names that begin with __ belong to GraphQL", mend)
+        field.place.error(node, "names that begin with __ are reserved by GraphQL", mend)
     elif name == "_id":
         field.place.error(
             node,
-            'the API has "id", and caches would take "_id" for it',
-            'remove it: "id" is what lies there' if type_.is_entity else mend,
+            'caches of clients would confuse "_id" with "id"',
+            'remove it: "id" is stored there' if type_.is_entity else mend,
         )
     elif type_.is_entity and name == "version":
         collection = type_.directives.one("collection")
@@ -186,16 +186,17 @@ def _check_field(type_: TypeDeclaration, field: FieldDeclaration) -> None:
     elif type_.is_entity and name in ENTITY_FIELDS:
         field.place.error(node, f'"{name}" is a field of the API: {ENTITY_FIELDS[name]}', mend)
     elif name in FILTER_WORDS or (name == "exists" and not type_.is_entity):
-        field.place.error(node, f'"{name}" is a word of the filters', mend)
+        field.place.error(node, f'"{name}" is reserved for filters', mend)
     elif name in ("id", "nodeId") and not type_.is_entity:
         # Caches key on __typename and id: two versions of one embedded document would be taken for
         # the same (ADR 0001).
         if name == "id" and not field.directives.one("stored"):
             # Where Mongoose has made the ids of subdocuments, they lie there.
-            mend += ', or @stored(as: "_id") where it is stored as that, as Mongoose does'
+            mend += ', or @stored(as: "_id") if it is stored so, as by Mongoose'
         field.place.error(
             node,
-            f'{type_.name} is embedded, and caches would take its "{name}" for that of a document',
+            f'{type_.name} is embedded, and caches of clients would confuse its "{name}" '
+            "with that of a document",
             f"{mend}; or make {type_.name} an entity with @collection",
         )
 
@@ -231,13 +232,13 @@ def _check_types(declarations: Declarations, report: Report) -> None:
     for name, node in nodes.items():
         place = report.place(name)
         if name.startswith("__"):
-            place.error(node, "names that begin with __ belong to GraphQL", "rename it")
+            place.error(node, "names that begin with __ are reserved by GraphQL", "rename it")
         elif name in scalars:
             place.error(node, f'"{name}" is a scalar of the model language', "rename the type")
         elif name in FIXED_TYPES:
             place.error(
                 node,
-                f'"{name}" is a type that every API of revstream has',
+                f'"{name}" is reserved: every API has a type of this name',
                 f'rename the type, for example "Shop{name}"',
             )
         else:
@@ -249,14 +250,14 @@ def _check_types(declarations: Declarations, report: Report) -> None:
         if made.name in nodes:
             report.place(made.name).error(
                 nodes[made.name],
-                f'"{made.name}" is the name of a type that revstream makes for {made.owner}',
+                f'"{made.name}" is the name of a type that revstream creates for {made.owner}',
                 "rename one of the two",
             )
             refused.add(made.name)
         elif made.name in FIXED_TYPES:
             report.place(made.owner).error(
                 nodes[made.owner],
-                f'revstream would make a type "{made.name}" for it, which every API has already',
+                f'revstream would create a type "{made.name}" for it, which every API already has',
                 "rename the type",
             )
 
@@ -301,7 +302,8 @@ def _check_root_fields(declarations: Declarations) -> None:
         if singular(type_) in CHANGE_FIELDS:
             type_.place.error(
                 type_.node,
-                f'a change would show it as "{singular(type_)}", which every change has already',
+                f'a change would have the field "{singular(type_)}" for it, '
+                "which every change already has",
                 f'rename the type, for example "Shop{type_.name}"',
             )
         for root, name, by_plural in _root_fields(type_):
@@ -309,7 +311,7 @@ def _check_root_fields(declarations: Declarations) -> None:
                 owners[root, name] = type_.name
                 continue
             owner = owners[root, name]
-            others = {type_.name: "there twice", _EVERY_API: "one that every API has"}
+            others = {type_.name: "defined twice", _EVERY_API: "one that every API has"}
             directive = type_.directives.one("collection")
             type_.place.error(
                 directive.at("plural") if directive and by_plural else type_.node,

@@ -51,9 +51,9 @@ def check_keep(type_: TypeDeclaration, directive: DirectiveUsage) -> None:
     elif directive.text("history") not in (None, "ARCHIVE"):
         type_.place.error(
             directive.at("keep"),
-            f"keep drops versions from revstream's own archive, and history: "
-            f"{directive.text('history')} has none",
-            "remove keep; what your programs have stored, they remove",
+            f"keep: history is {directive.text('history')}, expected ARCHIVE, whose versions it "
+            "deletes",
+            "remove keep; your programs delete what they store",
         )
 
 
@@ -63,10 +63,10 @@ def _problem(text: str) -> str:
         return "is not a number and a unit"
     number, unit = int(found[1]), found[2]
     if unit != _VERSION and unit not in _UNITS_S:
-        return f'has the unit "{text.rsplit(maxsplit=1)[-1]}", and the units are {_UNIT_NAMES}'
+        return f'has the unit "{text.rsplit(maxsplit=1)[-1]}", expected one of {_UNIT_NAMES}'
     if number == 0:
-        return "would keep nothing"
-    return "is more than revstream counts"
+        return "is 0, minimum is 1"
+    return f"is too long, maximum is 1000 years or {_MOST_VERSIONS:,} versions"
 
 
 def _fits(value: int, most: int) -> bool:

@@ -66,14 +66,14 @@ def check_rows(type_: TypeDeclaration, text: str, node: Node, declarations: Decl
         problem = f"{problem[:1].lower()}{problem[1:]}"
         type_.place.error(
             node,
-            f'@access(rows:) does not read as a filter: {problem}, in "{shortened(text)}"',
+            f'@access(rows:) is not a filter: {problem}, in "{shortened(text)}"',
             'write it as in a query\'s where: "{ ownerId: { eq: $sub } }"',
         )
         return
     if isinstance(rule, ObjectValueNode) and not rule.fields:
         type_.place.error(
             node,
-            "@access(rows:) is empty and lets every row through",
+            "@access(rows:) is empty, expected a filter",
             "name a field, or remove rows",
         )
         return
@@ -95,8 +95,8 @@ class _Rule:
         """A filter over an entity or over an embedded document."""
         if not isinstance(rule, ObjectValueNode):
             self.error(
-                f"has {written(rule)} where a filter of {type_.name} is expected",
-                "write { field: { operator: value } }; a variable stands for a value only",
+                f"has {written(rule)}, expected a filter of {type_.name}",
+                "write { field: { operator: value } }; a variable replaces a value only",
             )
             return
         for entry in rule.fields:
@@ -125,7 +125,7 @@ class _Rule:
             known = [each.name for each in type_.stored_fields]
             by = reference.text("by") if reference else None
             self.error(
-                f'names "{name}", which is no stored field of {type_.name}',
+                f'names "{name}", expected a stored field of {type_.name}',
                 f'did you mean "{by}"?'
                 if by
                 else did_you_mean(name, known, f"it has {', '.join(known)}"),
@@ -136,7 +136,7 @@ class _Rule:
             return
         if kind is Scalar.JSON:
             self.error(
-                f'names "{name}", which is JSON and cannot be filtered by', "name another field"
+                f'names "{name}", which is JSON and not supported in filters', "name another field"
             )
         elif isinstance(kind, TypeDeclaration) and not field.is_list:
             self.check(value, kind)
@@ -188,6 +188,6 @@ class _Rule:
             expected = kind.value
         if not fits:
             self.error(
-                f'has {written(value)} for "{path}", where {expected} is expected',
+                f'has {written(value)} for "{path}", expected {expected}',
                 f"write {expected}, or a variable",
             )

@@ -28,7 +28,7 @@ def check_sinks(declarations: Declarations) -> None:
             if not type_.is_entity:
                 type_.place.error(
                     directive.node,
-                    f"@sink is for entities, and {type_.name} is embedded",
+                    f"@sink: {type_.name} is embedded, expected an entity",
                     "put it on the entity",
                 )
                 continue
@@ -39,7 +39,7 @@ def check_sinks(declarations: Declarations) -> None:
                     type_.place.error(
                         directive.at("url"),
                         f'two sinks deliver to "{url}"',
-                        "make them one, with the operations of both",
+                        "merge them, with the operations of both",
                     )
                 urls.add(url)
             _check_operations(type_, directive)
@@ -65,7 +65,7 @@ def _url_problem(url: str) -> str | None:
         return f"{str(error)[:1].lower()}{str(error)[1:]}"
     if parts.scheme not in ("http", "https"):
         return f'its scheme is "{parts.scheme}"' if parts.scheme else "it has no scheme"
-    return None if parts.hostname else "it names no host"
+    return None if parts.hostname else "it has no host"
 
 
 def _check_operations(type_: TypeDeclaration, directive: DirectiveUsage) -> None:
@@ -75,8 +75,8 @@ def _check_operations(type_: TypeDeclaration, directive: DirectiveUsage) -> None
     if not operations:
         type_.place.error(
             directive.at("operations"),
-            "@sink(operations: []) would deliver nothing",
-            f"leave it out for all of them, or choose from {', '.join(ENUMS['Operation'])}",
+            "@sink(operations: []): empty, expected at least one",
+            f"remove it for all operations, or choose from {', '.join(ENUMS['Operation'])}",
         )
     for name in sorted({each for each in operations if operations.count(each) > 1}):
         type_.place.error(directive.at("operations"), f"@sink names {name} twice", "name it once")

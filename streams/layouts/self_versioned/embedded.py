@@ -295,15 +295,15 @@ class EmbeddedLayout(SelfVersionedLayout):
         )
         if found and not found[0]["takes"]:
             raise VersionTooLarge(
-                f"cannot keep its version before: {names.previous} is of type {found[0]['kind']}, "
-                "expected a list; put its versions into a list there"
+                f"cannot store its previous version: {names.previous} is of type "
+                f"{found[0]['kind']}, expected a list; store its versions in a list"
             )
         if not found or found[0]["size"] + more <= _MOST_BYTES:
             raise ConcurrentWrite
         raise VersionTooLarge(
-            f"would exceed the 16 MB of a document: with all versions before it has "
-            f"{found[0]['size']} bytes, this one {len(body.raw)}, and there is room for "
-            f"{_MOST_BYTES}; remove previous versions, or keep them elsewhere (history: ARCHIVE)"
+            f"would be larger than 16 MB: {found[0]['size']:,} bytes with all previous versions, "
+            f"and {len(body.raw):,} of this one, maximum is {_MOST_BYTES:,}; remove previous "
+            "versions, or move them to the archive (history: ARCHIVE)"
         )
 
     def _body(self, made: StoredVersion) -> RawBSONDocument:

@@ -50,7 +50,7 @@ class SelfVersionedLayout(Layout):
         self.names = names
         self._prepared = False
         self._lost = LogThrottle(
-            logging.getLogger(__name__), "a version is not where its layout keeps it: passed over"
+            logging.getLogger(__name__), "version not found in its layout: skipped"
         )
 
     async def prepare(self, *, create: bool = True) -> bool:

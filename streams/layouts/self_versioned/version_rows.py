@@ -70,8 +70,9 @@ class VersionRows:
             # An index with another name or direction serves as well.
             if not await self._is_unique():
                 raise Unsuitable(
-                    f"{self.collection} needs a unique index on {{{', '.join(self.unique)}}}, "
-                    f"which keeps two writers from making the same version: {exc.message}"
+                    f"{self.collection}: no unique index on {{{', '.join(self.unique)}}}, expected "
+                    "one, without which two writers could create the same version; correct the "
+                    f"reason: {exc.message}"
                 ) from exc
 
     async def _is_unique(self) -> bool:

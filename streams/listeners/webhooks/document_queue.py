@@ -116,7 +116,7 @@ class DeliveryWorker:
                     log.exception("event cannot be sent")
                 answer = DeliveryResult(
                     outcome=DeliveryOutcome.REFUSED,
-                    reason=f"it cannot be sent: {reason_from_error(exc)}",
+                    reason=f"not sent: {reason_from_error(exc)}",
                     posted=message is not None,
                 )
             if answer.outcome is not DeliveryOutcome.TAKEN:

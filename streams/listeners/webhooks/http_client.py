@@ -95,7 +95,8 @@ class WebhookClient:
             )
         except TimeoutError:
             return DeliveryResult(
-                outcome=DeliveryOutcome.FAILED, reason=f"no answer within {self._timeout.total:g} s"
+                outcome=DeliveryOutcome.FAILED,
+                reason=f"no response within {self._timeout.total:g} s, which is the maximum",
             )
         except (aiohttp.ClientError, OSError) as exc:
             reason = f"the connection was lost: {_cause(exc)}"
@@ -142,7 +143,7 @@ def _result(response: aiohttp.ClientResponse, said: str) -> DeliveryResult:
     if 300 <= status < 400:
         return DeliveryResult(
             outcome=DeliveryOutcome.REFUSED,
-            reason=f"HTTP {status}: a redirect, and these are not followed",
+            reason=f"HTTP {status}: a redirect, which is not followed; correct the URL",
         )
     reason = f"HTTP {status}"
     if 400 <= status < 500 and status not in _PASSING:
@@ -177,7 +178,7 @@ def _retry_after_s(text: str | None) -> float | None:
 def _cause(exc: BaseException) -> str:
     """Return the cause without the library's message, which contains the URL."""
     if isinstance(exc, aiohttp.ClientConnectorDNSError):
-        return "the host's name is not known"
+        return "the host name is unknown"
     if isinstance(exc, aiohttp.ClientConnectorCertificateError):
         return "its certificate is not trusted"
     if isinstance(exc, aiohttp.ClientSSLError):
@@ -185,6 +186,6 @@ def _cause(exc: BaseException) -> str:
     if isinstance(exc, TimeoutError):
         return "it took too long"
     if isinstance(exc, aiohttp.ClientResponseError):
-        return "that was no HTTP"
+        return "the response is not HTTP"
     number = getattr(exc, "errno", None)
     return os.strerror(number) if number else type(exc).__name__

@@ -124,7 +124,7 @@ class DeliveryRetry:
         stored = await self._deliveries.put(fresh, fencing_token)
         self.waiting += len(stored)
         for queue in queues:
-            reason = "it takes long" if queue.result is None else queue.result.reason
+            reason = "no result yet" if queue.result is None else queue.result.reason
             self._set_aside.note(listener=self._deliveries.sink, reason=reason)
         return stored
 
@@ -179,7 +179,7 @@ class DeliveryRetry:
             for record, each in zip(wanted, found, strict=True)
         ]
         if waiting.token is not None and waiting.token not in {each["_id"] for each in records}:
-            reason = f"version {waiting.number} was dropped before it was delivered"
+            reason = f"version {waiting.number} was deleted before its delivery"
             versions.insert(0, LostVersions(reason, waiting.document))
         if versions:
             queue = DocumentQueue(waiting.document, versions)

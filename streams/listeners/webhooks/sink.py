@@ -68,8 +68,8 @@ class SinkOptions:
     def __post_init__(self) -> None:
         if self.redelivery.documents >= self.documents:
             raise ValueError(
-                "documents must be more than those of redelivery, "
-                f"got {self.documents} and {self.redelivery.documents}"
+                f"documents: {self.documents}, expected more than {self.redelivery.documents}, "
+                "those of redelivery"
             )
 
 
@@ -293,7 +293,7 @@ class Sink(Handler):
         if answer.gone:
             # It asks for no further posts; only the operator of revstream can stop them.
             self._gone.note(listener=self.name, url=self.url, reason=answer.reason)
-        return ReceiverAway(f"{self.url} takes nothing: {answer.reason}")
+        return ReceiverAway(f"{self.url} accepts nothing: {answer.reason}")
 
 
 def _result(queue: DocumentQueue) -> DeliveryResult:

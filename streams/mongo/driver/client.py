@@ -76,11 +76,11 @@ def open_client(uri: str, options: MongoOptions, *, listeners: Sequence[Any] = (
         said = exc.strerror or str(exc)
         reason = os.strerror(exc.errno) if exc.errno else said
         problem = ": ".join(dict.fromkeys([exc.filename or said, reason]))
-        raise Unsuitable(f"the MongoDB URI cannot be used: {problem}") from exc
+        raise Unsuitable(f"MongoDB URI: {problem}; correct it") from exc
     except (
         pymongo.errors.ConfigurationError,
         pymongo.errors.InvalidURI,
         UserWarning,
         ValueError,
     ) as exc:
-        raise Unsuitable(f"the MongoDB URI cannot be used: {redact_uri(exc, uri)}") from exc
+        raise Unsuitable(f"MongoDB URI: {redact_uri(exc, uri)}; correct it") from exc

@@ -52,12 +52,12 @@ _UNDONE = {251, 290}  # NoSuchTransaction, TransactionExceededLifetimeLimitSecon
 DUPLICATE_KEY = 11000
 TOO_LARGE = 10334  # BSONObjectTooLarge
 OF_INDEX = {
-    **dict.fromkeys((16754, 16755, 16756), "a 2dsphere index: no GeoJSON, or none that it takes"),
+    **dict.fromkeys((16754, 16755, 16756), "a 2dsphere index: no GeoJSON, or an unsupported one"),
     **dict.fromkeys(
         (13022, 13023, 13026, 13027, 13067, 13068, 16433, 16804),
         "a 2d index: no pair of coordinates within its bounds",
     ),
-    **dict.fromkeys((17261, 17262), "a text index: a language that it does not know"),
+    **dict.fromkeys((17261, 17262), "a text index: an unknown language"),
     16766: "a hashed index: a list",
     171: "an index over several fields: lists in two of them",  # CannotIndexParallelArrays
     17280: "an index: a key that is too long",  # KeyTooLong
@@ -86,19 +86,18 @@ _RESUMABLE = "ResumableChangeStreamError"
 _CURSOR_ENDED = {43, 175, 237, 11601}
 
 STANDALONE = (
-    "this mongod is a standalone, and change streams need a replica set; convert it: "
-    "start it with --replSet rs0, then run rs.initiate() in mongosh"
+    "MongoDB: a standalone mongod, expected a replica set, which change streams require; convert "
+    "it: start it with --replSet rs0, then run rs.initiate() in mongosh"
 )
 NOT_INITIATED = (
-    "this mongod was started with --replSet, and its replica set is not initiated; "
-    "run rs.initiate() in mongosh"
+    "mongod with --replSet: not initiated, expected a replica set; run rs.initiate() in mongosh"
 )
-_NO_ROOM = "MongoDB's disk is full: make room, and it goes on by itself"
+_READ_LIMIT = "duration of the read: over its maximum on the server; request less, or try again"
+_NO_ROOM = "MongoDB's disk: full, expected free space; free some, and revstream continues by itself"
 # The server does not reveal which of the three is wrong.
 _NOT_LOGGED_IN = (
-    "MongoDB does not know this user with this password: correct them in the URI, or, "
-    "where the user was made in another database than the one that the URI names, "
-    "say in which: ?authSource=admin"
+    "MongoDB: authentication failed; correct user and password in the URI, or, if the user was "
+    "created in another database than that of the URI, name it there: ?authSource=admin"
 )
 
 
@@ -123,15 +122,15 @@ class translate_driver_errors:  # noqa: N801 — used like a function
 
 def _translation(exc: pymongo.errors.PyMongoError) -> GatewayError:
     if isinstance(exc, pymongo.errors.ExecutionTimeout):
-        return TimeLimit("the read took longer than its limit on the server")
+        return TimeLimit(_READ_LIMIT)
     if isinstance(exc, pymongo.errors.DuplicateKeyError):
         return _duplicate(exc.details or {})
     if isinstance(exc, pymongo.errors.BulkWriteError):
         return _of_bulk_write(exc.details, exc)
     if isinstance(exc, pymongo.errors.WriteConcernError):
-        return Unavailable(f"MongoDB has not confirmed a write: {_first_line(exc)}")
+        return Unavailable(f"MongoDB did not confirm a write: {_first_line(exc)}")
     if isinstance(exc, pymongo.errors.NotPrimaryError):
-        return Unavailable("the MongoDB primary has changed; try again")
+        return Unavailable("MongoDB: the primary has changed; try again")
     if isinstance(exc, pymongo.errors.ServerSelectionTimeoutError):
         if "server_type: RSGhost" in str(exc):
             # Also a member that is starting, a state that passes.
@@ -143,7 +142,7 @@ def _translation(exc: pymongo.errors.PyMongoError) -> GatewayError:
         return kind(f"the connection to MongoDB was lost: {_first_line(exc)}")
     if isinstance(exc, pymongo.errors.OperationFailure):
         if exc.code == _TIME_LIMIT:
-            return TimeLimit("the read took longer than its limit on the server")
+            return TimeLimit(_READ_LIMIT)
         if exc.has_error_label("SystemOverloadedError"):
             return Unavailable(f"MongoDB is overloaded; try again later: {_first_line(exc)}")
         if exc.has_error_label("RetryableError"):
@@ -153,27 +152,27 @@ def _translation(exc: pymongo.errors.PyMongoError) -> GatewayError:
         if exc.code == _USER_NOT_FOUND:
             # A certificate names the user.
             return Unsuitable(
-                f"MongoDB does not know this user: {_first_line(exc)}; "
-                "create it there, by the certificate's subject"
+                f"MongoDB: unknown user: {_first_line(exc)}; create it with the certificate's "
+                "subject as its name"
             )
         if exc.code in _NOT_PERMITTED:
             return Unsuitable(f"MongoDB does not permit this: {_first_line(exc)}")
         if exc.code == _DROP_PENDING:
-            return Unavailable("the database is being dropped; try again")
+            return Unavailable("MongoDB: the database is being dropped; try again")
         if exc.code == _DISK_FULL:
             return Unavailable(_NO_ROOM)
         if exc.code in _UNDONE or exc.has_error_label("TransientTransactionError"):
-            return Unavailable(f"MongoDB has undone the transaction; try again: {_first_line(exc)}")
+            return Unavailable(f"MongoDB aborted the transaction; try again: {_first_line(exc)}")
         if exc.code in _NOT_WRITTEN_SO:
             return NotWritable(
-                f"MongoDB does not write this so: {_first_line(exc)}; "
-                "revstream doctor says which collections are none that it can serve",
+                f"MongoDB does not support this write: {_first_line(exc)}; "
+                "revstream doctor lists the collections that it cannot serve",
                 number=exc.code,
             )
         if exc.code == _NOT_A_REPLICA_SET:
             return Unsuitable(STANDALONE)
         if exc.code == _BAD_VALUE and "parallel arrays" in str(exc):
-            return ParallelLists("a document holds lists in several fields of the order")
+            return ParallelLists("order: a document with lists in several of its fields")
         return DatabaseError(
             f"MongoDB refused: {_first_line(exc)}",
             number=exc.code,
@@ -184,13 +183,13 @@ def _translation(exc: pymongo.errors.PyMongoError) -> GatewayError:
         return DatabaseError(f"MongoDB refused: {_first_line(exc)}", number=TOO_LARGE)
     if isinstance(exc, pymongo.errors.ConfigurationError):
         # PyMongo's asyncio client resolves a mongodb+srv URI when it connects.
-        return Unsuitable(f"the MongoDB URI cannot be used: {_first_line(exc)}")
+        return Unsuitable(f"MongoDB URI: {_first_line(exc)}; correct it")
     return DatabaseError(f"MongoDB driver: {_first_line(exc)}")
 
 
 def error_from_reply(reply: Mapping[str, Any]) -> pymongo.errors.PyMongoError:
     """Return the error that the driver would raise for a reply that is not `ok`."""
-    words, code = reply.get("errmsg", "no reason given"), reply.get("code")
+    words, code = reply.get("errmsg", "no reason"), reply.get("code")
     if code in _GOING:
         return pymongo.errors.NotPrimaryError(words, reply)
     if code == _SIGN_IN_AGAIN:
@@ -217,7 +216,7 @@ def redact_uri(exc: Exception, uri: str) -> str:
 
 def _duplicate(details: Mapping[str, Any], places: Sequence[int] = ()) -> DuplicateKey:
     return DuplicateKey(
-        f"a document with this key exists: {details.get('keyValue')}",
+        f"unique key: {details.get('keyValue')} exists, expected a new value",
         fields=tuple(details.get("keyPattern") or ()),
         places=places,
     )
@@ -229,17 +228,19 @@ def _of_bulk_write(details: Mapping[str, Any], exc: Exception) -> GatewayError:
         # Written, but an election may have undone it: read again.
         unconfirmed = details.get("writeConcernErrors") or [{}]
         reason = unconfirmed[0].get("errmsg", _first_line(exc))
-        return Unavailable(f"MongoDB has not confirmed a write: {reason}")
+        return Unavailable(f"MongoDB did not confirm a write: {reason}")
     first = details["writeErrors"][0]
     places = [each["index"] for each in details["writeErrors"]]
     if first.get("code") == DUPLICATE_KEY:
         return _duplicate(first, places)
     reason = first.get("errmsg", _first_line(exc))
     if first.get("code") in _GOING:
-        return Unavailable(f"MongoDB is going down or electing: {reason}")
+        return Unavailable(f"MongoDB is shutting down or electing a primary: {reason}")
     if first.get("code") == _DISK_FULL:
         return Unavailable(_NO_ROOM)
-    return DatabaseError(f"a write was refused: {reason}", number=first.get("code"), places=places)
+    return DatabaseError(
+        f"MongoDB refused a write: {reason}", number=first.get("code"), places=places
+    )
 
 
 # Text that the driver or the server appends: settings, topology, the command with its values, the

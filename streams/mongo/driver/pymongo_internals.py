@@ -57,7 +57,7 @@ async def borrowed_connection(
         try:
             with refuse_missing_members():
                 if connection.compression_context is not None:
-                    raise Unsupported("the MongoDB URI asks for compression")
+                    raise Unsupported("the MongoDB URI requests compression")
                 protocol = connection.conn.get_conn
                 found = protocol.transport, protocol, connection.address
             yield found
@@ -72,7 +72,7 @@ def refuse_missing_members() -> Iterator[None]:
     try:
         yield
     except (AttributeError, TypeError) as exc:
-        raise Unsupported(f"PyMongo {pymongo.version} is not understood: {exc}") from exc
+        raise Unsupported(f"PyMongo {pymongo.version} has other internals: {exc}") from exc
 
 
 async def reset_pools(client: Any) -> None:

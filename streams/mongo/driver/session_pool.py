@@ -62,7 +62,7 @@ class SessionPool:
                 # Another PyMongo: the connection would go on being used.
                 raise exc from None
             raise pymongo.errors.AutoReconnect(
-                "it was opened while the server was not ready; try again"
+                "the connection was opened before the server was ready; try again"
             ) from exc
         finally:
             if kept:

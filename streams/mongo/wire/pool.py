@@ -58,12 +58,12 @@ class WirePool(monitoring.TopologyListener):
         # Why wire connections cannot be used.
         self._unsupported: str | None = None
         if not options.wire:
-            self._unsupported = "wire connections are switched off"
+            self._unsupported = "wire connections are disabled"
         if client.read_preference != pymongo.ReadPreference.PRIMARY:
-            self._unsupported = "the MongoDB URI asks for reads of secondaries"
+            self._unsupported = "the MongoDB URI requests reads from secondaries"
         limits = client.options.pool_options
         if limits.socket_timeout is not None or client.options.timeout is not None:
-            self._unsupported = "the MongoDB URI limits how long the driver waits"
+            self._unsupported = "the MongoDB URI sets a timeout of the driver"
         # Seconds, where the URI says so.
         self._most_idle: float | None = limits.max_idle_time_seconds
         # If the URI limits the connections, shared and dedicated ones leave room for each other.
@@ -159,7 +159,7 @@ class WirePool(monitoring.TopologyListener):
         except Unsupported as exc:
             if self._unsupported is None:
                 self._unsupported = str(exc)
-                log.warning("MongoDB is asked more slowly: %s", exc)
+                log.warning("wire connections not used, reads are slower: %s", exc)
         except pymongo.errors.PyMongoError as exc:
             if not opened.done():
                 opened.set_exception(exc)

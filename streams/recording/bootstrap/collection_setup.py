@@ -116,7 +116,7 @@ class CollectionSetup:
         for refused in await create_indexes(self._mongo, self._model, names, report):
             fields = ", ".join(refused.fields)
             self.refused[f"index {refused.collection} {fields}"] = (
-                "it could not be created; see the log or `revstream doctor`"
+                "not created; see the log or `revstream doctor`"
             )
             log.error(
                 "index refused",

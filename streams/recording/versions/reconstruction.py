@@ -60,11 +60,11 @@ class Reconstruction:
         Args:
             last: The version before. Fields stored outside its content are restored.
         """
-        reason = "the state before is not known"
+        reason = "the previous state is unknown"
         if last is not None and last.full is not None and event.update is not None:
             state, update = plain_value(last.full), plain_value(event.update)
             if not (_is_lossless(state, last.full) and _is_lossless(update, event.update)):
-                return await self._read(event, "it has values without a Python type")
+                return await self._read(event, "the document has values without a Python type")
             for name, beside in ((CHANGE_FIELD, last.change), (COPIES_FIELD, last.copies)):
                 if beside is not None:
                     state[name] = plain_value(beside)

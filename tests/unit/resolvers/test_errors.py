@@ -52,4 +52,4 @@ def test_a_misfit_names_the_document_the_field_and_both_values() -> None:
         expected="Decimal",
         mend="store a Decimal there",
     )
-    assert str(error) == "products/a: price holds an array, Decimal expected"
+    assert str(error) == "products/a: price: an array, expected Decimal"

@@ -63,7 +63,7 @@ async def test_keys_rotate(issuer: Issuer, server: KeyServer) -> None:
     issuer.withdraw("first")
     server.pieces = [key_set(issuer)]
     clock.now += 301
-    with pytest.raises(Unauthenticated, match="unknown key"):
+    with pytest.raises(Unauthenticated, match="key of the token: unknown"):
         await bearer.principal(old)
     assert server.asked == 3
 

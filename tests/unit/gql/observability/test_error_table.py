@@ -41,10 +41,10 @@ def test_every_error_class_has_the_code_of_the_table() -> None:
 
 def test_an_expected_error_reaches_the_client_unchanged() -> None:
     """It has its message, its code and its facts."""
-    error = wrapped(BadUserInput("first is -1, and 0 is the least", argument="first"))
+    error = wrapped(BadUserInput("first: -1, minimum is 0", argument="first"))
     finish_errors([error], str.lower)
     assert error.formatted == {
-        "message": "first is -1, and 0 is the least",
+        "message": "first: -1, minimum is 0",
         "path": ["products", 0],
         "extensions": {"code": "BAD_USER_INPUT", "argument": "first"},
     }

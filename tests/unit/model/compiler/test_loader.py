@@ -41,7 +41,10 @@ def test_ten_mistakes_are_ten_errors() -> None:
         read_model(TEN_MISTAKES.strip("\n"), filename="shop.graphql")
     assert str(caught.value).splitlines() == [
         "shop.graphql has 10 errors:",
-        ('shop.graphql:2: Product: @collection has no argument "nam"; mend: did you mean "name"?'),
+        (
+            'shop.graphql:2: Product: @collection: unknown argument "nam"; mend: did you mean '
+            '"name"?'
+        ),
         (
             'shop.graphql:3: Product: @index: Product has no stored field "pirce"; mend: '
             'did you mean "price"?'
@@ -50,14 +53,14 @@ def test_ten_mistakes_are_ten_errors() -> None:
             "shop.graphql:4: Product.id: an id cannot be Decimal; mend: choose from ID, "
             "ObjectID, String, Int, Long, UUID"
         ),
-        ('shop.graphql:5: Product.sku: nothing is called "Sting"; mend: did you mean "String"?'),
+        ('shop.graphql:5: Product.sku: "Sting": unknown type; mend: did you mean "String"?'),
         (
             'shop.graphql:6: Product.price: it is stored as "$price": a name that begins '
-            "with $ reads as an operator; mend: choose another name with @stored(as:)"
+            "with $ is read as an operator; mend: choose another name with @stored(as:)"
         ),
         (
             'shop.graphql:7: Product.history: "history" is a field of the API: the '
-            "document's versions; mend: call it otherwise: productHistory: [String!] "
+            "document's versions; mend: rename it: productHistory: [String!] "
             '@stored(as: "history")'
         ),
         (
@@ -65,12 +68,12 @@ def test_ten_mistakes_are_ten_errors() -> None:
             'is Int, and the id of Supplier is ObjectID; mend: declare it "supplierId: ID"'
         ),
         (
-            "shop.graphql:10: Product.supplierName: a copy is made a moment after the "
-            'write and null until then, found String!; mend: write "String"'
+            "shop.graphql:10: Product.supplierName: @copy: String!, expected a type that "
+            'may be null, since the copy follows the write; mend: write "String"'
         ),
         (
-            "shop.graphql:13: Supplier: @access(read: []) would let no caller read; mend: "
-            "name the roles that may, or leave read out to let everyone"
+            "shop.graphql:13: Supplier: @access(read: []): no roles, expected at least one; mend: "
+            "name roles, or remove read to allow everyone"
         ),
         (
             'shop.graphql:16: Supplier.products: @referencedBy(field: "suplierId") names '
@@ -102,7 +105,7 @@ def test_a_field_of_an_unknown_type_is_reported_once(use: str) -> None:
         read_model(f'type A @collection(name: "as") {use}\nname: Strng }}')
     (error,) = caught.value.errors
     assert str(error) == (
-        'schema.graphql:2: A.name: nothing is called "Strng"; mend: did you mean "String"?'
+        'schema.graphql:2: A.name: "Strng": unknown type; mend: did you mean "String"?'
     )
 
 
@@ -191,14 +194,14 @@ SYNTAX = [
         'type Product @collection(name: "products") {\n  id: ID!',
         2,
         "the file ends in the middle of a type, in: id: ID!",
-        "close what is open: a bracket, a brace or a quote is missing",
+        "add the missing bracket, brace or quote",
         id="a missing brace",
     ),
     pytest.param(
         'type Product @collection(name: "products) {\n  id: ID!\n  name: String\n}',
         1,
         'unterminated string, in: type Product @collection(name: "products) {',
-        "correct the line; what stands after it is read once this is right",
+        "correct the line; the rest of the file is checked after that",
         id="an unterminated text",
     ),
     pytest.param(
@@ -208,21 +211,21 @@ SYNTAX = [
             "unexpected single quote character ('), did you mean to use a double quote "
             "(\")?, in: type Product @collection(name: 'products') {"
         ),
-        "correct the line; what stands after it is read once this is right",
+        "correct the line; the rest of the file is checked after that",
         id="a single quote",
     ),
     pytest.param(
         'type Product @collection(name: "products") {\n  id: ID!\n  name: String\n}\n}',
         5,
         "unexpected '}', in: }",
-        "correct the line; what stands after it is read once this is right",
+        "correct the line; the rest of the file is checked after that",
         id="a brace too many",
     ),
     pytest.param(
         "enum Kind {\n  true\n}",
         2,
         "name 'true' is reserved and cannot be used for an enum value, in: true",
-        "correct the line; what stands after it is read once this is right",
+        "correct the line; the rest of the file is checked after that",
         id="a reserved enum value",
     ),
     pytest.param(
@@ -232,7 +235,7 @@ SYNTAX = [
             "document is nested too deeply. Parsing aborted, in: type Product { id: "
             "[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[["
         ),
-        "correct the line; what stands after it is read once this is right",
+        "correct the line; the rest of the file is checked after that",
         id="a nesting without end",
     ),
 ]

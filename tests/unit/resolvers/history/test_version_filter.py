@@ -110,11 +110,17 @@ def test_conditions_are_combined_with_and() -> None:
     ("where", "message"),
     [
         ({"changedField": None}, "VersionWhere.changedField: null"),
-        ({"changedField": "colours"}, "VersionWhere.changedField: Thing has no field 'colours'"),
-        ({"documentId": {"eq": "x"}}, "VersionWhere.documentId eq is an Int"),
-        ({"operation": {"eq": "UPSERT"}}, "VersionWhere.operation eq is one of BASELINE, INSERT"),
-        ({"at": {"gt": "noon"}}, "VersionWhere.at gt is a DateTime"),
-        ({"comment": {"eq": "x"}}, "VersionWhere has no field 'comment'"),
+        (
+            {"changedField": "colours"},
+            "VersionWhere.changedField: 'colours', expected a field of Thing",
+        ),
+        ({"documentId": {"eq": "x"}}, "VersionWhere.documentId.eq: 'x', expected an Int"),
+        (
+            {"operation": {"eq": "UPSERT"}},
+            "VersionWhere.operation.eq: 'UPSERT', expected one of BASELINE, INSERT",
+        ),
+        ({"at": {"gt": "noon"}}, "VersionWhere.at.gt: 'noon', expected a DateTime"),
+        ({"comment": {"eq": "x"}}, "VersionWhere: 'comment', expected a field"),
         ({"author": None}, "VersionWhere.author: null"),
     ],
 )

@@ -147,7 +147,7 @@ def test_an_invalid_value_is_named_by_its_path(
 
 def test_required_fields_must_be_present() -> None:
     """This holds in a document and in each embedded one."""
-    with pytest.raises(InvalidDocument, match=r"Product\.name is required") as found:
+    with pytest.raises(InvalidDocument, match=r"Product\.name: missing") as found:
         parse_document(MODEL, PRODUCT, {"details": {}})
     assert found.value.path == "name"
     assert refused({"size": {"width": 1}}, patch=False).path == "size.height"
@@ -157,7 +157,7 @@ def test_required_fields_must_be_present() -> None:
 def test_a_document_too_large_for_mongodb_is_refused_before_it_is_sent(patch: bool) -> None:
     """The maximum is 16 MB; the error names no field."""
     found = refused({"name": "x" * (16 * 1024 * 1024)}, patch=patch)
-    assert (found.path, "MongoDB holds at most 16777216" in found.message) == ("", True)
+    assert (found.path, "maximum is 16,777,216" in found.message) == ("", True)
 
 
 def test_a_replacement_removes_absent_fields_of_the_model_only() -> None:
@@ -252,10 +252,10 @@ def test_a_sum_must_stay_within_the_fields_type(
 
 def test_a_field_is_patched_or_incremented_not_both() -> None:
     """The order of the two would be undefined."""
-    with pytest.raises(InvalidDocument, match="in the patch and in the increment") as found:
+    with pytest.raises(InvalidDocument, match="in both patch and increment") as found:
         change({"stock": 1}, stock=1)
     assert found.value.path == "stock"
-    with pytest.raises(InvalidDocument, match=r"stock is an Int"):
+    with pytest.raises(InvalidDocument, match=r"expected an Int"):
         change(stock=2**31)
 
 
@@ -308,11 +308,11 @@ def test_an_absent_id_is_generated(type_: str, kind: type) -> None:
 @pytest.mark.parametrize(
     ("type_", "text", "message"),
     [
-        ("Int", None, "a number of your own"),
-        ("Long", None, "a number of your own"),
-        ("Int", "07", "Thing.id is an Int"),
-        ("ObjectID", "x", "Thing.id is an ObjectID"),
-        ("UUID", "x", "Thing.id is a UUID"),
+        ("Int", None, "ids of this type are not generated"),
+        ("Long", None, "ids of this type are not generated"),
+        ("Int", "07", "expected an Int"),
+        ("ObjectID", "x", "expected an ObjectID"),
+        ("UUID", "x", "expected a UUID"),
     ],
 )
 def test_an_invalid_id_is_refused(type_: str, text: str | None, message: str) -> None:

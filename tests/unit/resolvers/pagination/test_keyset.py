@@ -62,7 +62,7 @@ def test_a_missing_field_is_null_in_a_cursor() -> None:
 def test_a_cursor_of_another_order_is_refused(other: Keyset) -> None:
     """Its position does not exist in this list."""
     cursor = other.cursor({"_id": 1, "price": 2, "stock": 3})
-    with pytest.raises(BadUserInput, match=f"after: '{cursor}' is no cursor of this list"):
+    with pytest.raises(BadUserInput, match=f"after: '{cursor}', expected a cursor of this list"):
         BY_PRICE.query_after(cursor, "after")
 
 
@@ -86,7 +86,7 @@ def digest() -> bytes:
 def test_a_broken_cursor_is_refused(broken: bytes) -> None:
     """The cursor is cut, extended, or made of other values."""
     cursor = base64.urlsafe_b64encode(broken).decode().rstrip("=")
-    with pytest.raises(BadUserInput, match="is no cursor"):
+    with pytest.raises(BadUserInput, match="expected a cursor"):
         BY_PRICE.query_after(cursor, "before")
 
 

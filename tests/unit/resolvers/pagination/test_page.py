@@ -33,11 +33,11 @@ def test_before_alone_returns_the_items_next_to_the_cursor() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"first": -1}, "first is -1, and 0 is the least"),
-        ({"last": -7}, "last is -7, and 0 is the least"),
-        ({"first": 10_000_000}, "first is 10000000, and 1000 is the most"),
-        ({"last": 1001}, "last is 1001, and 1000 is the most"),
-        ({"first": 1, "last": 2}, "give first or last, not both: got first 1 and last 2"),
+        ({"first": -1}, "first: -1, minimum is 0"),
+        ({"last": -7}, "last: -7, minimum is 0"),
+        ({"first": 10_000_000}, "first: 10,000,000, maximum is 1,000"),
+        ({"last": 1001}, "last: 1,001, maximum is 1,000"),
+        ({"first": 1, "last": 2}, "first and last: 1 and 2, expected one"),
     ],
 )
 def test_an_invalid_size_is_refused(arguments: dict[str, int], message: str) -> None:

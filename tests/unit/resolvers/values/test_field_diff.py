@@ -233,12 +233,12 @@ def test_api_paths_become_stored_paths(path: str, stored: str) -> None:
 @pytest.mark.parametrize(
     ("path", "message"),
     [
-        ("colours", "Thing has no field 'colours'"),
-        ("id", "Thing has no field 'id' that changes"),
-        ("", "Thing has no field ''"),
-        ("size.w", "Size has no field 'w'"),
-        ("text.length", "'text' has no fields"),
-        ("lines.sku", "lists are recorded as a whole; say 'lines'"),
+        ("colours", "'colours', expected a field of Thing"),
+        ("id", "'id', expected a field of Thing that can change"),
+        ("", "expected a field of Thing that can change, not ''"),
+        ("size.w", "expected a field of Size that can change, not 'w'"),
+        ("text.length", "inside of 'text', which has none"),
+        ("lines.sku", "recorded as a whole; pass 'lines'"),
     ],
 )
 def test_paths_that_do_not_exist_are_refused(path: str, message: str) -> None:

@@ -38,6 +38,6 @@ def test_the_type_is_a_part_of_the_id() -> None:
 )
 def test_any_other_text_is_refused(text: str) -> None:
     """The message quotes the start of the text."""
-    with pytest.raises(BadUserInput, match="is no node id") as caught:
+    with pytest.raises(BadUserInput, match="expected a node id") as caught:
         parse_node_id(text)
     assert len(caught.value.message) < 150

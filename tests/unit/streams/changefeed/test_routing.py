@@ -112,7 +112,7 @@ def test_an_event_that_becomes_no_version_reaches_none(operation: str) -> None:
     """The driver cannot represent the document's id, whatever else is known of the event."""
     change = event(key=1, operation=operation, after={"kind": "lamp"}, before={"price": 10})
     assert receivers(change)
-    assert receivers(replace(change, fault=InexactKey("no driver keeps it"))) == set()
+    assert receivers(replace(change, fault=InexactKey("bytes that drivers change"))) == set()
 
 
 def test_a_removed_subscriber_leaves_no_trace() -> None:

@@ -122,7 +122,7 @@ async def test_a_wait_continues_with_the_next_recorders_checkpoint() -> None:
 async def test_an_archive_that_is_late_is_an_error_with_its_lag() -> None:
     """The error names both times."""
     progress = progress_of(Stored(token_at(5)), limit_s=0.01)
-    with pytest.raises(ArchiveBehind, match="has reached 1970-01-01 00:00:05Z") as caught:
+    with pytest.raises(ArchiveBehind, match="recorded up to 1970-01-01 00:00:05Z") as caught:
         await progress.wait(NAME, token_at(65))
     assert caught.value.extensions == {
         "code": "ARCHIVE_BEHIND",
@@ -131,13 +131,13 @@ async def test_an_archive_that_is_late_is_an_error_with_its_lag() -> None:
     }
     local = progress_of(Stored(), limit_s=0.01)
     local.advance(WHOLE, token_at(5))
-    with pytest.raises(ArchiveBehind, match="00:01:05Z was requested"):
+    with pytest.raises(ArchiveBehind, match="expected 1970-01-01 00:01:05Z"):
         await local.wait(NAME, token_at(65))
 
 
 async def test_an_archive_without_any_recorder_is_an_error_with_a_fix() -> None:
     """The error says how to start recording, and has no lag."""
-    with pytest.raises(ArchiveBehind, match="no recorder has ever run for things"):
+    with pytest.raises(ArchiveBehind, match="archive of things: empty"):
         await progress_of(Stored(), limit_s=0.01).wait(NAME, token_at(5))
 
 
@@ -371,6 +371,6 @@ async def test_a_wait_for_deletions_is_for_those_of_the_documents(
 async def test_a_wait_for_deletions_is_bounded_and_needs_a_recorder() -> None:
     """A silent stream is not awaited for longer than the archive."""
     progress = progress_of(Stored(token_at(5)), limit_s=0.05)
-    with pytest.raises(ArchiveBehind, match=r"waited 0\.05 s"):
+    with pytest.raises(ArchiveBehind, match=r"wait of 0\.05 s"):
         await progress.wait_deletions(NAME, token_at(8), [1])
     await progress_of(Stored()).wait_deletions(NAME, token_at(8), [1])

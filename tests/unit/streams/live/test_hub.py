@@ -137,7 +137,7 @@ async def test_a_backlog_is_bounded_in_bytes_too() -> None:
         hub.publish(batch(event(seconds)))
         assert await backlog_tokens(quick) == [token_at(seconds)]
     assert await backlog_tokens(slow) == [token_at(1), token_at(2)]
-    with pytest.raises(SlowConsumer, match=f"backlog: {3 * size} bytes, maximum is {most}"):
+    with pytest.raises(SlowConsumer, match=f"backlog: {3 * size:,} bytes, maximum is {most:,}"):
         await slow.next()
     tiny = Hub(["things"], position=token_at(0), options=HubOptions(backlog_bytes=1))
     one = tiny.attach("things")
@@ -281,7 +281,7 @@ async def test_an_event_that_becomes_no_version_is_only_in_the_ring() -> None:
 
     class Script:
         async def batches(self, after: str):  # type: ignore[no-untyped-def]
-            yield batch(replace(event(1), fault=InexactKey("no driver keeps it")), event(2))
+            yield batch(replace(event(1), fault=InexactKey("bytes that drivers change")), event(2))
             raise Unavailable("the script ends")
 
     hub = hub_of()

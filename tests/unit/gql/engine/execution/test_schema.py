@@ -115,7 +115,7 @@ async def test_half_of_a_surrogate_pair_is_refused(ask: Ask, variables: dict[str
     assert result.data is None
     assert result.errors is not None
     name = "id" if len(variables) == 1 else "where"
-    assert result.errors[0].message.startswith(f"Variable '${name}' holds text with half")
+    assert result.errors[0].message.startswith(f"Variable '${name}': half of a surrogate pair")
 
 
 async def test_whole_surrogate_pairs_are_text(ask: Ask) -> None:

@@ -65,5 +65,5 @@ def test_an_embedded_document_has_the_time_of_its_parent(
 
 def test_an_id_that_does_not_fit_is_a_misfit(city: ObjectTypeInfo) -> None:
     """Another program wrote a document with an id of another type."""
-    with pytest.raises(DocumentMisfit, match="cities/x: id holds"):
+    with pytest.raises(DocumentMisfit, match="cities/x: id: "):
         assert CurrentDocument(city, {"_id": "x"}).id_text

@@ -29,18 +29,18 @@ def test_the_secret_with_the_longest_matching_prefix_signs() -> None:
 @pytest.mark.parametrize(
     ("given", "problem"),
     [
-        ("hunter2", "it has no whsec_"),
-        ("whsec_hunter2!", "is not base64"),
-        ("whsec_aHVudGVyMg==", "it has 7 bytes"),
+        ("hunter2", "no whsec_"),
+        ("whsec_hunter2!", "not base64"),
+        ("whsec_aHVudGVyMg==", "7 bytes, expected"),
         ("hunter2=" + ONE, "the beginning of a URL"),
-        ("whsec_" + base64.b64encode(b"hunter2" * 10).decode(), "it has 70 bytes"),
+        ("whsec_" + base64.b64encode(b"hunter2" * 10).decode(), "70 bytes, expected"),
     ],
 )
 def test_an_invalid_secret_is_refused_and_not_printed(given: str, problem: str) -> None:
     """The error has its number."""
     with pytest.raises(click.UsageError) as caught:
         secrets_of(f"{TWO},{given}")
-    assert "number 2 cannot be used: " in caught.value.message
+    assert "number 2: " in caught.value.message
     assert problem in caught.value.message
     assert given not in caught.value.message
     assert "hunter2" not in caught.value.message

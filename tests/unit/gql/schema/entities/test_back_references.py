@@ -64,5 +64,5 @@ async def test_bad_input_is_an_error_of_each_document(ask: Ask, memory: Memory) 
         "{ suppliers(first: 2) { nodes { id products(first: -1) { totalCount } } } }"
     )
     assert result.errors is not None
-    assert "first is -1" in result.errors[0].message
+    assert "first: -1" in result.errors[0].message
     assert [name for name, *_ in memory.calls] == ["page"]

@@ -94,9 +94,9 @@ async def test_the_resume_token_has_the_deployments_tag(ask: Ask) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ("first: -1", "first is -1, and 0 is the least"),
-        ("last: 1001", "last is 1001, and 1000 is the most"),
-        ("first: 1, last: 1", "give first or last, not both: got first 1 and last 1"),
+        ("first: -1", "first: -1, minimum is 0; request 0 or more items"),
+        ("last: 1001", "last: 1,001, maximum is 1,000; request smaller pages"),
+        ("first: 1, last: 1", "first and last: 1 and 1, expected one of them; remove the other"),
     ],
 )
 @pytest.mark.parametrize("field", ["readings", "readingVersions"])

@@ -129,7 +129,10 @@ async def test_an_unknown_version_has_no_diff(ask: Ask) -> None:
     """The error has the document and the number."""
     result = await ask('{ product(id: "p") { diff(from: 9) { path } } }')
     assert result.errors is not None
-    assert result.errors[0].message == "Product p has no version 9"
+    assert (
+        result.errors[0].message
+        == "diff: version 9, expected one of Product p; take a number from its history"
+    )
     assert result.errors[0].extensions == {"code": "BAD_USER_INPUT"}
 
 

@@ -206,14 +206,14 @@ async def test_an_invalid_idempotency_key_is_refused(
         'mutation { deleteReading(id: "r1") { __typename } }', {}, context
     )
     assert result.errors is not None
-    assert "1 to 255 characters" in result.errors[0].message
+    assert "expected 1 to 255" in result.errors[0].message
     assert editing.asked == []
 
 
 @pytest.mark.parametrize(
     ("mutation", "message"),
     [
-        ('deleteSupplier(id: "x") { __typename }', "Supplier.id is an ObjectID"),
+        ('deleteSupplier(id: "x") { __typename }', "expected an ObjectID"),
         (
             'proposeReading(id: "r", basedOn: 1, basedOnDraft: 1, patch: {}) { __typename }',
             "arguments basedOn and basedOnDraft: got both",

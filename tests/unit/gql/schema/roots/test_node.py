@@ -82,10 +82,10 @@ async def test_a_missing_object_is_null(ask: Ask, id_: str) -> None:
 @pytest.mark.parametrize(
     ("id_", "message"),
     [
-        ("x", "is no node id"),
+        ("x", "expected a node id"),
         (node_id("Ship", "1"), "'Ship', expected a type of this API"),
         (node_id("PageInfo", "1"), "'PageInfo', expected a type of this API"),
-        (node_id("City", "x"), "City.id is an Int"),
+        (node_id("City", "x"), "expected an Int"),
         (node_id("CityVersion", "7"), "expected <document id>@<version>"),
         (node_id("CityVersion", "7@x"), "expected <document id>@<version>"),
     ],

@@ -18,8 +18,8 @@ MISTAKES = [
         }
         """,
         "Named",
-        "a model has no room for an interface",
-        ("remove it and write its fields in each type; revstream makes the API's interfaces"),
+        "an interface: not supported in a model",
+        ("remove it and write its fields in each type; revstream creates the API's interfaces"),
         id="an interface",
     ),
     pytest.param(
@@ -28,7 +28,7 @@ MISTAKES = [
         union Thing = Product # !
         """,
         "Thing",
-        "a model has no room for a union",
+        "a union: not supported in a model",
         "remove it; use one embedded type whose fields may all be null, or JSON",
         id="a union",
     ),
@@ -40,8 +40,8 @@ MISTAKES = [
         }
         """,
         "ProductData",
-        "a model has no room for an input type",
-        "remove it; the inputs of the API are made by revstream",
+        "an input type: not supported in a model",
+        "remove it; revstream creates the inputs of the API",
         id="an input",
     ),
     pytest.param(
@@ -50,7 +50,7 @@ MISTAKES = [
         scalar DateTime # !
         """,
         "DateTime",
-        "a model has no room for a scalar",
+        "a scalar: not supported in a model",
         (
             "remove it; the scalars are ID, String, Int, Long, Float, Boolean, Decimal, "
             "DateTime, ObjectID, UUID, JSON"
@@ -63,7 +63,7 @@ MISTAKES = [
         directive @stored(as: String!) on FIELD_DEFINITION # !
         """,
         "stored",
-        "a model has no room for a directive definition",
+        "a directive definition: not supported in a model",
         "remove it; revstream knows its directives",
         id="a directive definition",
     ),
@@ -75,8 +75,8 @@ MISTAKES = [
         }
         """,
         None,
-        "a model has no room for a schema definition",
-        "remove it; revstream makes Query, Mutation and Subscription",
+        "a schema definition: not supported in a model",
+        "remove it; revstream creates Query, Mutation and Subscription",
         id="a schema definition",
     ),
     pytest.param(
@@ -87,7 +87,7 @@ MISTAKES = [
         }
         """,
         "Products",
-        "a model has no room for an operation",
+        "an operation: not supported in a model",
         "remove it; a model has types only, operations are sent to the gateway",
         id="a query",
     ),
@@ -99,7 +99,7 @@ MISTAKES = [
         }
         """,
         None,
-        "a model has no room for an operation",
+        "an operation: not supported in a model",
         "remove it; a model has types only, operations are sent to the gateway",
         id="a nameless query",
     ),
@@ -111,7 +111,7 @@ MISTAKES = [
         }
         """,
         "Parts",
-        "a model has no room for a fragment",
+        "a fragment: not supported in a model",
         "remove it; a model has types only, fragments are sent to the gateway",
         id="a fragment",
     ),
@@ -123,8 +123,8 @@ MISTAKES = [
         }
         """,
         "Product",
-        "a model has no extensions",
-        "write it where the type itself is declared",
+        "an extension: not supported in a model",
+        "write it in the declaration of the type",
         id="an extended type",
     ),
     pytest.param(
@@ -135,8 +135,8 @@ MISTAKES = [
         }
         """,
         None,
-        "a model has no extensions",
-        "write it where the type itself is declared",
+        "an extension: not supported in a model",
+        "write it in the declaration of the type",
         id="an extended schema",
     ),
     pytest.param(
@@ -146,8 +146,8 @@ MISTAKES = [
           products(first: Int): [Product] }
         """,
         "Query",
-        '"Query" is made by revstream from the entities',
-        "remove it; a model has the types that are stored",
+        '"Query": created by revstream from the entities',
+        "remove it; a model has stored types only",
         id="a root type",
     ),
     pytest.param(
@@ -157,7 +157,7 @@ MISTAKES = [
           id: ID! name: String }
         """,
         "Product",
-        '"Product" is declared on line 1 already',
+        '"Product" is already declared on line 1',
         "rename or remove one of them",
         id="a type twice",
     ),
@@ -168,7 +168,7 @@ MISTAKES = [
           A }
         """,
         "Product",
-        '"Product" is declared on line 1 already',
+        '"Product" is already declared on line 1',
         "rename or remove one of them",
         id="a type and an enum of one name",
     ),
@@ -179,7 +179,7 @@ MISTAKES = [
         """,
         "Product",
         'it implements "Node", but a model has no interfaces',
-        "remove it; the API's interface ProductState is made by revstream",
+        "remove it; the API's interface ProductState is created by revstream",
         id="an implemented interface",
     ),
     pytest.param(
@@ -211,7 +211,7 @@ MISTAKES = [
         """,
         "Product.name",
         "the fields of a model take no arguments",
-        "remove them; what may be asked of a field is up to the API",
+        "remove them; the API defines the arguments of fields",
         id="a field with arguments",
     ),
     pytest.param(
@@ -221,8 +221,8 @@ MISTAKES = [
         }
         """,
         "Product.grid",
-        "lists of lists cannot be described",
-        "make it JSON, or a list of an embedded type with a list in it",
+        "lists of lists are not supported",
+        "declare it as JSON, or as a list of an embedded type with a list in it",
         id="a list of lists",
     ),
     pytest.param(
@@ -243,7 +243,7 @@ MISTAKES = [
         }
         """,
         "Size.S",
-        'the value "S" stands here twice',
+        'the value "S": twice, expected once',
         "remove one of them",
         id="an enum value twice",
     ),
@@ -256,8 +256,8 @@ MISTAKES = [
         }
         """,
         "Size.S",
-        'it is stored as "M", and so is another value',
-        "give each value a text of its own",
+        'it is stored as "M", like another value',
+        "store each value as a different text",
         id="two enum values stored alike",
     ),
     pytest.param(
@@ -268,7 +268,7 @@ MISTAKES = [
         }
         """,
         "Size.__S",
-        "names that begin with __ belong to GraphQL",
+        "names that begin with __ are reserved by GraphQL",
         "rename it, for example S",
         id="an enum value of GraphQL's",
     ),
@@ -333,7 +333,6 @@ def test_errors_in_a_type_with_a_duplicate_name_are_reported(
         }
         """
     ) == [
-        '5: Product: "Product" is declared on line 1 already; mend: rename or remove one of them',
-        "6: Product.name: @stord is no directive of the model language; "
-        'mend: did you mean "@stored"?',
+        '5: Product: "Product" is already declared on line 1; mend: rename or remove one of them',
+        '6: Product.name: @stord: unknown directive; mend: did you mean "@stored"?',
     ]

@@ -12,29 +12,29 @@ from revstream.model.errors import ModelError
 FIELD_MISTAKES = [
     pytest.param(
         "name: String @deprecated",
-        "@deprecated is no directive of the model language",
+        "@deprecated: unknown directive",
         (
-            "on a field there may be @stored, @reference, @referencedBy, @copy, @fence, "
+            "expected on a field: @stored, @reference, @referencedBy, @copy, @fence, "
             "@unique, @access"
         ),
         id="an unknown directive on a field",
     ),
     pytest.param(
         'name: String @index(fields: ["name"])',
-        "@index belongs on a type, not on a field",
+        "@index on a field, expected on a type",
         "move it to a type, or remove it",
         id="a type's directive on a field",
     ),
     pytest.param(
         "name: String @unique @unique",
-        "@unique stands here twice",
-        "leave one of them",
+        "@unique: twice, expected once",
+        "remove one of them",
         id="a directive twice",
     ),
     pytest.param(
         'count: Int @fence(by: "x")',
-        '@fence has no argument "by"',
-        "remove it; it takes no arguments",
+        '@fence: unknown argument "by"',
+        "remove it; it has no arguments",
         id="an argument where there is none",
     ),
 ]
@@ -46,7 +46,7 @@ MISTAKES = [
           id: ID! label: String }
         """,
         "Product",
-        "@colection is no directive of the model language",
+        "@colection: unknown directive",
         'did you mean "@collection"?',
         id="a misspelt directive",
     ),
@@ -56,8 +56,8 @@ MISTAKES = [
           id: ID! label: String }
         """,
         "Product",
-        "@table is no directive of the model language",
-        "on a type there may be @collection, @layout, @index, @access, @sink",
+        "@table: unknown directive",
+        "expected on a type: @collection, @layout, @index, @access, @sink",
         id="an unknown directive on a type",
     ),
     pytest.param(
@@ -67,7 +67,7 @@ MISTAKES = [
           S }
         """,
         "Size",
-        "@unique belongs on a field, not on an enum",
+        "@unique on an enum, expected on a field",
         "move it to a field, or remove it",
         id="a directive on an enum",
     ),
@@ -79,8 +79,8 @@ MISTAKES = [
         }
         """,
         "Size.S",
-        "@old is no directive of the model language",
-        "on an enum value there may be @stored",
+        "@old: unknown directive",
+        "expected on an enum value: @stored",
         id="an unknown directive on an enum value",
     ),
     pytest.param(
@@ -89,7 +89,7 @@ MISTAKES = [
           id: ID! name: String }
         """,
         "Product",
-        "@fence belongs on a field, not on a type",
+        "@fence on a type, expected on a field",
         "move it to a field, or remove it",
         id="a field's directive on a type",
     ),
@@ -99,7 +99,7 @@ MISTAKES = [
           id: ID! name: String }
         """,
         "Product",
-        '@collection has no argument "nam"',
+        '@collection: unknown argument "nam"',
         'did you mean "name"?',
         id="a misspelt argument",
     ),
@@ -109,8 +109,8 @@ MISTAKES = [
           id: ID! name: String }
         """,
         "Product",
-        '@collection has no argument "prefix"',
-        "it takes name, plural, version, history, storage, partitions, keep",
+        '@collection: unknown argument "prefix"',
+        "expected name, plural, version, history, storage, partitions, keep",
         id="an unknown argument",
     ),
     pytest.param(
@@ -119,7 +119,7 @@ MISTAKES = [
           id: ID! name: String }
         """,
         "Product",
-        '@collection has no argument "nam"',
+        '@collection: unknown argument "nam"',
         'did you mean "name"?',
         id="a misspelt argument beside the right one",
     ),
@@ -133,8 +133,8 @@ MISTAKES = [
         }
         """,
         "Product",
-        '@collection has the argument "name" twice',
-        "leave one of them",
+        '@collection: argument "name" twice, expected once',
+        "remove one of them",
         id="an argument twice",
     ),
     pytest.param(
@@ -143,7 +143,7 @@ MISTAKES = [
           id: ID! name: String }
         """,
         "Product",
-        '@collection lacks its argument "name"',
+        '@collection: argument "name" missing, expected one',
         'write @collection(name: "…")',
         id="a missing argument",
     ),
@@ -153,7 +153,7 @@ MISTAKES = [
           id: ID! name: String }
         """,
         "Product",
-        '@index lacks its argument "fields"',
+        '@index: argument "fields" missing, expected one',
         'write @index(fields: ["…"])',
         id="a missing list argument",
     ),
@@ -163,7 +163,7 @@ MISTAKES = [
           id: ID! name: String }
         """,
         "Product",
-        "@collection(name: 3): a text is expected",
+        "@collection(name: 3): expected a text",
         'write a text in double quotes: "…"',
         id="a number for a text",
     ),
@@ -173,7 +173,7 @@ MISTAKES = [
           id: ID! name: String }
         """,
         "Product",
-        "@collection(name: null): null, where a text is expected",
+        "@collection(name: null): null, expected a text",
         "give a value",
         id="null for a text that must be",
     ),
@@ -183,7 +183,7 @@ MISTAKES = [
           id: ID! name: String }
         """,
         "Product",
-        "@index(fields: null): null, where a list, [String!], is expected",
+        "@index(fields: null): null, expected a list, [String!]",
         "give a value",
         id="null for a list that must be",
     ),
@@ -196,7 +196,7 @@ MISTAKES = [
         }
         """,
         "Product",
-        '@index(unique: "yes"): true or false is expected',
+        '@index(unique: "yes"): expected true or false',
         "write true or false",
         id="a text for true or false",
     ),
@@ -216,7 +216,7 @@ MISTAKES = [
           id: ID! name: String }
         """,
         "Product",
-        "@collection(storage: DELTAS): one of FULL, DELTA is expected",
+        "@collection(storage: DELTAS): expected one of FULL, DELTA",
         'did you mean "DELTA"?',
         id="a misspelt enum value",
     ),
@@ -227,8 +227,8 @@ MISTAKES = [
         """,
         "Product",
         (
-            "@collection(history: GIT): one of ARCHIVE, DOCUMENT_PER_VERSION, "
-            "CURRENT_FLAG, EMBEDDED, SEPARATE, DELTAS is expected"
+            "@collection(history: GIT): expected one of ARCHIVE, DOCUMENT_PER_VERSION, "
+            "CURRENT_FLAG, EMBEDDED, SEPARATE, DELTAS"
         ),
         ("choose from ARCHIVE, DOCUMENT_PER_VERSION, CURRENT_FLAG, EMBEDDED, SEPARATE, DELTAS"),
         id="an enum value that is far off",
@@ -239,7 +239,7 @@ MISTAKES = [
           id: ID! name: String }
         """,
         "Product",
-        '@index(fields: ["name", 2]): a text is expected',
+        '@index(fields: ["name", 2]): expected a text',
         'write a text in double quotes: "…"',
         id="a number in a list of texts",
     ),
@@ -318,7 +318,7 @@ def test_a_long_value_is_shortened(mistake: Callable[[str], ModelError]) -> None
     )
     assert error.problem == (
         '@collection(name: ["products products products products products products pro…): '
-        "a text is expected"
+        "expected a text"
     )
 
 
@@ -340,4 +340,4 @@ def test_an_invalid_argument_is_reported_once(
     mistake: Callable[[str], ModelError], text: str
 ) -> None:
     """Later checks do not report what is missing because of the invalid argument."""
-    assert mistake(text).problem.endswith(" is expected")
+    assert "): expected " in mistake(text).problem

@@ -18,7 +18,7 @@ MISTAKES = [
           name: String }
         """,
         "Product.id",
-        "the id names the document, and goes wherever it goes",
+        "the id identifies the document and cannot be restricted alone",
         "put @access on Product",
         id="on the id",
     ),
@@ -28,8 +28,8 @@ MISTAKES = [
           id: ID! name: String }
         """,
         "Product",
-        "@access says nothing",
-        'name roles, as @access(read: ["staff"], write: ["admin"]), or remove it',
+        "@access: no arguments, expected at least one",
+        'name roles, for example @access(read: ["staff"], write: ["admin"]), or remove it',
         id="@access that says nothing",
     ),
     pytest.param(
@@ -38,8 +38,8 @@ MISTAKES = [
           id: ID! name: String }
         """,
         "Product",
-        "@access(read: []) would let no caller read",
-        "name the roles that may, or leave read out to let everyone",
+        "@access(read: []): no roles, expected at least one",
+        "name roles, or remove read to allow everyone",
         id="no roles",
     ),
     pytest.param(
@@ -49,8 +49,8 @@ MISTAKES = [
         }
         """,
         "Product.name",
-        "@access(write: []) would let no caller write",
-        "name the roles that may, or leave write out to let everyone",
+        "@access(write: []): no roles, expected at least one",
+        "name roles, or remove write to allow everyone",
         id="no roles on a field",
     ),
     pytest.param(
@@ -80,7 +80,7 @@ MISTAKES = [
         }
         """,
         "Product.name",
-        "a row rule is for a whole type, not for a field",
+        "rows: on a field, expected on a type",
         "move it to Product",
         id="a row rule on a field",
     ),
@@ -91,7 +91,7 @@ MISTAKES = [
           width: Int }
         """,
         "Size",
-        "a row rule chooses documents, and Size is embedded",
+        "rows: Size is embedded, expected an entity",
         "put it on the entity",
         id="a row rule on an embedded type",
     ),
@@ -102,7 +102,7 @@ MISTAKES = [
         }
         """,
         "Product.name",
-        "propose is for documents as a whole, and name is a field",
+        "propose: name is a field, expected an entity",
         "put it on the entity",
         id="a role for drafts on a field",
     ),
@@ -113,7 +113,7 @@ MISTAKES = [
           width: Int }
         """,
         "Size",
-        "publishOwn is for documents as a whole, and Size is embedded",
+        "publishOwn: Size is embedded, expected an entity",
         "put it on the entity",
         id="a rule for drafts on an embedded type",
     ),
@@ -126,7 +126,7 @@ MISTAKES = [
         }
         """,
         "Product.supplier",
-        "nothing is written here: the field leads to another document",
+        "write: the field is a reference, expected a stored field",
         'put it on "supplierId"',
         id="write on a reference",
     ),
@@ -139,7 +139,7 @@ MISTAKES = [
         type Product @collection(name: "products") { id: ID! supplierId: ID }
         """,
         "Supplier.products",
-        "nothing is written here: the field leads to another document",
+        "write: the field is a reference, expected a stored field",
         "remove write",
         id="write on a back reference",
     ),

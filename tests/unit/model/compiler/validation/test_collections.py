@@ -102,7 +102,7 @@ MISTAKES = [
           id: ID! name: String }
         """,
         "Thing",
-        'the collection "products" is that of Product already',
+        'the collection "products" already belongs to Product',
         "name another collection, or remove one of the types",
         id="one collection for two types",
     ),
@@ -113,7 +113,7 @@ MISTAKES = [
           id: ID! name: String }
         """,
         "Old",
-        'in the collection "products.versions" revstream keeps the versions of Product',
+        'the collection "products.versions" is used by revstream for the versions of Product',
         "remove the type; the API serves the versions of Product without it",
         id="the archive of another",
     ),
@@ -124,7 +124,7 @@ MISTAKES = [
         type Product @collection(name: "products") { id: ID! name: String }
         """,
         "Plan",
-        'in the collection "products.drafts" revstream keeps the drafts of Product',
+        'the collection "products.drafts" is used by revstream for the drafts of Product',
         "remove the type; the API serves the drafts of Product without it",
         id="the drafts of another",
     ),
@@ -134,7 +134,7 @@ MISTAKES = [
           id: ID! name: String }
         """,
         "Product",
-        'no name for the list comes of the collection "2020"',
+        'no name for the list can be derived from the collection "2020"',
         'give one with @collection(plural: "…")',
         id="a collection that makes no name",
     ),
@@ -144,7 +144,7 @@ MISTAKES = [
           id: ID! name: String }
         """,
         "Product",
-        'the plural "all products" is no name in GraphQL',
+        'the plural "all products" is not a GraphQL name',
         "write letters, digits and _ only, beginning with a letter",
         id="a plural that is no name",
     ),
@@ -154,7 +154,7 @@ MISTAKES = [
           id: ID! name: String }
         """,
         "Product",
-        'the plural "__products" is no name in GraphQL',
+        'the plural "__products" is not a GraphQL name',
         "write letters, digits and _ only, beginning with a letter",
         id="a plural of GraphQL's",
     ),
@@ -165,7 +165,7 @@ MISTAKES = [
         """,
         "Product",
         'one document and the list would both be called "product"',
-        ('name the list with @collection(plural: "productList"), or another word for many'),
+        ('name the list with @collection(plural: "productList"), or another plural'),
         id="a plural that equals the singular",
     ),
     pytest.param(
@@ -185,7 +185,7 @@ MISTAKES = [
         """,
         "Product",
         (
-            'the version field is "meta.version": a name with a dot reads as a path into '
+            'the version field is "meta.version": a name with a dot is read as a path into '
             "an embedded document"
         ),
         "name the field that counts writes, or write version: null where there is none",
@@ -207,7 +207,7 @@ MISTAKES = [
           id: ID! name: String }
         """,
         "Product",
-        'the collection\'s name "products:1/4" ends as that of a partition does',
+        'the collection\'s name "products:1/4" ends like the name of a partition',
         "name another collection",
         id="a collection that is named as a partition",
     ),
@@ -218,7 +218,7 @@ MISTAKES = [
               id: ID! name: String }}
             """,
             "Product",
-            f"the collection has {count} partitions",
+            f"partitions: {count}, expected 1 to 64",
             "write a number from 1 to 64",
             id=f"{count} partitions",
         )
@@ -230,7 +230,7 @@ MISTAKES = [
           id: ID! name: String }
         """,
         "Product",
-        '@collection(partitions: "4"): a whole number is expected',
+        '@collection(partitions: "4"): expected a whole number',
         "write it in digits, without quotes",
         id="partitions that are no number",
     ),
@@ -288,7 +288,7 @@ def test_a_collection_name_has_a_maximum_length(mistake: Callable[[str], ModelEr
     error = mistake(
         f'type Product @collection(name: "{name}é", plural: "a") {{ id: ID! name: Int }} # !'
     )
-    assert error.problem == "the collection's name has 184 bytes, and MongoDB has room for 182"
+    assert error.problem == "bytes of the collection's name: 184, maximum is 182"
 
 
 def test_an_archive_of_no_entity_may_be_an_entity() -> None:

@@ -22,7 +22,7 @@ MISTAKES = [
         }
         """,
         "Product.supplierName",
-        '@copy(of: "supplierId.name"): "supplierId" is no @reference of Product',
+        '@copy(of: "supplierId.name"): "supplierId" is not a @reference of Product',
         'did you mean "supplier"?',
         id="a copy by the id's field",
     ),
@@ -37,7 +37,7 @@ MISTAKES = [
         }
         """,
         "Product.supplierName",
-        '@copy(of: "suplier.name"): "suplier" is no @reference of Product',
+        '@copy(of: "suplier.name"): "suplier" is not a @reference of Product',
         'did you mean "supplier"?',
         id="a copy by a misspelt reference",
     ),
@@ -52,7 +52,7 @@ MISTAKES = [
         }
         """,
         "Product.supplierName",
-        '@copy(of: "warehouse.name"): "warehouse" is no @reference of Product',
+        '@copy(of: "warehouse.name"): "warehouse" is not a @reference of Product',
         "name a reference of Product: supplier",
         id="a copy by an unknown reference",
     ),
@@ -63,7 +63,7 @@ MISTAKES = [
         }
         """,
         "Product.supplierName",
-        '@copy(of: "supplier.name"): "supplier" is no @reference of Product',
+        '@copy(of: "supplier.name"): "supplier" is not a @reference of Product',
         "add a field to Product with @reference(by:)",
         id="a copy where there is no reference",
     ),
@@ -108,7 +108,7 @@ MISTAKES = [
         }
         """,
         "Product.supplierName",
-        '@copy(of: "supplier") is no path of a reference and a field',
+        '@copy(of: "supplier"): expected the path of a reference and a field',
         'write it with one dot, for example "supplier.name"',
         id="a copy of no field",
     ),
@@ -123,7 +123,7 @@ MISTAKES = [
         }
         """,
         "Product.supplierName",
-        '@copy(of: "supplierId") is no path of a reference and a field',
+        '@copy(of: "supplierId"): expected the path of a reference and a field',
         'write it with one dot, for example "supplier.name"',
         id="a copy of no field by the id's field",
     ),
@@ -138,7 +138,7 @@ MISTAKES = [
         }
         """,
         "Product.supplierName",
-        '@copy(of: "supplier.address.city") is no path of a reference and a field',
+        '@copy(of: "supplier.address.city"): expected the path of a reference and a field',
         'write it with one dot, for example "supplier.name"',
         id="a copy of a path",
     ),
@@ -183,7 +183,7 @@ MISTAKES = [
         }
         """,
         "Product.supplierName",
-        "a copy is made a moment after the write and null until then, found String!",
+        "@copy: String!, expected a type that may be null, since the copy follows the write",
         'write "String"',
         id="a copy that is never null",
     ),
@@ -198,10 +198,7 @@ MISTAKES = [
         }
         """,
         "Product.supplierName",
-        (
-            '@copy(of: "supplier.id"): the id of Supplier is here already, it is what the '
-            "reference goes by"
-        ),
+        ('@copy(of: "supplier.id"): the id of Supplier is already in the field of the reference'),
         "remove the field",
         id="a copy of the id",
     ),
@@ -221,8 +218,8 @@ MISTAKES = [
         """,
         "Product.supplierName",
         (
-            '@copy(of: "supplier.products"): "products" of Supplier is not stored there, '
-            "it leads to a document"
+            '@copy(of: "supplier.products"): "products" of Supplier is a reference, '
+            "expected a stored field"
         ),
         "name a stored field",
         id="a copy of a back reference",
@@ -260,7 +257,7 @@ MISTAKES = [
         """,
         "One.name",
         "it is a copy of itself: One.name of Two.name of One.name",
-        "make one of them a field of its own",
+        "remove @copy from one of them",
         id="two copies of one another",
     ),
     pytest.param(
@@ -275,7 +272,7 @@ MISTAKES = [
         """,
         "Node1.root",
         "it is a copy of itself: Node1.root of Node1.root",
-        "make one of them a field of its own",
+        "remove @copy from one of them",
         id="a copy of itself, and a copy of that",
     ),
     pytest.param(
@@ -291,8 +288,8 @@ MISTAKES = [
         type Box { parts: [Part!] }
         """,
         "Part.supplierName",
-        "documents of Part may lie in one another, and copies are made to a bounded depth",
-        "remove @copy, or move the field to a type that does not hold itself",
+        "documents of Part may contain one another, but copies are written to a bounded depth",
+        "remove @copy, or move the field to a type that does not contain itself",
         id="a copy in a type that holds itself",
     ),
 ]

@@ -16,7 +16,7 @@ MISTAKES = [
           name: String }
         """,
         "Product",
-        "no type has a @collection, so there is nothing to serve",
+        "no type has a @collection, expected at least one",
         ('add @collection(name: "…") to the types whose documents have a collection of their own'),
         id="no entity",
     ),
@@ -26,7 +26,7 @@ MISTAKES = [
           S }
         """,
         None,
-        "no type has a @collection, so there is nothing to serve",
+        "no type has a @collection, expected at least one",
         ('declare one: type Product @collection(name: "products") { id: ID! name: String }'),
         id="no type",
     ),
@@ -37,10 +37,10 @@ MISTAKES = [
           width: Int }
         """,
         "Size",
-        "no entity holds this embedded type, so the API would not have it",
+        "embedded type: not used, expected a field of an entity with it",
         (
             'give it @collection(name: "…") if its documents have a collection of their '
-            "own, else use it in a field or remove it"
+            "own, otherwise use it in a field or remove it"
         ),
         id="an unused embedded type",
     ),
@@ -51,10 +51,10 @@ MISTAKES = [
           size: Size }
         """,
         "Size",
-        "no entity holds this embedded type, so the API would not have it",
+        "embedded type: not used, expected a field of an entity with it",
         (
             'give it @collection(name: "…") if its documents have a collection of their '
-            "own, else use it in a field or remove it"
+            "own, otherwise use it in a field or remove it"
         ),
         id="an embedded type that only itself uses",
     ),
@@ -67,7 +67,7 @@ MISTAKES = [
         """,
         "Size.inner",
         "each Size would have to contain another one: Size in Size",
-        'let it be null: "inner: Size"',
+        'allow null: "inner: Size"',
         id="an endless type",
     ),
     pytest.param(
@@ -80,7 +80,7 @@ MISTAKES = [
         """,
         "Size.other",
         "each Size would have to contain another one: Size in Other in Size",
-        'let it be null: "other: Other"',
+        'allow null: "other: Other"',
         id="endless types",
     ),
 ]
@@ -113,7 +113,7 @@ def test_a_misspelt_use_counts_as_a_use(errors: Callable[[str], list[str]]) -> N
         type Product @collection(name: "products") { id: ID! size: Dimension }
         type Dimensions { width: Int }
         """
-    ) == ['1: Product.size: nothing is called "Dimension"; mend: did you mean "Dimensions"?']
+    ) == ['1: Product.size: "Dimension": unknown type; mend: did you mean "Dimensions"?']
 
 
 def test_two_cycles_are_two_errors(errors: Callable[[str], list[str]]) -> None:

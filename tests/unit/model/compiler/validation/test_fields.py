@@ -12,19 +12,19 @@ from revstream.model.errors import ModelError
 FIELD_MISTAKES = [
     pytest.param(
         "name: Sting",
-        'nothing is called "Sting"',
+        '"Sting": unknown type',
         'did you mean "String"?',
         id="a misspelt scalar",
     ),
     pytest.param(
         "day: Date",
-        'nothing is called "Date"',
+        '"Date": unknown type',
         'did you mean "DateTime"?',
         id="a scalar of another language",
     ),
     pytest.param(
         "shape: Xyzzy",
-        'nothing is called "Xyzzy"',
+        '"Xyzzy": unknown type',
         (
             "declare a type or an enum of that name, or choose a scalar: ID, String, Int, "
             "Long, Float, Boolean, Decimal, DateTime, ObjectID, UUID, JSON"
@@ -40,7 +40,7 @@ FIELD_MISTAKES = [
     pytest.param(
         'name: String @stored(as: "names.first")',
         (
-            'it is stored as "names.first": a name with a dot reads as a path into an '
+            'it is stored as "names.first": a name with a dot is read as a path into an '
             "embedded document"
         ),
         "choose another name with @stored(as:)",
@@ -48,7 +48,7 @@ FIELD_MISTAKES = [
     ),
     pytest.param(
         'name: String @stored(as: "$name")',
-        'it is stored as "$name": a name that begins with $ reads as an operator',
+        'it is stored as "$name": a name that begins with $ is read as an operator',
         "choose another name with @stored(as:)",
         id="a stored name with a dollar",
     ),
@@ -60,38 +60,38 @@ FIELD_MISTAKES = [
     ),
     pytest.param(
         'name: String @stored(as: "007")',
-        'it is stored as "007": a name of digits reads as a place in a list',
+        'it is stored as "007": a name of digits is read as an index of a list',
         "choose another name with @stored(as:)",
         id="a stored name of digits",
     ),
     pytest.param(
         'copies: JSON @stored(as: "_copies")',
-        'it is stored as "_copies", where revstream keeps what copies are of',
+        'it is stored as "_copies", where revstream stores the sources of copies',
         "choose another name with @stored(as:)",
         id="stored where copies are kept",
     ),
     pytest.param(
         'change: JSON @stored(as: "_change")',
-        ('it is stored as "_change", where revstream keeps who changed a document and why'),
+        ('it is stored as "_change", where revstream stores the author and the reason of a change'),
         "remove it: versions show it as author and comment",
         id="_change as a stored name",
     ),
     pytest.param(
         'key: String @stored(as: "_id")',
-        'it is stored as "_id", and so is the "id"',
+        'it is stored as "_id", like the "id"',
         "choose another name with @stored(as:)",
         id="_id as a stored name",
     ),
     pytest.param(
         "name: String! @fence",
-        "a fence is a number that grows, found String!",
-        "make it Long! or Int!",
+        "@fence: String!, expected a number",
+        "declare it as Long! or Int!",
         id="a fence that is no number",
     ),
     pytest.param(
         "counts: [Long!]! @fence",
-        "a fence is a number that grows, found [Long!]!",
-        "make it Long! or Int!",
+        "@fence: [Long!]!, expected a number",
+        "declare it as Long! or Int!",
         id="a list as a fence",
     ),
 ]
@@ -140,7 +140,7 @@ MISTAKES = [
         }
         """,
         "Product.id",
-        "an id is one value and never null, found ID",
+        "id: ID, expected one value that is never null",
         'write "id: ID!"',
         id="an id that may be null",
     ),
@@ -152,7 +152,7 @@ MISTAKES = [
         }
         """,
         "Product.id",
-        "an id is one value and never null, found [ID!]!",
+        "id: [ID!]!, expected one value that is never null",
         'write "id: ID!"',
         id="a list of ids for an id",
     ),
@@ -212,10 +212,7 @@ MISTAKES = [
         }
         """,
         "Product.id",
-        (
-            "@reference cannot be on the id: the id is a value of its own; another field "
-            "can refer by it"
-        ),
+        ("@reference cannot be on the id: the id cannot be a reference; add another field for it"),
         "remove it",
         id="@reference on the id",
     ),
@@ -227,7 +224,7 @@ MISTAKES = [
         }
         """,
         "Product.id",
-        "@referencedBy cannot be on the id: the id is a value of its own",
+        "@referencedBy cannot be on the id: the id cannot be a list of documents",
         "remove it",
         id="@referencedBy on the id",
     ),
@@ -239,7 +236,7 @@ MISTAKES = [
         }
         """,
         "Product.id",
-        'nothing is called "Ident"',
+        '"Ident": unknown type',
         'did you mean "Int"?',
         id="an id of an unknown type",
     ),
@@ -251,7 +248,7 @@ MISTAKES = [
         }
         """,
         "Product.supplier",
-        "Supplier has a collection of its own and cannot lie inside a document",
+        "Supplier is an entity, expected an embedded type, an enum or a scalar",
         ('store its id, supplierId: ID, and write supplier: Supplier @reference(by: "supplierId")'),
         id="an entity inside a document",
     ),
@@ -263,7 +260,7 @@ MISTAKES = [
         }
         """,
         "Product.suppliers",
-        "Supplier has a collection of its own and cannot lie inside a document",
+        "Supplier is an entity, expected an embedded type, an enum or a scalar",
         'add @referencedBy(field: "…"), naming the field of Supplier that holds the id',
         id="a list of entities inside a document",
     ),
@@ -274,7 +271,7 @@ MISTAKES = [
         }
         """,
         "Product.title",
-        'it is stored as "name", and so is "name"',
+        'it is stored as "name", like "name"',
         "choose another name with @stored(as:)",
         id="two fields stored as one",
     ),
@@ -285,7 +282,7 @@ MISTAKES = [
         }
         """,
         "Product.revision",
-        'it is stored as "revision", and so is the version, by @collection(version:)',
+        'it is stored as "revision", like the version, by @collection(version:)',
         "remove it: the API shows it as version",
         id="a field stored as the version",
     ),
@@ -296,8 +293,8 @@ MISTAKES = [
         }
         """,
         "Product.two",
-        'Product has the fence "one" already',
-        "leave one of them",
+        'Product already has the fence "one"',
+        "remove one of them",
         id="two fences",
     ),
     pytest.param(
@@ -308,7 +305,7 @@ MISTAKES = [
         }
         """,
         "Size.width",
-        "@fence is for entities, and Size is embedded",
+        "@fence: Size is embedded, expected an entity",
         "move it to a field of the entity",
         id="a fence in an embedded type",
     ),
@@ -323,7 +320,7 @@ MISTAKES = [
         }
         """,
         "Product.count",
-        "a fence comes with each event and cannot be a copy",
+        "@fence: on a @copy, expected a field that each event sets",
         "remove @fence or @copy",
         id="a fence that is a copy",
     ),
@@ -333,8 +330,8 @@ MISTAKES = [
           id: ID! }
         """,
         "Product",
-        'the entity stores nothing beside its "id"',
-        "add a field; where the documents have no common shape, a JSON field will do",
+        'the entity has no stored field except "id"',
+        "add a field, for example of type JSON",
         id="an entity with an id only",
     ),
     pytest.param(
@@ -344,8 +341,8 @@ MISTAKES = [
         type Product @collection(name: "products") { id: ID! supplierId: ID }
         """,
         "Supplier",
-        'the entity stores nothing beside its "id"',
-        "add a field; where the documents have no common shape, a JSON field will do",
+        'the entity has no stored field except "id"',
+        "add a field, for example of type JSON",
         id="an entity with relations only",
     ),
 ]

@@ -13,8 +13,8 @@ from revstream.model.errors import ModelError
 FIELD_MISTAKES = [
     pytest.param(
         "data: JSON @unique",
-        "@unique compares single values, found JSON",
-        "put it on a field with a value of its own",
+        "@unique: JSON, expected a single value",
+        "put it on a field with a single value",
         id="@unique on JSON",
     ),
 ]
@@ -26,7 +26,7 @@ MISTAKES = [
           id: ID! name: String }
         """,
         "Product",
-        "@index names no fields",
+        "@index: no fields, expected at least one",
         "name at least one",
         id="an index without fields",
     ),
@@ -89,7 +89,7 @@ MISTAKES = [
         """,
         "Product",
         '@index: "name" is String and has no field "first"',
-        'name "name" itself, or leave it out',
+        'name "name" itself, or remove it',
         id="an index on a path through a value",
     ),
     pytest.param(
@@ -99,7 +99,7 @@ MISTAKES = [
         type Size { width: Int }
         """,
         "Product",
-        '@index: "size" is a whole Size, and an index is over single values',
+        '@index: "size" is an embedded Size, expected a field with a single value',
         'name a field in it, for example "size.width"',
         id="an index on an embedded document",
     ),
@@ -134,8 +134,8 @@ MISTAKES = [
         type Size { width: Int }
         """,
         "Product",
-        '"sizes" and "tags" are lists, and MongoDB cannot index two together',
-        "make it two indexes",
+        '"sizes" and "tags" are lists, maximum of an index is one list',
+        "create two indexes",
         id="an index on two lists",
     ),
     pytest.param(
@@ -161,8 +161,8 @@ MISTAKES = [
         }
         """,
         "Product",
-        '@index(fields: ["name", "price"]) stands here twice',
-        "leave one of them",
+        '@index(fields: ["name", "price"]): twice, expected once',
+        "remove one of them",
         id="an index twice",
     ),
     pytest.param(
@@ -173,7 +173,7 @@ MISTAKES = [
         """,
         "Product",
         '@unique on "name" and @index(fields: ["name"]) are the same',
-        "leave one of them",
+        "remove one of them",
         id="an index and @unique",
     ),
     pytest.param(
@@ -183,7 +183,7 @@ MISTAKES = [
           width: Int }
         """,
         "Size",
-        "@index is for entities, and Size is embedded",
+        "@index: Size is embedded, expected an entity",
         "put it on the entity, with the path to the field: dimensions.width",
         id="an index on an embedded type",
     ),
@@ -195,7 +195,7 @@ MISTAKES = [
         }
         """,
         "Size.width",
-        "@unique is for fields of entities, and Size is embedded",
+        "@unique: Size is embedded, expected an entity",
         'write it on the entity: @index(fields: ["….width"], unique: true)',
         id="@unique in an embedded type",
     ),
@@ -207,8 +207,8 @@ MISTAKES = [
         type Size { width: Int }
         """,
         "Product.sizes",
-        "@unique compares single values, found [Size!]",
-        "put it on a field with a value of its own",
+        "@unique: [Size!], expected a single value",
+        "put it on a field with a single value",
         id="@unique on an embedded document",
     ),
 ]
@@ -271,4 +271,4 @@ def test_an_index_has_at_most_32_fields(mistake: Callable[[str], ModelError]) ->
     error = mistake(
         f'type T @collection(name: "ts") @index(fields: [{listed}]) {{ id: ID! {fields} }} # !'
     )
-    assert error.problem == "@index names 33 fields, and MongoDB allows 32"
+    assert error.problem == "@index: 33 fields, maximum is 32"

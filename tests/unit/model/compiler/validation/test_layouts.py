@@ -49,63 +49,63 @@ def test_field_names_can_be_set() -> None:
 MISTAKES = [
     pytest.param(
         product("ARCHIVE", '@layout(document: "of") # !'),
-        "@layout names the fields of a layout, and history: ARCHIVE has none",
-        "remove it, or say which layout it is: @collection(history: CURRENT_FLAG)",
+        "@layout: history is ARCHIVE, expected another layout",
+        "remove it, or set the layout: @collection(history: CURRENT_FLAG)",
         id="names of no layout",
     ),
     pytest.param(
         product("EMBEDDED", '@layout(document: "of") # !'),
-        "history: EMBEDDED has no name for document",
-        "remove it; there are current, previous, deleted, at",
+        "@layout(document:): not used with history: EMBEDDED",
+        "remove it, or choose from current, previous, deleted, at",
         id="a name that the layout has not",
     ),
     pytest.param(
         product("CURRENT_FLAG", '@layout(current: "name") # !'),
-        'the layout\'s name for current is "name": it is the field "name", too',
+        'the layout\'s name for current is "name": it is also the field "name"',
         'name the field that your programs use: @layout(current: "…")',
         id="the name of a field",
     ),
     pytest.param(
         product("CURRENT_FLAG", '@layout(current: "docId") # !'),
-        'the layout\'s name for current is "docId": it is the name for document, too',
+        'the layout\'s name for current is "docId": it is also the name for document',
         'name the field that your programs use: @layout(current: "…")',
         id="a name twice",
     ),
     pytest.param(
         product("DELTAS", '@layout(document: "v") # !'),
-        "the layout's name for document is \"v\": it is the version's number, too",
+        "the layout's name for document is \"v\": it is also the version's number",
         'name the field that your programs use: @layout(document: "…")',
         id="the name of the number",
     ),
     pytest.param(
         product("CURRENT_FLAG", '@layout(current: "_copies") # !'),
-        'the layout\'s name for current is "_copies": it is where revstream keeps what copies are '
-        "of, too",
+        'the layout\'s name for current is "_copies": it is also where revstream stores the '
+        "sources of copies",
         'name the field that your programs use: @layout(current: "…")',
         id="where copies are kept",
     ),
     pytest.param(
         product("EMBEDDED", '@layout(previous: "a.b") # !'),
-        'the layout\'s name for previous is "a.b": a name with a dot reads as a path into an '
+        'the layout\'s name for previous is "a.b": a name with a dot is read as a path into an '
         "embedded document",
         'name the field that your programs use: @layout(previous: "…")',
         id="a path",
     ),
     pytest.param(
         product("DOCUMENT_PER_VERSION", field="docId: String"),
-        'the layout\'s name for document is "docId": it is the field "docId", too',
+        'the layout\'s name for document is "docId": it is also the field "docId"',
         'name the field that your programs use: @layout(document: "…")',
         id="a field with the name of the layout's",
     ),
     pytest.param(
         product("SEPARATE", '@layout(previous: "products") # !'),
-        'the collection "products" is that of Product',
+        'the collection "products" belongs to Product',
         'name the collection of previous versions: @layout(previous: "…")',
         id="the collection itself",
     ),
     pytest.param(
         product("SEPARATE", '@layout(previous: "products.versions") # !'),
-        'in the collection "products.versions" revstream keeps what belongs to products',
+        'the collection "products.versions" is used by revstream for products',
         'name the collection of previous versions: @layout(previous: "…")',
         id="one of revstream's own",
     ),
@@ -118,28 +118,28 @@ MISTAKES = [
     ),
     pytest.param(
         product("DELTAS").replace('version: "v"', "version: null"),
-        "history: DELTAS goes by the versions' numbers, and version is null",
+        "version: null, expected the field of the version numbers, which history: DELTAS requires",
         'name the field that has them: version: "v"',
         id="no number",
     ),
     pytest.param(
         product("EMBEDDED", field="sequence: Long! @fence # !"),
-        "@fence needs history: ARCHIVE, found history: EMBEDDED: an event is compared and applied "
-        "in one write, and a layout takes several",
+        "@fence: history is EMBEDDED, expected ARCHIVE: an event is compared and applied "
+        "in one write, but a layout needs several",
         "remove @fence",
         id="a fence",
     ),
     pytest.param(
         product("CURRENT_FLAG", field="sku: String @unique # !"),
-        "@unique needs history: ARCHIVE, found history: CURRENT_FLAG: each version is a document, "
-        "and those of one document have the same values",
+        "@unique: history is CURRENT_FLAG, expected ARCHIVE: each version is a document, "
+        "and versions of one document have equal values",
         "remove @unique",
         id="a unique field",
     ),
     pytest.param(
         product("DELTAS", '@index(fields: ["name"], unique: true) # !'),
-        "with history: DELTAS each version is a document, and those of one document have the same "
-        "values",
+        "with history: DELTAS each version is a document, and versions of one document have "
+        "equal values",
         "remove unique",
         id="a unique index",
     ),
@@ -169,7 +169,7 @@ def test_an_embedded_type_has_no_layout(mistake: Callable[[str], ModelError]) ->
         type Part @layout { # !
           name: String }
         """
-    assert mistake(text).problem == "@layout is for entities, and Part is embedded"
+    assert mistake(text).problem == "@layout: Part is embedded, expected an entity"
 
 
 def test_two_entities_do_not_share_their_previous_versions(

@@ -44,7 +44,7 @@ MISTAKES = [
         """,
         "Product.supplier",
         '@reference(by: "made.supplierId") names no field of Product',
-        "name a field of Product itself; one of an embedded document cannot be followed",
+        "name a field of Product itself; fields of embedded documents are not supported",
         id="a reference by a path",
     ),
     pytest.param(
@@ -55,7 +55,7 @@ MISTAKES = [
         type Size { width: Int }
         """,
         "Product.size",
-        "@reference leads to an entity, and Size is an embedded type",
+        "@reference: Size is an embedded type, expected an entity",
         "remove @reference, or name a type with @collection",
         id="a reference to an embedded type",
     ),
@@ -66,7 +66,7 @@ MISTAKES = [
         }
         """,
         "Product.size",
-        "@reference leads to an entity, and String is a value",
+        "@reference: String is a value, expected an entity",
         "remove @reference, or name a type with @collection",
         id="a reference to a scalar",
     ),
@@ -78,7 +78,7 @@ MISTAKES = [
         }
         """,
         "Product.supplier",
-        'nothing is called "Suplier"',
+        '"Suplier": unknown type',
         'did you mean "Supplier"?',
         id="a reference to an unknown type",
     ),
@@ -117,8 +117,8 @@ MISTAKES = [
         }
         """,
         "Product.supplier",
-        ('@reference(by: "supplierIds"): "supplierIds" is a list, [ID!], and one id is expected'),
-        "name a field that holds one id; lists of ids cannot be followed",
+        ('@reference(by: "supplierIds"): "supplierIds" is [ID!], expected one id'),
+        "name a field that holds one id; lists of ids are not supported",
         id="a reference by a list",
     ),
     pytest.param(
@@ -129,7 +129,7 @@ MISTAKES = [
         }
         """,
         "Product.supplier",
-        "@reference leads to one document, found [Supplier!]",
+        "@reference: [Supplier!], expected one document",
         ('write "Supplier"; for many, @referencedBy names the field of Supplier that holds the id'),
         id="a list of references",
     ),
@@ -144,7 +144,7 @@ MISTAKES = [
         }
         """,
         "Product.supplier",
-        '@reference(by: "maker"): "maker" leads to a document itself',
+        '@reference(by: "maker"): "maker" is a reference itself, expected a stored field',
         "name the field that holds the id of a Supplier",
         id="a reference by a reference",
     ),
@@ -157,7 +157,7 @@ MISTAKES = [
         }
         """,
         "Product.supplier",
-        '@reference(by: "supplier"): "supplier" leads to a document itself',
+        '@reference(by: "supplier"): "supplier" is a reference itself, expected a stored field',
         "name the field that holds the id of a Supplier",
         id="a reference by its own name",
     ),
@@ -183,7 +183,7 @@ MISTAKES = [
         """,
         "Product.supplier",
         '@reference(by: "id"): "id" is ID, and the id of Supplier is ObjectID',
-        "make both ids of the same type",
+        "declare both ids with the same type",
         id="a reference by an id of another kind",
     ),
     pytest.param(
@@ -213,7 +213,7 @@ MISTAKES = [
         }
         """,
         "Product.supplier",
-        "@stored is for stored fields, and a @reference is not stored",
+        "@stored: a @reference is not stored, expected a stored field",
         'put it on "supplierId"',
         id="a stored reference",
     ),
@@ -226,7 +226,7 @@ MISTAKES = [
         type Product @collection(name: "products") { id: ID! supplierId: ID }
         """,
         "Supplier.products",
-        "@unique is for stored fields, and a @referencedBy is not stored",
+        "@unique: a @referencedBy is not stored, expected a stored field",
         "remove it",
         id="a unique back reference",
     ),
@@ -265,7 +265,7 @@ MISTAKES = [
         """,
         "Supplier.products",
         '@referencedBy(field: "made.supplierId") names no field of Product',
-        "name a field of Product itself; one of an embedded document cannot be followed",
+        "name a field of Product itself; fields of embedded documents are not supported",
         id="a back reference by a path",
     ),
     pytest.param(
@@ -277,11 +277,8 @@ MISTAKES = [
         type Product @collection(name: "products") { id: ID! supplierIds: [ID!] }
         """,
         "Supplier.products",
-        (
-            '@referencedBy(field: "supplierIds"): "supplierIds" is a list, [ID!], and one '
-            "id is expected"
-        ),
-        "name a field that holds one id; lists of ids cannot be followed",
+        ('@referencedBy(field: "supplierIds"): "supplierIds" is [ID!], expected one id'),
+        "name a field that holds one id; lists of ids are not supported",
         id="a back reference by a list",
     ),
     pytest.param(
@@ -309,7 +306,7 @@ MISTAKES = [
         type Product @collection(name: "products") { id: ID! supplierId: ID }
         """,
         "Supplier.products",
-        "@referencedBy leads to many documents, found Product",
+        "@referencedBy: Product, expected a list",
         'write "[Product!]!"',
         id="a back reference to one",
     ),
@@ -321,7 +318,7 @@ MISTAKES = [
         }
         """,
         "Supplier.products",
-        "@referencedBy leads to an entity, and String is a value",
+        "@referencedBy: String is a value, expected an entity",
         "remove @referencedBy, or name a type with @collection",
         id="a back reference to a scalar",
     ),
@@ -333,7 +330,7 @@ MISTAKES = [
         }
         """,
         "Size.products",
-        "Size is embedded, and an embedded document has no id to be referred to",
+        "@referencedBy: Size is embedded, expected an entity, which has an id",
         "move the field to the entity",
         id="a back reference in an embedded type",
     ),

@@ -18,31 +18,31 @@ FIELD_MISTAKES = [
     pytest.param(
         "nodeId: String",
         '"nodeId" is a field of the API: the id across all types',
-        'call it otherwise: productNodeId: String @stored(as: "nodeId")',
+        'rename it: productNodeId: String @stored(as: "nodeId")',
         id="nodeId on an entity",
     ),
     pytest.param(
         "history: String",
         '"history" is a field of the API: the document\'s versions',
-        'call it otherwise: productHistory: String @stored(as: "history")',
+        'rename it: productHistory: String @stored(as: "history")',
         id="history on an entity",
     ),
     pytest.param(
         "and: String",
-        '"and" is a word of the filters',
-        'call it otherwise: productAnd: String @stored(as: "and")',
+        '"and" is reserved for filters',
+        'rename it: productAnd: String @stored(as: "and")',
         id="and on an entity",
     ),
     pytest.param(
         "_id: String",
-        'the API has "id", and caches would take "_id" for it',
-        'remove it: "id" is what lies there',
+        'caches of clients would confuse "_id" with "id"',
+        'remove it: "id" is stored there',
         id="_id on an entity",
     ),
     pytest.param(
         "__typename: String",
-        "names that begin with __ belong to GraphQL",
-        'call it otherwise: productTypename: String @stored(as: "__typename")',
+        "names that begin with __ are reserved by GraphQL",
+        'rename it: productTypename: String @stored(as: "__typename")',
         id="__typename on an entity",
     ),
     pytest.param(
@@ -54,7 +54,7 @@ FIELD_MISTAKES = [
     pytest.param(
         'history: [String!] @stored(as: "past_owners")',
         '"history" is a field of the API: the document\'s versions',
-        'call it otherwise: productHistory: [String!] @stored(as: "past_owners")',
+        'rename it: productHistory: [String!] @stored(as: "past_owners")',
         id="a stored history",
     ),
 ]
@@ -68,7 +68,7 @@ MISTAKES = [
         """,
         "Product.version",
         '"version" is a field of the API: the document\'s version',
-        'call it otherwise: productVersion: Int! @stored(as: "version")',
+        'rename it: productVersion: Int! @stored(as: "version")',
         id="version on an entity that counts elsewhere",
     ),
     pytest.param(
@@ -79,10 +79,10 @@ MISTAKES = [
         }
         """,
         "Size.id",
-        'Size is embedded, and caches would take its "id" for that of a document',
+        'Size is embedded, and caches of clients would confuse its "id" with that of a document',
         (
-            'call it otherwise: sizeId: String @stored(as: "id"), or @stored(as: "_id") where it '
-            "is stored as that, as Mongoose does; or make Size an entity with @collection"
+            'rename it: sizeId: String @stored(as: "id"), or @stored(as: "_id") if it '
+            "is stored so, as by Mongoose; or make Size an entity with @collection"
         ),
         id="id in an embedded type",
     ),
@@ -94,9 +94,12 @@ MISTAKES = [
         }
         """,
         "Size.nodeId",
-        'Size is embedded, and caches would take its "nodeId" for that of a document',
         (
-            'call it otherwise: sizeNodeId: String @stored(as: "nodeId"); or make Size an '
+            'Size is embedded, and caches of clients would confuse its "nodeId" with that of a '
+            "document"
+        ),
+        (
+            'rename it: sizeNodeId: String @stored(as: "nodeId"); or make Size an '
             "entity with @collection"
         ),
         id="nodeId in an embedded type",
@@ -109,8 +112,8 @@ MISTAKES = [
         }
         """,
         "Size.exists",
-        '"exists" is a word of the filters',
-        'call it otherwise: sizeExists: String @stored(as: "exists")',
+        '"exists" is reserved for filters',
+        'rename it: sizeExists: String @stored(as: "exists")',
         id="exists in an embedded type",
     ),
     pytest.param(
@@ -121,8 +124,8 @@ MISTAKES = [
         }
         """,
         "Size.or",
-        '"or" is a word of the filters',
-        'call it otherwise: sizeOr: String @stored(as: "or")',
+        '"or" is reserved for filters',
+        'rename it: sizeOr: String @stored(as: "or")',
         id="or in an embedded type",
     ),
     pytest.param(
@@ -143,7 +146,7 @@ MISTAKES = [
           width: Int }
         """,
         "Comment",
-        '"Comment" is a type that every API of revstream has',
+        '"Comment" is reserved: every API has a type of this name',
         'rename the type, for example "ShopComment"',
         id="a type of every API",
     ),
@@ -154,7 +157,7 @@ MISTAKES = [
           A }
         """,
         "Operation",
-        '"Operation" is a type that every API of revstream has',
+        '"Operation" is reserved: every API has a type of this name',
         'rename the type, for example "ShopOperation"',
         id="an enum of every API",
     ),
@@ -165,7 +168,7 @@ MISTAKES = [
           width: Int }
         """,
         "IntFilter",
-        '"IntFilter" is a type that every API of revstream has',
+        '"IntFilter" is reserved: every API has a type of this name',
         'rename the type, for example "ShopIntFilter"',
         id="a filter of every API",
     ),
@@ -176,7 +179,7 @@ MISTAKES = [
           width: Int }
         """,
         "__Size",
-        "names that begin with __ belong to GraphQL",
+        "names that begin with __ are reserved by GraphQL",
         "rename it",
         id="a type of GraphQL's",
     ),
@@ -187,7 +190,7 @@ MISTAKES = [
           width: Int }
         """,
         "ProductVersion",
-        '"ProductVersion" is the name of a type that revstream makes for Product',
+        '"ProductVersion" is the name of a type that revstream creates for Product',
         "rename one of the two",
         id="a type made for an entity",
     ),
@@ -198,7 +201,7 @@ MISTAKES = [
           A }
         """,
         "ProductOrder",
-        '"ProductOrder" is the name of a type that revstream makes for Product',
+        '"ProductOrder" is the name of a type that revstream creates for Product',
         "rename one of the two",
         id="an enum that is made for an entity",
     ),
@@ -210,7 +213,7 @@ MISTAKES = [
           width: Int }
         """,
         "SizeSnapshot",
-        '"SizeSnapshot" is the name of a type that revstream makes for Size',
+        '"SizeSnapshot" is the name of a type that revstream creates for Size',
         "rename one of the two",
         id="a type made for an embedded type",
     ),
@@ -222,7 +225,7 @@ MISTAKES = [
           width: Int }
         """,
         "SizeFilter",
-        '"SizeFilter" is the name of a type that revstream makes for Size',
+        '"SizeFilter" is the name of a type that revstream creates for Size',
         "rename one of the two",
         id="a type made for an enum",
     ),
@@ -237,7 +240,7 @@ MISTAKES = [
           width: Int }
         """,
         "ProductEvent",
-        '"ProductEvent" is the name of a type that revstream makes for Product',
+        '"ProductEvent" is the name of a type that revstream creates for Product',
         "rename one of the two",
         id="a type made for a fence",
     ),
@@ -247,7 +250,7 @@ MISTAKES = [
           id: ID! name: String }
         """,
         "Field",
-        'revstream would make a type "FieldChange" for it, which every API has already',
+        'revstream would create a type "FieldChange" for it, which every API already has',
         "rename the type",
         id="a made type that every API has",
     ),
@@ -258,7 +261,7 @@ MISTAKES = [
           id: ID! name: String }
         """,
         "NotesApplied",
-        '"NotesApplied" is the name of a type that revstream makes for Note',
+        '"NotesApplied" is the name of a type that revstream creates for Note',
         "rename one of the two",
         id="one made type for two",
     ),
@@ -300,7 +303,7 @@ MISTAKES = [
           id: ID! name: String }
         """,
         "Product",
-        'its root field "productVersions" would be there twice',
+        'its root field "productVersions" would be defined twice',
         'name the list with @collection(plural: "…")',
         id="a plural that is the audit trail",
     ),
@@ -332,7 +335,7 @@ MISTAKES = [
           id: ID! name: String }
         """,
         "Author",
-        'a change would show it as "author", which every change has already',
+        'a change would have the field "author" for it, which every change already has',
         'rename the type, for example "ShopAuthor"',
         id="a singular that every change has",
     ),
@@ -401,4 +404,4 @@ def test_no_field_of_an_entity_may_have_a_name_that_the_api_adds(
 ) -> None:
     """Each reserved name is reported at its field, and @stored keeps the data."""
     (found,) = errors(f'type Product @collection(name: "products") {{ id: ID! {name}: [Int] }}')
-    assert found.startswith(f'1: Product.{name}: "{name}" is a ')
+    assert found.startswith(f'1: Product.{name}: "{name}" is ')

@@ -48,40 +48,37 @@ enum Kind {{
 MISTAKES = [
     pytest.param(
         "{ name: { eq: $sub }",
-        (
-            '@access(rows:) does not read as a filter: expected Name, found <EOF>, in "{ '
-            'name: { eq: $sub }"'
-        ),
+        ('@access(rows:) is not a filter: expected Name, found <EOF>, in "{ name: { eq: $sub }"'),
         'write it as in a query\'s where: "{ ownerId: { eq: $sub } }"',
         id="a rule that does not parse",
     ),
     pytest.param(
         "$sub",
-        "@access(rows:) has $sub where a filter of Product is expected",
-        "write { field: { operator: value } }; a variable stands for a value only",
+        "@access(rows:) has $sub, expected a filter of Product",
+        "write { field: { operator: value } }; a variable replaces a value only",
         id="a rule that is no object",
     ),
     pytest.param(
         "[{ name: { eq: $sub } }]",
-        ("@access(rows:) has [{ name: { eq: $sub } }] where a filter of Product is expected"),
-        "write { field: { operator: value } }; a variable stands for a value only",
+        ("@access(rows:) has [{ name: { eq: $sub } }], expected a filter of Product"),
+        "write { field: { operator: value } }; a variable replaces a value only",
         id="a list for a rule",
     ),
     pytest.param(
         "{}",
-        "@access(rows:) is empty and lets every row through",
+        "@access(rows:) is empty, expected a filter",
         "name a field, or remove rows",
         id="an empty rule",
     ),
     pytest.param(
         "{ nmae: { eq: $sub } }",
-        '@access(rows:) names "nmae", which is no stored field of Product',
+        '@access(rows:) names "nmae", expected a stored field of Product',
         'did you mean "name"?',
         id="a misspelt field",
     ),
     pytest.param(
         "{ weight: { eq: $sub } }",
-        '@access(rows:) names "weight", which is no stored field of Product',
+        '@access(rows:) names "weight", expected a stored field of Product',
         (
             "it has id, name, stock, count, rating, price, public, madeAt, key, uuid, kind, tags, "
             "kinds, data, size, sizes, ownerId"
@@ -90,7 +87,7 @@ MISTAKES = [
     ),
     pytest.param(
         "{ or: [{ name: { eq: $sub } }, { not: { and: [{ weight: { eq: 1 } }] } }] }",
-        '@access(rows:) names "weight", which is no stored field of Product',
+        '@access(rows:) names "weight", expected a stored field of Product',
         (
             "it has id, name, stock, count, rating, price, public, madeAt, key, uuid, kind, tags, "
             "kinds, data, size, sizes, ownerId"
@@ -99,14 +96,14 @@ MISTAKES = [
     ),
     pytest.param(
         "{ owner: { eq: $sub } }",
-        '@access(rows:) names "owner", which is no stored field of Product',
+        '@access(rows:) names "owner", expected a stored field of Product',
         'did you mean "ownerId"?',
         id="a reference in a rule",
     ),
     pytest.param(
         "{ and: $rules }",
-        "@access(rows:) has $rules where a filter of Product is expected",
-        "write { field: { operator: value } }; a variable stands for a value only",
+        "@access(rows:) has $rules, expected a filter of Product",
+        "write { field: { operator: value } }; a variable replaces a value only",
         id="a variable for a rule",
     ),
     pytest.param(
@@ -147,79 +144,79 @@ MISTAKES = [
     ),
     pytest.param(
         "{ data: { eq: $sub } }",
-        '@access(rows:) names "data", which is JSON and cannot be filtered by',
+        '@access(rows:) names "data", which is JSON and not supported in filters',
         "name another field",
         id="JSON in a rule",
     ),
     pytest.param(
         '{ stock: { gt: "3" } }',
-        '@access(rows:) has "3" for "stock.gt", where Int is expected',
+        '@access(rows:) has "3" for "stock.gt", expected Int',
         "write Int, or a variable",
         id="a text for a number",
     ),
     pytest.param(
         "{ stock: { gt: 3.5 } }",
-        '@access(rows:) has 3.5 for "stock.gt", where Int is expected',
+        '@access(rows:) has 3.5 for "stock.gt", expected Int',
         "write Int, or a variable",
         id="a fraction for a number",
     ),
     pytest.param(
         "{ name: { eq: 3 } }",
-        '@access(rows:) has 3 for "name.eq", where String is expected',
+        '@access(rows:) has 3 for "name.eq", expected String',
         "write String, or a variable",
         id="a number for a text",
     ),
     pytest.param(
         '{ public: { eq: "yes" } }',
-        '@access(rows:) has "yes" for "public.eq", where Boolean is expected',
+        '@access(rows:) has "yes" for "public.eq", expected Boolean',
         "write Boolean, or a variable",
         id="a text for true or false",
     ),
     pytest.param(
         "{ madeAt: { lt: 3 } }",
-        '@access(rows:) has 3 for "madeAt.lt", where DateTime is expected',
+        '@access(rows:) has 3 for "madeAt.lt", expected DateTime',
         "write DateTime, or a variable",
         id="a number for a time",
     ),
     pytest.param(
         "{ kind: { eq: OLD } }",
-        '@access(rows:) has OLD for "kind.eq", where one of NEW, USED is expected',
+        '@access(rows:) has OLD for "kind.eq", expected one of NEW, USED',
         "write one of NEW, USED, or a variable",
         id="an unknown enum value",
     ),
     pytest.param(
         '{ kind: { eq: "NEW" } }',
-        '@access(rows:) has "NEW" for "kind.eq", where one of NEW, USED is expected',
+        '@access(rows:) has "NEW" for "kind.eq", expected one of NEW, USED',
         "write one of NEW, USED, or a variable",
         id="a quoted enum value",
     ),
     pytest.param(
         "{ stock: { lt: null } }",
-        '@access(rows:) has null for "stock.lt", where Int is expected',
+        '@access(rows:) has null for "stock.lt", expected Int',
         "write Int, or a variable",
         id="null for an order",
     ),
     pytest.param(
         '{ name: { in: ["a", 3, $sub] } }',
-        '@access(rows:) has 3 for "name.in", where String is expected',
+        '@access(rows:) has 3 for "name.in", expected String',
         "write String, or a variable",
         id="a wrong item",
     ),
     pytest.param(
         '{ name: { exists: "no" } }',
-        '@access(rows:) has "no" for "name.exists", where Boolean is expected',
+        '@access(rows:) has "no" for "name.exists", expected Boolean',
         "write Boolean, or a variable",
         id="a text for exists",
     ),
     pytest.param(
         '{ size: { exists: "no" } }',
-        '@access(rows:) has "no" for "Size.exists", where Boolean is expected',
+        '@access(rows:) has "no" for "Size.exists", expected Boolean',
         "write Boolean, or a variable",
         id="a text for exists of an embedded document",
     ),
     pytest.param(
         "{ size: { height: { eq: 1 } } }",
-        '@access(rows:) names "height", which is no stored field of Size',
+        '@access(rows:) names "height", expected a stored field of Size',
         "it has width",
         id="an unknown field of an embedded document",
     ),
@@ -231,7 +228,7 @@ MISTAKES = [
     ),
     pytest.param(
         '{ version: { eq: "1" } }',
-        '@access(rows:) has "1" for "version.eq", where Int is expected',
+        '@access(rows:) has "1" for "version.eq", expected Int',
         "write Int, or a variable",
         id="a text for the version",
     ),
@@ -243,14 +240,14 @@ MISTAKES = [
     ),
     pytest.param(
         "{ sizes: { some: { height: { eq: 1 } } } }",
-        '@access(rows:) names "height", which is no stored field of Size',
+        '@access(rows:) names "height", expected a stored field of Size',
         "it has width",
         id="an unknown field of an item",
     ),
     pytest.param(
         "{ sizes: { none: $size } }",
-        "@access(rows:) has $size where a filter of Size is expected",
-        "write { field: { operator: value } }; a variable stands for a value only",
+        "@access(rows:) has $size, expected a filter of Size",
+        "write { field: { operator: value } }; a variable replaces a value only",
         id="a variable for an item",
     ),
     pytest.param(
@@ -319,7 +316,7 @@ def test_a_rule_may_use_the_version_only_where_it_is_counted(
         }
         """
     )
-    assert error.problem == '@access(rows:) names "version", which is no stored field of Owner'
+    assert error.problem == '@access(rows:) names "version", expected a stored field of Owner'
 
 
 OPERATORS = {

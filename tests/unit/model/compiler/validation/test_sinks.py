@@ -37,7 +37,7 @@ MISTAKES = [
           id: ID! name: String }
         """,
         "Product",
-        '@sink(url: "https:///x"): it names no host',
+        '@sink(url: "https:///x"): it has no host',
         'write an http or https URL, for example "https://example.org/changes"',
         id="a sink without a host",
     ),
@@ -88,7 +88,7 @@ MISTAKES = [
           width: Int }
         """,
         "Size",
-        "@sink is for entities, and Size is embedded",
+        "@sink: Size is embedded, expected an entity",
         "put it on the entity",
         id="a sink of an embedded type",
     ),
@@ -102,7 +102,7 @@ MISTAKES = [
         """,
         "Product",
         'two sinks deliver to "https://example.org"',
-        "make them one, with the operations of both",
+        "merge them, with the operations of both",
         id="two sinks with one URL",
     ),
     pytest.param(
@@ -114,8 +114,8 @@ MISTAKES = [
         }
         """,
         "Product",
-        "@sink(operations: []) would deliver nothing",
-        ("leave it out for all of them, or choose from BASELINE, INSERT, UPDATE, REPLACE, DELETE"),
+        "@sink(operations: []): empty, expected at least one",
+        ("remove it for all operations, or choose from BASELINE, INSERT, UPDATE, REPLACE, DELETE"),
         id="a sink of no operations",
     ),
     pytest.param(
@@ -140,10 +140,7 @@ MISTAKES = [
         }
         """,
         "Product",
-        (
-            "@sink(operations: [INSRT]): one of BASELINE, INSERT, UPDATE, REPLACE, DELETE "
-            "is expected"
-        ),
+        ("@sink(operations: [INSRT]): expected one of BASELINE, INSERT, UPDATE, REPLACE, DELETE"),
         'did you mean "INSERT"?',
         id="a sink of a misspelt operation",
     ),
