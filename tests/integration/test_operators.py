@@ -28,7 +28,7 @@ COMPARES = {"$eq", "$ne", "$gt", "$gte", "$lt", "$lte", "$in", "$nin"}
 """Operators of a filter whose operands are always values."""
 CODES = {
     "BAD_USER_INPUT", "LIMIT_EXCEEDED", "ARCHIVE_BEHIND", "HISTORY_LOST", "RESUME_TOKEN_INVALID",
-    "DOCUMENT_MISFIT", "TIMEOUT",
+    "DOCUMENT_MISFIT", "TIMEOUT", "UNAUTHENTICATED",
 }  # fmt: skip
 
 
@@ -108,6 +108,12 @@ def test_every_operation_gets_a_response(
     answer = ask(gateway, query, variables)
     for error in answer.get("errors") or ():
         assert error["extensions"]["code"] in CODES, (error, query, variables)
+
+
+def test_saved_cursors_are_refused_without_authentication(gateway: RunningGateway) -> None:
+    """A drawn query of them has one of the expected codes."""
+    [error] = ask(gateway, "{ savedCursors { name } }", {})["errors"]
+    assert error["extensions"]["code"] in CODES
 
 
 VALUES: list[Any] = [
