@@ -62,7 +62,7 @@ async def test_an_invalid_document_hides_no_other_document(
         await expect(page.locator(".versions > li")).to_have_count(3)
         await expect(page.get_by_role("heading", name=lamp.name)).to_be_visible()
         await expect(page.locator("aside a").filter(has_text=lamp.name)).to_be_visible()
-        await expect(page.locator(".problem").first).to_contain_text("String expected")
+        await expect(page.locator(".problem").first).to_contain_text("expected String")
         await page.goto(f"/#/product/{broken}")
         await expect(page.locator(".versions > li")).to_have_count(1)
     finally:

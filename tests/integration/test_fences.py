@@ -319,7 +319,7 @@ async def test_an_event_of_a_missing_document_is_refused_without_a_recorder(
     """
     await readings.recording.begin(baseline_done=True)
     readings.recording.progress._limit_s = 0.05
-    with pytest.raises(ArchiveBehind, match=r"waited 0\.05 s"):
+    with pytest.raises(ArchiveBehind, match=r"wait of 0\.05 s"):
         await readings.apply(event(1))
     with pytest.raises(ArchiveBehind):
         await readings.apply_each([event(1)])
@@ -494,7 +494,7 @@ async def test_a_batch_is_applied_without_the_events_that_a_unique_index_refuses
         await readings.apply(taken)
     assert refused.value.path == "label"
     batch = [event(1, "r2", label="attic"), taken, event(1, "r3", label="cellar")]
-    with pytest.raises(BadUserInput, match="another Reading has this label already"):
+    with pytest.raises(BadUserInput, match="label: in use by another Reading"):
         await readings.apply_each(batch)
     stored = {each["_id"]: each["label"] for each in database["readings"].find()}
     assert stored == {"r0": "kitchen", "r2": "attic", "r3": "cellar"}
@@ -509,7 +509,7 @@ async def test_first_events_are_applied_without_the_refused_ones(
     database["readings"].create_index("label", unique=True, sparse=True)
     database["readings"].insert_one({"_id": "r0", "label": "kitchen"})
     batch = [event(1, f"r{n}", label="kitchen" if n % 20 == 1 else str(n)) for n in range(1, 101)]
-    with commands.counting() as sent, pytest.raises(BadUserInput, match="has this label already"):
+    with commands.counting() as sent, pytest.raises(BadUserInput, match="label: in use by another"):
         await counted_readings.apply_each(batch)
     stored = {each["_id"] for each in database["readings"].find()}
     assert stored == {f"r{n}" for n in range(101) if n % 20 != 1}
@@ -540,7 +540,7 @@ async def test_reads_wait_for_the_applied_events_of_a_refused_batch(
     async with readings.recording.running() as task:
         await readings.apply_each([event(1, "r0", label="kitchen"), event(1, "r1"), event(1, "r2")])
         await readings.recording.at_rest(task)
-    with pytest.raises(BadUserInput, match="another Reading has this label already"):
+    with pytest.raises(BadUserInput, match="label: in use by another Reading"):
         await readings.apply_each([event(2, "r1"), event(2, "r2", label="kitchen")])
     assert [each["sequence"] for each in database["readings"].find().sort("_id")] == [1, 2, 1]
     own_writes = readings.fences._own_writes

@@ -243,7 +243,7 @@ def test_parked_deliveries_are_listed_retried_and_dropped(
             assert (ended.returncode, ended.stdout) == (0, "no deliveries wait\n")
             ended = run_command("deliveries", "retry", "Thing", "b", *where)
             assert ended.returncode == 1
-            assert "nothing of Thing b waits" in ended.stderr
+            assert "Thing b: no failed deliveries" in ended.stderr
             [status] = [
                 each
                 for each in gateway.query("{ streams { name state trouble lagSeconds } }")[

@@ -105,7 +105,7 @@ async def test_a_socket_beyond_the_limit_is_refused_with_retry_after(
         assert response.body is not None
         (error,) = json.loads(response.body)["errors"]
         assert error["extensions"] == {"code": "UNAVAILABLE", "retryAfterSeconds": 5}
-        assert f"WebSockets: {SOCKETS} are open" in error["message"]
+        assert f"open WebSockets: {SOCKETS}, maximum" in error["message"]
         assert metric(gateway, "sockets") == SOCKETS
         assert metric(gateway, "sockets_refused_total") == refused + 1
         assert gateway.query("{ resumeToken }")
