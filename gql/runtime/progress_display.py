@@ -104,7 +104,7 @@ class _Lines:
     def __init__(self) -> None:
         # By collection: its start here, with the count then, and the time of its last line.
         self._begun: dict[str, tuple[float, int]] = {}
-        self._told_at: dict[str, float] = {}
+        self._logged_at: dict[str, float] = {}
 
     def report(self, collection: str, read: int, total: int) -> None:
         now = time.monotonic()
@@ -114,9 +114,9 @@ class _Lines:
             return
         begun_at, before = self._begun.setdefault(collection, (now, read))
         first = begun_at == now
-        if read < total and not first and now - self._told_at[collection] < _LOGGED_EVERY_S:
+        if read < total and not first and now - self._logged_at[collection] < _LOGGED_EVERY_S:
             return
-        self._told_at[collection] = now
+        self._logged_at[collection] = now
         facts: dict[str, object] = {"collection": collection, "documents": read, "total": total}
         if now > begun_at:
             facts["per_second"] = round((read - before) / (now - begun_at))

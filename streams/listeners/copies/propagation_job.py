@@ -54,7 +54,7 @@ class PropagationJobs:
         # Source of the job that ran last.
         self._last: Any = MinKey()
         self._idle = True
-        self._told_at = 0.0
+        self._logged_at = 0.0
 
     async def resume(self) -> None:
         """Look for jobs that other processes have left."""
@@ -107,8 +107,8 @@ class PropagationJobs:
         if after is not None:
             step = {"$set": {"after": after}, "$inc": {"done": done}}
             await self._mongo.find_one_and_update(COLLECTION, same, step)
-            if time.monotonic() - self._told_at >= _TELL_EVERY_S:
-                self._told_at = time.monotonic()
+            if time.monotonic() - self._logged_at >= _TELL_EVERY_S:
+                self._logged_at = time.monotonic()
                 log.info("copying", extra=facts)
         else:
             await self._mongo.remove_all(COLLECTION, same)
