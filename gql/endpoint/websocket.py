@@ -166,14 +166,17 @@ class TransportSocket(BaseGraphQLTransportWSHandler[RequestContext, None]):
         pass
 
     async def cleanup_operation(self, operation_id: str) -> None:
-        target = self._targets.pop(operation_id, None)
-        if target is not None:
-            target.close()
+        self._close_target(operation_id)
         await super().cleanup_operation(operation_id)
 
     def forget_id(self, id: str) -> None:
-        self._targets.pop(id, None)
+        self._close_target(id)
         super().forget_id(id)
+
+    def _close_target(self, operation_id: str) -> None:
+        target = self._targets.pop(operation_id, None)
+        if target is not None:
+            target.close()
 
     async def handle_message(self, message: Message) -> None:
         problem = _problem(message, _TRANSPORT)
@@ -260,10 +263,15 @@ class LegacySocket(BaseGraphQLWSHandler[RequestContext, None]):
 
     async def handle_async_results(self, *args: Any, **kwargs: Any) -> None:
         scope = self.websocket.ws.scope  # type: ignore[attr-defined]
-        CURRENT_TARGET.set(WebSocketTarget.from_scope(scope, args[0], b"data", _extensions.get()))
-        # No code retrieves the exception of the task.
-        with self._operations, suppress(WebSocketDisconnected):
-            await super().handle_async_results(*args, **kwargs)
+        target = WebSocketTarget.from_scope(scope, args[0], b"data", _extensions.get())
+        CURRENT_TARGET.set(target)
+        try:
+            # No code retrieves the exception of the task.
+            with self._operations, suppress(WebSocketDisconnected):
+                await super().handle_async_results(*args, **kwargs)
+        finally:
+            if target is not None:
+                target.close()
 
     async def handle_message(self, message: OperationMessage) -> None:
         problem = _problem(message, _LEGACY)

@@ -133,6 +133,7 @@ class LeasedTask:
                 if work.done():
                     break
                 if given_up.done():
+                    given_up.result()
                     log.info("lease handed over", extra={"listener": self.name})
                     return
                 if not await self._renew():

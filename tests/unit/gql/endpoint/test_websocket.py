@@ -18,6 +18,8 @@ from revstream.gql.endpoint.websocket import LegacySocket, TransportSocket
 from revstream.gql.engine.request.context import RequestContext
 from revstream.gql.observability.error_response import ErrorReporter
 from revstream.gql.observability.operation_metrics import Operations
+from revstream.gql.server.writer import WRITER
+from revstream.gql.subscriptions.broadcast_message import CURRENT_TARGET
 from revstream.gql.subscriptions.interruption import Interruption
 from revstream.resolvers.access.principal import ANONYMOUS, Principal
 from tests.support.eventually import eventually
@@ -134,6 +136,41 @@ async def test_a_fault_of_an_operation_is_logged_once(
     await handler.handle()
     assert wire.sent == ["connection_ack", "complete"]
     assert [each.message for each in caplog.records if each.exc_info] == ["task failed"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "start"), [(TransportSocket, "subscribe"), (LegacySocket, "start")]
+)
+async def test_the_target_of_an_ended_operation_is_not_written_to(
+    memory: Memory, kind: type[Any], start: str
+) -> None:
+    """The client may reuse the id of the operation."""
+    written: list[bytes] = []
+    targets: list[Any] = []
+
+    async def at_once() -> None:
+        pass
+
+    async def execute(*_: object, **__: object) -> AsyncGenerator[Any]:
+        async def results() -> AsyncGenerator[Any]:
+            targets.append(CURRENT_TARGET.get())
+            return
+            yield
+
+        return results()
+
+    messages: list[dict[str, Any]] = [
+        {"type": "connection_init"},
+        {"type": start, "id": "1", "payload": {"query": "subscription { a }"}},
+    ]
+    wire = _Wire(*messages, until=lambda: "complete" in wire.sent)
+    wire.ws.scope = {"extensions": {WRITER: SimpleNamespace(write=written.append)}}
+    handler = socket_of(kind, wire, _View(memory.context(), at_once))
+    handler.schema = SimpleNamespace(stream=execute, subscribe=execute)
+    await handler.handle()
+    [target] = targets
+    target.writer.write(b"late")
+    assert written == []
 
 
 @pytest.mark.parametrize("kind", [TransportSocket, LegacySocket])

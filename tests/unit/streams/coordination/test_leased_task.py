@@ -278,6 +278,19 @@ async def test_a_lease_assigned_to_another_process_is_no_trouble() -> None:
     await stop_task(task)
 
 
+async def test_a_fault_of_the_assignment_ends_the_task() -> None:
+    """It is not taken for a hand-over to another process."""
+
+    class Broken(Share):
+        async def wait_for_assignment(self, name: str, *, assigned: bool) -> None:
+            raise ZeroDivisionError
+
+    listener = LeasedTask(NAME, ScriptedLeases(1), Work(), members=Broken())  # type: ignore[arg-type]
+    listener_task = asyncio.create_task(listener.run())
+    with pytest.raises(ZeroDivisionError):
+        await asyncio.wait_for(listener_task, 10)
+
+
 async def test_work_that_fails_later_each_time_stays_in_trouble() -> None:
     """It survives renewals without progress: it must run for longer than before."""
     begun = 0
