@@ -21,7 +21,9 @@ from graphql import (
     FragmentSpreadNode,
     GraphQLError,
     GraphQLField,
+    GraphQLInterfaceType,
     GraphQLNamedType,
+    GraphQLObjectType,
     InlineFragmentNode,
     OperationDefinitionNode,
     OverlappingFieldsCanBeMergedRule,
@@ -168,7 +170,13 @@ class MergeableFields(ValidationRule):
             elif isinstance(node, FieldNode):
                 self._step()
                 name = node.alias.value if node.alias else node.name.value
-                field = schema.get_field(parent, node.name.value) if parent else None  # type: ignore[arg-type]
+                # As graphql-core: `__typename` and the like have no type that could differ.
+                fields = (
+                    parent.fields
+                    if isinstance(parent, GraphQLObjectType | GraphQLInterfaceType)
+                    else {}
+                )
+                field = fields.get(node.name.value)
                 found[name].append(_Selected(node, parent, field))
             elif isinstance(node, InlineFragmentNode):
                 condition = node.type_condition

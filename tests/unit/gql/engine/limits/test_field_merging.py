@@ -6,7 +6,7 @@ import time
 
 import pytest
 from graphql import OverlappingFieldsCanBeMergedRule, build_schema, parse, validate
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from revstream.gql.engine.limits.field_merging import MergeableFields
@@ -66,6 +66,12 @@ def documents(draw: st.DrawFn) -> str:
     return " ".join(parts)
 
 
+# `__typename` differs in type, and graphql-core allows it beside any field of another object.
+@example("""
+query Q0 { ...F0 ... on Cat { ...F0 ...F0 name(a: 1) x: size } } query Q1 { name }
+fragment F0 on Dog { ...F1 x: __typename } fragment F1 on Dog { name }
+fragment F2 on Dog { name } fragment F3 on Dog { name }
+""")
 @given(documents())
 @settings(max_examples=examples(40), deadline=None)
 def test_it_agrees_with_the_rule_of_graphql_core(text: str) -> None:
