@@ -58,7 +58,7 @@ def test_an_archive_without_damage_is_reported_as_correct(
     """The exit code is 0, and each collection has a line."""
     ended = run_command(*arguments(mongo_uri, database.name, model))
     assert ended.returncode == 0, ended.stdout
-    assert "suppliers: 3 documents, 6 versions, 0 of them after a gap, nothing wrong" in (
+    assert "suppliers: 3 documents, 6 versions, 0 of them after a gap, no problems" in (
         ended.stdout.splitlines()
     )
 

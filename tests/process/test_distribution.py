@@ -63,4 +63,4 @@ def test_a_listener_imports_the_modules_of_its_own_folder(
     where = ("--mongodb-uri", mongo_uri, "--database", database.name, "--schema", str(model))
     done = _run(tmp_path, "record", *where, "--listeners", "mine:Mine")
     assert done.returncode != 0
-    assert "the listener 'mine' follows the collection 'nowhere'" in done.stderr
+    assert "--listeners: 'mine' follows the collection 'nowhere'" in done.stderr

@@ -47,12 +47,19 @@ class Socket:
             if message != {"type": "ka"}:
                 return message
 
+    async def _receive_of(self, id_: str) -> dict[str, Any]:
+        while True:
+            message = await self.receive()
+            # A checkpoint of a subscription may be on its way after it was ended.
+            if message.get("id") in (id_, None):
+                return message
+
     async def data(self, query: str, **variables: Any) -> dict[str, Any]:
-        """Return the data of a query, while no other operation runs."""
+        """Return the data of a query; messages of other operations are dropped meanwhile."""
         await self.start("q", query, **variables)
-        answer, end = await self.receive(), await self.receive()
+        answer, end = await self._receive_of("q"), await self._receive_of("q")
         assert answer["type"] == ("data" if self.protocol == LEGACY else "next"), answer
-        assert end == {"id": "q", "type": "complete"}
+        assert end == {"id": "q", "type": "complete"}, (answer, end)
         data: dict[str, Any] = answer["payload"]["data"]
         return data
 
