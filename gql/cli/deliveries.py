@@ -111,7 +111,7 @@ async def drop(
     settings: Settings, model: Model, uri: str, database: str, type_: str, id_: str,
     *, by: str, why: str,
 ) -> list[PendingDelivery]:  # fmt: skip
-    """Have the event of a document that is not taken passed over, by each sink at which it waits.
+    """Drop the event of a document that is not accepted, at each sink at which it waits.
 
     Raises:
         click.ClickException: none waits. BadUserInput: no id of one.

@@ -315,10 +315,11 @@ class Comments:
             answered = await self._answered(entity, key, reply_to)
             about = {"version": answered.version, "draft": answered.draft}
             for name, number in (("version", version), ("draft", draft)):
-                if number is not None and number != about[name]:
+                expected = about[name]
+                if number is not None and number != expected:
                     raise BadUserInput(
-                        f"{name}: {number}, expected {about[name]}, as for comment {reply_to}; "
-                        "remove the argument",
+                        f"{name}: {number}, expected {expected or 'none'}, as for comment "
+                        f"{reply_to}; remove the argument",
                         argument=name,
                     )
             return {**about, "replyTo": ObjectId(answered.id)}

@@ -167,8 +167,8 @@ class TimePointResolver:
                 return now
             if ahead_s > self._ahead_most_s:
                 raise ArchiveBehind(
-                    f"time: {date_text(time)}, maximum is the database's {date_text(clock)}; "
-                    "request a past time",
+                    f"time: {date_text(time)}, maximum is {self._ahead_most_s:g} s after the "
+                    f"database's {date_text(clock)}; request a past time",
                     collection=entity.collection,
                     lagSeconds=ahead_s,
                 )

@@ -75,7 +75,7 @@ class Page(Generic[T]):
         ends: by token of a version, the wall-clock time of its replacement, or None if it is the
             last; None if not requested.
         unordered: kinds of documents left out because MongoDB cannot sort them, such as "lists in
-            several of the fields a, b".
+            more than one of a, b".
     """
 
     items: list[T]

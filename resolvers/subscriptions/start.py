@@ -87,8 +87,8 @@ class SubscriptionStarts:
         clock, now = await self._mongo.clock()
         if since > clock + timedelta(seconds=_AHEAD_MOST_S):
             raise BadUserInput(
-                f"since: {date_text(since)}, maximum is the database's {date_text(clock)}; pass a "
-                "past time",
+                f"since: {date_text(since)}, maximum is {_AHEAD_MOST_S} s after the database's "
+                f"{date_text(clock)}; pass a past time",
                 argument="since",
             )
         earlier = max(0, int(since.timestamp()) - _CLOCK_SLACK_S)

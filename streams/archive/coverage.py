@@ -152,9 +152,8 @@ class Coverage:
                     f"({gap.why}); the documents are being read again; try again later",
                     collection=collection,
                 )
-            lost = history_lost_error(collection, gap.end, f"was lost ({gap.why})")
-            lost.facts["lostFrom"] = _text(gap.start.wall)
-            return lost
+            why = f"was lost ({gap.why})"
+            return history_lost_error(collection, gap.end, why, lost_from=gap.start)
         return None
 
 
@@ -266,17 +265,23 @@ def coverage_stage(collection: str, at: Timestamp) -> Document:
     return {"$unionWith": {"coll": COLLECTION, "pipeline": pipeline}}
 
 
-def history_lost_error(subject: str, mark: TimeMark, why: str) -> HistoryLost:
-    """Return the error that names the time from which on the answer is known.
+def history_lost_error(
+    subject: str, mark: TimeMark, why: str, *, lost_from: TimeMark | None = None
+) -> HistoryLost:
+    """Return the error that names the time from which on the answer is known, and the beginning of
+    a gap.
 
     It does not name the requested time: for a time of the clock only the last record before it is
     known here.
     """
+    facts = {} if lost_from is None else {"lostFrom": _text(lost_from.wall)}
+    before = "" if lost_from is None else f"before {_text(lost_from.wall)} or "
     return HistoryLost(
-        f"history of {subject}: the requested time {why}, minimum is {_text(mark.wall)}; request a "
-        "later time",
+        f"history of {subject}: the requested time {why}; request a time {before}from "
+        f"{_text(mark.wall)} on",
         oldestResumeToken=resume_tokens.token_from_time(mark.at),
         oldestTime=_text(mark.wall),
+        **facts,
     )
 
 

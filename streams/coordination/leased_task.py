@@ -153,8 +153,7 @@ class LeasedTask:
             self._proof_s = max(self._proof_s, duration_s, 2 * min(lived_s, duration_s))
             self._note_trouble("work interrupted", exc.message)
         finally:
-            given_up.cancel()
-            await cancel_and_wait(work)
+            await cancel_and_wait(work, given_up)
 
     def _note_trouble(self, event: str, reason: str) -> None:
         if self.trouble is None:

@@ -65,7 +65,13 @@ def _find_keyframe_flaws(versions: Sequence[Document]) -> Iterator[Flaw]:
     for each in reversed(versions):
         if "patch" not in each:
             base = each["v"]
-        elif each["keyframe"] > base or each["depth"] >= KEYFRAME_EVERY:
+        elif each["depth"] >= KEYFRAME_EVERY:
+            yield Flaw(
+                each,
+                "CONTENT",
+                f"is stored as patch {each['depth']}, maximum is {KEYFRAME_EVERY - 1}",
+            )
+        elif each["keyframe"] > base:
             yield Flaw(
                 each,
                 "CONTENT",

@@ -135,12 +135,12 @@ TOKENS = {
     "a time of the future": (
         '{ productsAsOf(asOf: {time: "2424-01-01T00:00:00Z"}) { nodes { version } } }',
         "ARCHIVE_BEHIND",
-        "2424-01-01T00:00:00.000Z & maximum is the database's 20",
+        "2424-01-01T00:00:00.000Z & s after the database's 20",
     ),
     "a time beyond all years": (
         '{ productsAsOf(asOf: {time: "+212424-01-01T00:00:00Z"}) { nodes { version } } }',
         "ARCHIVE_BEHIND",
-        "+212424-01-01T00:00:00.000Z & maximum is the database's 20",
+        "+212424-01-01T00:00:00.000Z & s after the database's 20",
     ),
     "a time and a token": (
         one_version(', asOf: {time: "2024-01-01T00:00:00Z", token: "NOW"}'),
@@ -291,7 +291,7 @@ SUBSCRIPTIONS = {
     "a time to come": (
         'since: "2424-01-01T00:00:00Z"',
         BAD,
-        "2424-01-01T00:00:00.000Z & maximum is the database's 20",
+        "2424-01-01T00:00:00.000Z & s after the database's 20",
     ),
     "a year beyond": ('since: "+012345-01-01T00:00:00Z"', BAD, "since & +012345-01-01"),
     "an operation that is none": ("operations: [NOPE]", BAD, "'NOPE' & 'Operation'"),

@@ -312,8 +312,10 @@ async def test_a_partition_that_starts_after_the_others_recorded_begins_where_th
 async def test_a_partition_that_starts_after_the_others_shares_their_doubt(mongo: Mongo) -> None:
     """Start at the place where the oplog becomes valid, as the others: after it was imported."""
     stored = Checkpoint(token_at(9), token_at(2), Baseline(doubt=token_at(5)))
-    await Checkpoints(mongo).save("recorder:things:1/2", stored, fencing_token=1)
-    found = await starting_checkpoint(mongo, Checkpoints(mongo), Partition("things", 1, 2))
+    certain = Checkpoint(token_at(9), token_at(2))
+    await Checkpoints(mongo).save("recorder:things:1/3", stored, fencing_token=1)
+    await Checkpoints(mongo).save("recorder:things:2/3", certain, fencing_token=1)
+    found = await starting_checkpoint(mongo, Checkpoints(mongo), Partition("things", 2, 3))
     assert found == Checkpoint(token_at(5), token_at(2), Baseline(doubt=token_at(5)))
 
 

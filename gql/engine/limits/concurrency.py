@@ -232,7 +232,7 @@ class ConcurrencyLimiter:
             self.shed += 1
             if self.suspended >= most:
                 raise self.busy("operations that wait for data", self.suspended, most)
-            raise self.busy("the caller's operations that wait for data", mine, most // 2)
+            raise self.busy("the caller's operations that wait for data", mine, (most + 1) // 2)
         self.suspended += 1
         self._suspended_of[caller] += 1
 
@@ -279,11 +279,13 @@ class _Slot(OperationBudget):
         if self._is_large or self._ended:
             return
         large = self._limiter.large_reads
-        if max(large.waiting, 2 * large.waiting_of(self.caller)) >= _MOST_LARGE_WAITING:
+        mine, share = large.waiting_of(self.caller), _MOST_LARGE_WAITING // 2
+        if large.waiting >= _MOST_LARGE_WAITING or mine >= share:
             self._limiter.shed += 1
-            raise self._limiter.busy(
-                "operations that wait for memory", large.waiting, _MOST_LARGE_WAITING
-            )
+            subject, most = "operations that wait for memory", _MOST_LARGE_WAITING
+            if large.waiting >= most:
+                raise self._limiter.busy(subject, large.waiting, most)
+            raise self._limiter.busy(f"the caller's {subject}", mine, share)
         # An operation with memory may wait for a slot. To exclude deadlocks, none waits for memory
         # with a slot.
         async with self.suspended():

@@ -72,7 +72,8 @@ def _bearer_of(settings: Settings) -> BearerTokens | None:
         )
     if "://" not in settings.jwt_keys and not Path(settings.jwt_keys).is_file():
         raise click.UsageError(
-            f"--jwt-keys: {settings.jwt_keys!r}, expected a URL or an existing file"
+            # Not its value, which may be the keys themselves.
+            "--jwt-keys: no URL and no existing file, expected one of them"
         )
     # Clients for HTTP and cryptography are an eighth of what a start imports; for tokens alone.
     from revstream.gql.auth.bearer_token import BearerOptions, BearerTokens  # noqa: PLC0415

@@ -54,10 +54,9 @@ def _beginning(stored: Collection[Checkpoint]) -> Checkpoint:
 
     In doubt if one of them is: the oplog before the doubt is lost, or of another database.
     """
-    token = min(each.baseline.doubt or each.start for each in stored)
-    doubted = any(each.baseline.doubt for each in stored)
+    doubt = max(each.baseline.doubt for each in stored)
     start = min(each.start for each in stored)
-    return Checkpoint(token, start, Baseline(doubt=token if doubted else ""))
+    return Checkpoint(doubt or start, start, Baseline(doubt=doubt))
 
 
 async def remove_former_checkpoints(
