@@ -7,6 +7,7 @@ sockets. `gql.endpoint.http` has one hook of the view. Source: docs/private-inte
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any
 
@@ -45,7 +46,7 @@ class FieldInfo(Info[Any, Any]):
         return self._raw_info
 
 
-class FunctionField(StrawberryField):
+class FunctionField(StrawberryField, ABC):
     """Field whose value a method returns.
 
     Attributes:
@@ -55,9 +56,9 @@ class FunctionField(StrawberryField):
 
     takes_info = True
 
+    @abstractmethod
     def value(self, source: Any, info: FieldInfo | None, arguments: Mapping[str, Any]) -> Any:
         """Return the field's value, or an awaitable of it."""
-        raise NotImplementedError
 
     @property
     def is_basic_field(self) -> bool:
