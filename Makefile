@@ -5,7 +5,7 @@ BIN := .venv/bin
 # modules again, which is a third of its start.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test test-all test-lowest check faults fuzz format bench clean lint lock setup
+.PHONY: demo test test-all test-lowest check docs faults fuzz format bench clean lint lock setup
 
 # Serve the example shop on a MongoDB of its own; the addresses are printed.
 demo:
@@ -39,6 +39,11 @@ test-lowest: setup
 check: setup lint
 	$(PYTEST) $(IN_PARALLEL) $(REPRESENTATIVE) tests/unit $(wildcard tests/contract tests/test_repository.py tests/test_surface.py tests/test_dependencies.py)
 
+# The documentation site, into .build/site; a warning is an error.
+docs: setup
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "The site is in .build/site: open .build/site/index.html"
+
 # Everything breaks for 20 minutes, and nothing may be lost (tests/faults). SEED=n repeats a run.
 faults: setup
 	$(BIN)/python -m tests.faults $(if $(SEED),--seed $(SEED))
@@ -68,7 +73,7 @@ lock: setup
 	$(COMPILE) pyproject.toml --extra embedded --extra dev --constraint requirements.lock \
 		--output-file requirements-dev.lock
 
-# What it costs beside others, into docs/benchmarks.md. For an idle machine; an hour and a quarter.
+# What it costs beside others, into docs/contributing/benchmarks.md. For an idle machine; an hour and a quarter.
 bench: setup
 	$(BIN)/python -m benchmarks --page
 
@@ -77,7 +82,7 @@ setup:
 
 # All that the targets above have made; the demo's data stays.
 clean:
-	rm -rf .venv .venv-lowest gql/static web/node_modules web/dist tests/clients/node_modules dist build .build
+	rm -rf .venv .venv-lowest gql/static web/node_modules web/dist tests/clients/node_modules tools/site/node_modules dist build .build
 	rm -rf benchmarks/peers/node_modules
 	find $(wildcard benchmarks gql model resolvers src streams tests tools) -name __pycache__ -not -path "*/node_modules/*" -prune -exec rm -rf {} +
 	rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -14,8 +14,8 @@ from benchmarks.figures import Part
 __all__ = ["BENCHMARKS", "LAYOUTS", "fill", "markdown", "names"]
 
 _DOCS = Path(__file__).parents[1] / "docs"
-BENCHMARKS = _DOCS / "benchmarks.md"
-LAYOUTS = _DOCS / "layouts.md"
+BENCHMARKS = _DOCS / "contributing" / "benchmarks.md"
+LAYOUTS = _DOCS / "explanation" / "layouts.md"
 
 
 def names(text: str) -> list[str]:

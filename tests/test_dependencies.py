@@ -142,7 +142,7 @@ def _imports() -> list[tuple[str, str]]:
 
 def _rows() -> list[tuple[str, list[str], list[str], str]]:
     """Return the rows of the page: library, members, modules that use them, contract test."""
-    page = (ROOT / "docs/private-interfaces.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs/contributing/private-interfaces.md").read_text(encoding="utf-8")
     rows = []
     for line in page.splitlines():
         if line.count("|") == 6 and line.endswith("` |"):

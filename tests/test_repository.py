@@ -27,7 +27,7 @@ from tests.support.snapshots import SNAPSHOTS
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
-DEVELOPERS = ("CONTRIBUTING.md", "docs/architecture.md", "docs/adding.md")
+DEVELOPERS = ("CONTRIBUTING.md", "docs/explanation/architecture.md", "docs/contributing/adding.md")
 
 MEANINGS = {
     "BAD_USER_INPUT": "an argument cannot be understood, or does not fit another",
@@ -86,9 +86,9 @@ def _metrics_table() -> str:
 
 def test_the_metrics_of_the_documentation_are_those_of_the_code() -> None:
     """`tests/protocol/test_metrics.py` compares the code's with the served ones."""
-    page = (ROOT / "docs" / "operating.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "how-to" / "operating.md").read_text(encoding="utf-8")
     table = _metrics_table()
-    assert _block("metrics", page) == table, f"docs/operating.md should have:\n{table}"
+    assert _block("metrics", page) == table, f"docs/how-to/operating.md should have:\n{table}"
 
 
 @pytest.mark.parametrize(
@@ -154,7 +154,7 @@ def _anchors(page: Path) -> set[str]:
 
 def test_every_collection_of_revstream_is_on_the_page_of_its_footprint() -> None:
     """The page has all of them, and no others."""
-    page = (ROOT / "docs" / "footprint.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "reference" / "footprint.md").read_text(encoding="utf-8")
     named = set()
     # Names in `gql` are keys of ASGI's scope.
     for package in ("resolvers", "streams"):
@@ -220,7 +220,7 @@ def test_modules_that_only_some_deployments_need_are_imported_on_demand() -> Non
 
 def test_the_glossary_is_sorted_and_has_only_names_of_the_code() -> None:
     """A renamed class is renamed on the page, too, and each term has one entry."""
-    page = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "reference" / "glossary.md").read_text(encoding="utf-8")
     terms = re.findall(r"^## (.+)$", page, re.M)
     assert terms == sorted(set(terms), key=str.lower)
     code = "\n".join(
@@ -293,7 +293,7 @@ def test_paths_on_the_pages_for_developers_exist() -> None:
 
 def test_names_on_the_page_about_additions_are_in_the_code() -> None:
     """A class or a table that is renamed is renamed on the page, too."""
-    page = (ROOT / "docs" / "adding.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "contributing" / "adding.md").read_text(encoding="utf-8")
     named = set(re.findall(r"`(_?[A-Z]\w+)`", page))
     code = "\n".join(each.read_text(encoding="utf-8") for each in _python_files())
     defined = set(re.findall(r"^(?:class |def )?(\w+)", code, re.M))
@@ -303,7 +303,7 @@ def test_names_on_the_page_about_additions_are_in_the_code() -> None:
 
 def test_the_page_of_packages_has_them_in_the_order_of_the_contracts() -> None:
     """pyproject.toml has the allowed imports, and the page shows them."""
-    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "explanation" / "architecture.md").read_text(encoding="utf-8")
     tools = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]
     for contract in tools["importlinter"]["contracts"]:
         package = contract["name"]

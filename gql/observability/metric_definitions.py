@@ -1,6 +1,6 @@
 """Definitions of all metrics: name, type, labels and help.
 
-`gql.runtime.metrics_endpoint` reads them; docs/operating.md has the same table.
+`gql.runtime.metrics_endpoint` reads them; docs/how-to/operating.md has the same table.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Endpoint of Prometheus metrics: values are read from the services at each request.
 
-Source: docs/operating.md.
+Source: docs/how-to/operating.md.
 """
 
 from __future__ import annotations

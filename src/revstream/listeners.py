@@ -1,7 +1,7 @@
 """The public interface for listeners of your own: `revstream serve --listeners module:Class`.
 
 A listener derives from `Handler`. It is made with a `ListenerContext` and receives each `Version`
-of its collection, in order and at least once. See docs/listeners.md.
+of its collection, in order and at least once. See docs/how-to/listeners.md.
 """
 
 from __future__ import annotations

@@ -331,7 +331,7 @@ def check_writes(gateway: RunningGateway, place: str) -> None:
     odd_ids = [each for each in ids(gateway.query(LIST)["items"]) if each not in HEALTHY]
     for number, id_ in enumerate(odd_ids[:: 1 if place == "_id" else 6]):
         if place == "_id" and gateway.query(ONE, id=id_)["item"] is None:
-            # An id of a type whose text is not an id: see docs/model.md.
+            # An id of a type whose text is not an id: see docs/reference/model.md.
             continue
         data = harmless(gateway.post(WRITES, id=id_))
         for name, outcome in data.items():

@@ -192,7 +192,7 @@ def test_a_missing_model_is_named(tmp_path: Path, command: str) -> None:
     path = tmp_path / "none.graphql"
     message = refusal(2, command, "--schema", str(path))
     assert f"model: {path}" in message
-    assert "docs/model.md" in message
+    assert "docs/reference/model.md" in message
     assert "--schema" in message
 
 

@@ -65,16 +65,16 @@ class Settings:
     relay: bool = _setting(
         False,
         "Name ids for Relay: `id` is unique over all types, and a document's own id is "
-        "`documentId` (docs/clients.md).",
+        "`documentId` (docs/how-to/clients.md).",
     )
     record: bool = _setting(True, "Compete for the leases of the recorders.")
     listeners: str | None = _setting(
-        None, "Listeners of your own, as module:Class, separated by commas (docs/listeners.md)."
+        None, "Listeners of your own, as module:Class, separated by commas (docs/how-to/listeners.md)."
     )
     sink_secrets: str | None = _setting(
         None,
         "Secrets that sign deliveries, whsec_… or URL=whsec_…, separated by commas "
-        "(docs/sinks.md). Best set in the environment.",
+        "(docs/how-to/webhooks.md). Best set in the environment.",
     )
     sink_secrets_file: Path | None = _setting(None, "File with the secrets of sinks.")
     images: bool = _setting(True, "Let MongoDB store the images before and after each write.")
@@ -141,7 +141,7 @@ class Settings:
         "gateways behind a proxy that sets it.",
     )
     jwt_keys: str | None = _setting(
-        None, "JWKS with the keys of tokens: a URL, or a file (docs/access.md)."
+        None, "JWKS with the keys of tokens: a URL, or a file (docs/how-to/access.md)."
     )
     jwt_keys_s: float = _setting(
         300.0, "Seconds after which the JWKS is read again; a withdrawn key stays valid that long."
@@ -156,7 +156,7 @@ class Settings:
         "roles", "Claim with the caller's roles; `realm_access.roles` for a nested one."
     )
     api_keys: Path | None = _setting(
-        None, "File with hashed API keys and their principals (docs/access.md)."
+        None, "File with hashed API keys and their principals (docs/how-to/access.md)."
     )
     anonymous: bool = _setting(
         False,

@@ -1,6 +1,6 @@
 """Undocumented members of PyMongo: the one module that uses any.
 
-Held by tests/contract/test_pymongo_internals.py; listed in docs/private-interfaces.md.
+Held by tests/contract/test_pymongo_internals.py; listed in docs/contributing/private-interfaces.md.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from revstream.model.compiler.parsing.directive_definitions import DIRECTIVES, E
 from revstream.model.compiler.validation.reserved_names import ENTITY_FIELDS, FILTER_WORDS
 from revstream.model.definition import HistoryKind, Scalar, Storage
 
-REFERENCE = (Path(__file__).parents[5] / "docs" / "model.md").read_text()
+REFERENCE = (Path(__file__).parents[5] / "docs" / "reference" / "model.md").read_text()
 
 
 def test_the_language_is_valid_graphql() -> None:
