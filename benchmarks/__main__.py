@@ -96,7 +96,9 @@ _DRAFTS = Path(__file__).parents[1] / ".build"
 @click.command(context_settings={"max_content_width": 120})
 @click.argument("names", nargs=-1, type=click.Choice(list(_BENCHMARKS)))
 @click.option(
-    "--page", is_flag=True, help="Write all results, or those of NAMES, into docs/contributing/benchmarks.md."
+    "--page",
+    is_flag=True,
+    help="Write all results, or those of NAMES, into docs/contributing/benchmarks.md.",
 )
 @click.option("--quick", is_flag=True, help="Run for seconds only; the figures have no meaning.")
 @click.option("--repeat", type=click.IntRange(min=1), help="Rounds; the median is printed.")

@@ -375,8 +375,8 @@ def _model(path: Path) -> Model:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError as exc:
         raise click.UsageError(
-            f"model: {path} does not exist; write one (docs/reference/model.md), or set its path with "
-            "--schema"
+            f"model: {path} does not exist; write one (docs/reference/model.md), or set its path "
+            "with --schema"
         ) from exc
     except (OSError, UnicodeDecodeError) as exc:
         raise click.UsageError(f"model: {path}: {exc}") from exc

@@ -204,7 +204,8 @@ def problem_of_document(entity: Entity, exc: DatabaseError) -> str | None:
     if exc.number == _VALIDATOR:
         return (
             f"would be refused by the validator of the collection {entity.collection!r}, "
-            f"which must also allow the fields of revstream: {_added(entity)} (docs/reference/footprint.md)"
+            f"which must also allow the fields of revstream: {_added(entity)} "
+            "(docs/reference/footprint.md)"
         )
     refused = OF_INDEX.get(exc.number or 0)
     return None if refused is None else f"has a value that an index does not support, {refused}"

@@ -1,4 +1,4 @@
-"""Bring the libraries that npm has installed into the site, which then loads nothing from elsewhere."""
+"""Bring npm's libraries into the site, which then loads nothing from elsewhere."""
 
 from __future__ import annotations
 

@@ -2,7 +2,8 @@
 
 Two modules extend classes of Strawberry as a whole, and own their members:
 `gql.schema.common.type_builder` defines types at run time, `gql.endpoint.websocket` handles
-sockets. `gql.endpoint.http` has one hook of the view. Source: docs/contributing/private-interfaces.md.
+sockets. `gql.endpoint.http` has one hook of the view.
+Source: docs/contributing/private-interfaces.md.
 """
 
 from __future__ import annotations

@@ -69,7 +69,8 @@ class Settings:
     )
     record: bool = _setting(True, "Compete for the leases of the recorders.")
     listeners: str | None = _setting(
-        None, "Listeners of your own, as module:Class, separated by commas (docs/how-to/listeners.md)."
+        None,
+        "Listeners of your own, as module:Class, separated by commas (docs/how-to/listeners.md).",
     )
     sink_secrets: str | None = _setting(
         None,

@@ -1,8 +1,8 @@
 """The model language: its directives, enums and scalars, written in GraphQL itself.
 
 `LANGUAGE` is the one definition: `model.compiler.parsing.directives` checks what a user writes
-against it, and docs/reference/model.md explains it. It is good for an editor too, which can then complete
-the directives and underline what it does not know.
+against it, and docs/reference/model.md explains it. It is good for an editor too, which can then
+complete the directives and underline what it does not know.
 """
 
 from __future__ import annotations
