@@ -13,6 +13,9 @@ from typing import Any, TypeVar
 import click
 import orjson
 
+from revstream.gql.cli.configuration import checked_settings
+from revstream.gql.cli.configuration import lines_of as configuration_lines
+from revstream.gql.cli.configuration import report_of as configuration_report
 from revstream.gql.cli.deliveries import drop, look, retry
 from revstream.gql.cli.deliveries import lines_of as deliveries_lines
 from revstream.gql.cli.deliveries import report_of as deliveries_report
@@ -35,6 +38,7 @@ from revstream.gql.runtime.configuration.command_options import (
     check_taken,
     options,
 )
+from revstream.gql.runtime.configuration.config_file import without_overridden
 from revstream.gql.runtime.configuration.limit_setup import persisted_documents
 from revstream.gql.runtime.configuration.settings import Settings
 from revstream.gql.runtime.embedded.mongod import EmbeddedError
@@ -109,7 +113,7 @@ def serve_command(**given: Any) -> None:
 
 @cli.command("record")
 @options(
-    "schema", "mongodb_uri", "mongodb_uri_file", "database", "listeners", "sink_secrets",
+    "config", "schema", "mongodb_uri", "mongodb_uri_file", "database", "listeners", "sink_secrets",
     "sink_secrets_file", "images", "experimental_sharded", "driver", "lease_s", "connect_s",
     "read_limit_s", "retention_every_s", "log_level", "log_json",
 )  # fmt: skip
@@ -143,8 +147,8 @@ def demo_command(rate: float, **given: Any) -> None:
 
 
 _CHECKING = (
-    "schema", "mongodb_uri", "mongodb_uri_file", "database", "experimental_sharded", "driver",
-    "connect_s", "read_limit_s", "log_level", "log_json",
+    "config", "schema", "mongodb_uri", "mongodb_uri_file", "database", "experimental_sharded",
+    "driver", "connect_s", "read_limit_s", "log_level", "log_json",
 )  # fmt: skip
 _AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 
@@ -181,13 +185,25 @@ def doctor_command(as_json: bool, **given: Any) -> None:
 
 
 @cli.command("schema")
-@options("schema", "relay")
+@options("config", "schema", "relay")
 def schema_command(**given: Any) -> None:
     """Print the API's SDL, for code generators."""
     settings = _settings(given, log=False)
     click.echo(
         print_sdl(build_schema(_model(settings.schema), naming=select_naming(relay=settings.relay)))
     )
+
+
+@cli.command("config")
+@options()
+@_AS_JSON
+def config_command(as_json: bool, **given: Any) -> None:
+    """Print the settings of serve as TOML, each with its source, and without secrets.
+
+    Checks them as serve does, as far as that is possible without a database.
+    """
+    found = checked_settings(given)
+    _tell(configuration_report(found) if as_json else configuration_lines(found))
 
 
 def _person(_context: click.Context, _parameter: click.Parameter, value: str) -> str:
@@ -364,7 +380,7 @@ def _settings(given: dict[str, Any], *, log: bool = True, only: bool = False) ->
     """
     if only:
         check_taken(os.environ, given)
-    settings = Settings(**given).with_files_read()
+    settings = Settings(**without_overridden(given)).with_files_read()
     if log:
         configure_logging(settings.log_level, json=settings.log_json)
     return settings

@@ -1,4 +1,4 @@
-"""Settings as options of commands and as environment variables.
+"""Settings as options of commands, as environment variables, and in a file.
 
 An unknown `REVSTREAM_…` name is an error: a misspelt one would otherwise be silence.
 """
@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields
 from difflib import get_close_matches
-from pathlib import Path
-from typing import Any, TypeVar, get_args, get_type_hints
+from typing import Any, TypeVar, get_type_hints
 
 import click
 
+from revstream.gql.runtime.configuration.config_file import take_config
+from revstream.gql.runtime.configuration.option_types import click_type
 from revstream.gql.runtime.configuration.settings import PREFIX, Settings
 
 __all__ = ["check_environment", "check_taken", "options"]
@@ -33,9 +34,13 @@ def options(*names: str, defaults: Mapping[str, Any] | None = None) -> Callable[
             if names and each.name not in names:
                 continue
             dashed = each.name.replace("_", "-")
-            kind, flag = _click_type(hints[each.name])
+            kind, flag = click_type(hints[each.name])
             default = (defaults or {}).get(each.name, each.default)
             declaration = f"--{dashed}/--no-{dashed}" if flag else f"--{dashed}"
+            # Read before the others, whose defaults it holds.
+            config: dict[str, Any] = (
+                {"is_eager": True, "callback": take_config} if each.name == "config" else {}
+            )
             command = click.option(
                 declaration,
                 each.name,
@@ -45,6 +50,7 @@ def options(*names: str, defaults: Mapping[str, Any] | None = None) -> Callable[
                 help=each.metadata["help"],
                 envvar=PREFIX + each.name.upper(),
                 show_envvar=True,
+                **config,
             )(command)
         return command
 
@@ -84,19 +90,3 @@ def check_taken(environ: Mapping[str, str], taken: Iterable[str]) -> None:
     unused = sorted(names & environ.keys())
     if unused:
         raise click.UsageError(f"{', '.join(unused)}: not used by this command; unset it")
-
-
-def _click_type(hint: Any) -> tuple[Any, bool]:
-    parts = [each for each in get_args(hint) if each is not type(None)]
-    if hint is bool:
-        return bool, True
-    if parts and all(isinstance(each, str) for each in parts):
-        return click.Choice(parts), False
-    plain = parts[0] if parts else hint
-    if plain is Path:
-        return click.Path(path_type=Path), False
-    if plain is int:
-        return click.IntRange(min=0), False
-    if plain is float:
-        return click.FloatRange(min=0, min_open=True), False
-    return plain, False

@@ -1,4 +1,5 @@
-"""Every setting once: its default, its help, its option and its environment variable.
+"""Every setting once: its default, its help, its option, its environment variable and its key in
+a file.
 
 `--read-limit-s` is `REVSTREAM_READ_LIMIT_S`, and so on. An unknown `REVSTREAM_…` name is an error:
 a misspelt one would otherwise be silence. README's table is compared with this class by a test.
@@ -19,9 +20,11 @@ from revstream.gql.engine.internals.strawberry import normalize_allowed_origins
 from revstream.streams.mongo.driver.client import MongoOptions
 from revstream.streams.mongo.driver.error_translation import redact_uri
 
-__all__ = ["PREFIX", "Settings"]
+__all__ = ["PREFIX", "SECRETS", "Settings"]
 
 PREFIX = "REVSTREAM_"
+SECRETS = frozenset({"mongodb_uri", "sink_secrets", "jwt_keys"})
+"""Settings whose values may hold secrets."""
 
 _SCHEMA = Path("schema.graphql")
 
@@ -36,6 +39,11 @@ class Settings:
     without the sinks' secrets.
     """
 
+    config: Path | None = _setting(
+        None,
+        "TOML file with settings, named as the options are. Options and variables have "
+        "precedence over it.",
+    )
     schema: Path = _setting(_SCHEMA, "File of the model: the collections and their types.")
     mongodb_uri: str | None = _setting(None, "MongoDB URI of the replica set.")
     mongodb_uri_file: Path | None = _setting(
@@ -330,10 +338,19 @@ class Settings:
             server_selection_s=self.connect_s,
         )
 
+    def shown(self, name: str) -> Any:
+        """Return the value of a setting, without what is secret in it."""
+        value = getattr(self, name)
+        if name not in SECRETS or not isinstance(value, str):
+            return value
+        if name == "mongodb_uri":
+            return _without_password(value)
+        if name == "jwt_keys" and ("://" in value or Path(value).is_file()):
+            return value
+        return "***"
+
     def __repr__(self) -> str:
-        shown = ", ".join(
-            f"{each.name}={_shown(each.name, getattr(self, each.name))}" for each in fields(self)
-        )
+        shown = ", ".join(f"{each.name}={self.shown(each.name)!r}" for each in fields(self))
         return f"Settings({shown})"
 
 
@@ -369,13 +386,9 @@ def _content(name: str, path: Path, given: str | None) -> str:
     return text
 
 
-def _shown(name: str, value: object) -> str:
-    if name == "sink_secrets" and value is not None:
-        return "***"
-    if name != "mongodb_uri" or not isinstance(value, str):
-        return repr(value)
-    scheme, _, rest = value.partition("://")
+def _without_password(uri: str) -> str:
+    scheme, _, rest = uri.partition("://")
     _, at, where = rest.rpartition("@")
     # Options may be secrets, too: tlsCertificateKeyFilePassword.
     hosts, mark, _ = where.partition("?")
-    return repr(f"{scheme}://{'***@' if at else ''}{hosts}{'?…' if mark else ''}")
+    return f"{scheme}://{'***@' if at else ''}{hosts}{'?…' if mark else ''}"
