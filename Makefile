@@ -5,7 +5,7 @@ BIN := .venv/bin
 # modules again, which is a third of its start.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test test-all test-lowest check docs faults fuzz format bench clean lint lock setup
+.PHONY: demo test test-all test-lowest check docs reference faults fuzz format bench clean lint lock setup
 
 # Serve the example shop on a MongoDB of its own; the addresses are printed.
 demo:
@@ -43,6 +43,10 @@ check: setup lint
 docs: setup
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "The site is in .build/site: open .build/site/index.html"
+
+# Write the parts of docs/reference that are made from the code.
+reference: setup
+	$(BIN)/python -m tools.reference
 
 # Everything breaks for 20 minutes, and nothing may be lost (tests/faults). SEED=n repeats a run.
 faults: setup
