@@ -90,6 +90,8 @@ class Diagnosis:
     async def run(self, report: Report = lambda subject: None) -> list[DiagnosisFinding]:
         """Run all checks in turn; one that fails reports why, and the others follow.
 
+        A server that is not suitable ends them: each of the others would only repeat that.
+
         Args:
             report: Called with the subject of each check.
 
@@ -115,6 +117,8 @@ class Diagnosis:
                 raise
             except Unsuitable as exc:
                 found.append(DiagnosisFinding(level="error", subject=subject, says=exc.message))
+                if subject == "server":
+                    break
             except GatewayError as exc:
                 found.append(DiagnosisFinding(level="warning", subject=subject, says=exc.message))
         return found
@@ -258,7 +262,8 @@ class Diagnosis:
                 subject="images",
                 says=f"{name}: no images before and after writes: versions are built from deltas, "
                 "and subscriptions wait for the archive",
-                mend=f'db.runCommand({{collMod: "{name}", '
+                mend="start `revstream serve`, which enables them where it is allowed to; "
+                f'otherwise: db.runCommand({{collMod: "{name}", '
                 "changeStreamPreAndPostImages: {enabled: true}})",
             )
         if not lacking:
