@@ -88,9 +88,7 @@ class Diagnosis:
         self._sharded = sharded
 
     async def run(self, report: Report = lambda subject: None) -> list[DiagnosisFinding]:
-        """Run all checks in turn; one that fails reports why, and the others follow.
-
-        A server that is not suitable ends them: each of the others would only repeat that.
+        """Run all checks in turn; one that fails reports why, and ends them if it is the server's.
 
         Args:
             report: Called with the subject of each check.
@@ -262,8 +260,7 @@ class Diagnosis:
                 subject="images",
                 says=f"{name}: no images before and after writes: versions are built from deltas, "
                 "and subscriptions wait for the archive",
-                mend="start `revstream serve`, which enables them where it is allowed to; "
-                f'otherwise: db.runCommand({{collMod: "{name}", '
+                mend=f'start `revstream serve`, or: db.runCommand({{collMod: "{name}", '
                 "changeStreamPreAndPostImages: {enabled: true}})",
             )
         if not lacking:
@@ -373,11 +370,8 @@ class Diagnosis:
                     )
             said = f"{name}: {holder.holder} records{reading}, lag: {behind_s} s"
             if gaps:
-                yield DiagnosisFinding(
-                    level="note",
-                    subject="recorders",
-                    says=f"{said}; {gaps} versions after a gap",
-                )
+                says = f"{said}; {gaps} versions after a gap"
+                yield DiagnosisFinding(level="note", subject="recorders", says=says)
             else:
                 yield _ok("recorders", said)
 
