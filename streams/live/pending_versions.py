@@ -34,7 +34,6 @@ class NumberedEvent(NamedTuple):
     previous: int | None
     by: str | None = None
     why: str | None = None
-    traceparent: str | None = None
 
 
 class PendingVersions:

@@ -88,7 +88,7 @@ class Diagnosis:
         self._sharded = sharded
 
     async def run(self, report: Report = lambda subject: None) -> list[DiagnosisFinding]:
-        """Run all checks in turn; one that fails reports why, and ends them if it is the server's.
+        """Run all checks in turn; one that fails reports why, and the others follow.
 
         Args:
             report: Called with the subject of each check.
@@ -115,8 +115,6 @@ class Diagnosis:
                 raise
             except Unsuitable as exc:
                 found.append(DiagnosisFinding(level="error", subject=subject, says=exc.message))
-                if subject == "server":
-                    break
             except GatewayError as exc:
                 found.append(DiagnosisFinding(level="warning", subject=subject, says=exc.message))
         return found
@@ -260,7 +258,7 @@ class Diagnosis:
                 subject="images",
                 says=f"{name}: no images before and after writes: versions are built from deltas, "
                 "and subscriptions wait for the archive",
-                mend=f'start `revstream serve`, or: db.runCommand({{collMod: "{name}", '
+                mend=f'db.runCommand({{collMod: "{name}", '
                 "changeStreamPreAndPostImages: {enabled: true}})",
             )
         if not lacking:
@@ -370,8 +368,11 @@ class Diagnosis:
                     )
             said = f"{name}: {holder.holder} records{reading}, lag: {behind_s} s"
             if gaps:
-                says = f"{said}; {gaps} versions after a gap"
-                yield DiagnosisFinding(level="note", subject="recorders", says=says)
+                yield DiagnosisFinding(
+                    level="note",
+                    subject="recorders",
+                    says=f"{said}; {gaps} versions after a gap",
+                )
             else:
                 yield _ok("recorders", said)
 

@@ -64,7 +64,6 @@ _FACTS: Mapping[str, tuple[str, ...]] = {
     "restoredFrom": ("restoredFrom",),
     "fromDraft": ("draft",),
     "draft": ("draft",),
-    "traceparent": ("traceparent",),
     "gap": ("gap",),
     "cut": ("cut",),
     "previous": ("prev",),

@@ -143,7 +143,6 @@ CHANGE_FIELDS = frozenset(
         "operation",
         "replayed",
         "resumeToken",
-        "traceparent",
         "transition",
         "version",
     }

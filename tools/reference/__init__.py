@@ -1,1 +1,0 @@
-"""Pages of docs/reference: the parts that are made from the code."""
