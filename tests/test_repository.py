@@ -1,4 +1,4 @@
-"""Consistency of the repository: tables of the README, the schema, the pages, the names."""
+"""Consistency of the repository: the README, the schema, the pages, the names."""
 
 from __future__ import annotations
 
@@ -10,13 +10,11 @@ import sys
 import tomllib
 from pathlib import Path
 
-import pytest
 from graphql import build_schema as parse_schema
 from graphql.utilities import find_breaking_changes
 
 from revstream.gql.cli.main import cli
 from revstream.gql.observability.error_table import TABLE
-from revstream.gql.observability.metric_definitions import METRICS
 from revstream.gql.runtime.configuration.settings import PREFIX, Settings
 from revstream.gql.schema import build_schema, print_sdl
 from revstream.model.compiler.loader import read_model
@@ -28,75 +26,6 @@ ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 DEVELOPERS = ("CONTRIBUTING.md", "docs/explanation/architecture.md", "docs/contributing/adding.md")
-
-MEANINGS = {
-    "BAD_USER_INPUT": "an argument cannot be understood, or does not fit another",
-    "UNAUTHENTICATED": "sign in, or sign in again: the message says what is wrong",
-    "FORBIDDEN": "not for this caller: a role or a row rule says no",
-    "LIMIT_EXCEEDED": "more than one request may ask for; has what was asked for and the bound",
-    "PERSISTED_QUERY_NOT_FOUND": "a document's hash that is not known here: send both",
-    "DOCUMENT_MISFIT": "a stored document does not fit the model; names document and field",
-    "RESUME_TOKEN_INVALID": "malformed, or of another deployment",
-    "HISTORY_LOST": "before what the archive holds, or in a window that was lost; has the oldest "
-    "token and time that work",
-    "ARCHIVE_BEHIND": "the archive has not come so far within the bound, or nobody records; "
-    "has the lag",
-    "SLOW_CONSUMER": "the client did not keep up; has its last token, to subscribe again after",
-    "TIMEOUT": "the read, or the whole operation, took longer than its limit",
-    "UNAVAILABLE": "MongoDB cannot be reached or cannot serve, or the gateway has too much to do "
-    "or is shutting down",
-    "INTERNAL": "a fault of revstream; the log has it under the incident's number",
-}
-
-
-def _block(name: str, page: str = README) -> str:
-    found = re.search(rf"<!-- {name} -->\n(.*?)<!-- /{name} -->", page, re.S)
-    assert found is not None
-    return found.group(1).strip()
-
-
-def _settings_table() -> str:
-    rows = ["| option | default | what it says |", "|---|---|---|"]
-    for each in dataclasses.fields(Settings):
-        option = "--" + each.name.replace("_", "-")
-        default = "" if each.default is None else f"`{_shown(each.default)}`"
-        rows.append(f"| `{option}` | {default} | {each.metadata['help']} |")
-    return "\n".join(rows)
-
-
-def _shown(value: object) -> str:
-    return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
-
-
-def _errors_table() -> str:
-    rows = ["| code | when |", "|---|---|"]
-    codes = dict.fromkeys(rule.code for rule in TABLE.values())
-    rows += [f"| `{code}` | {MEANINGS[code]} |" for code in codes]
-    return "\n".join(rows)
-
-
-def _metrics_table() -> str:
-    rows = ["| metric | type | labels | what it says |", "|---|---|---|---|"]
-    rows += [
-        f"| `{each.name}` | {each.kind} | {', '.join(each.labels)} | {each.says} |"
-        for each in METRICS
-    ]
-    return "\n".join(rows)
-
-
-def test_the_metrics_of_the_documentation_are_those_of_the_code() -> None:
-    """`tests/protocol/test_metrics.py` compares the code's with the served ones."""
-    page = (ROOT / "docs" / "how-to" / "operating.md").read_text(encoding="utf-8")
-    table = _metrics_table()
-    assert _block("metrics", page) == table, f"docs/how-to/operating.md should have:\n{table}"
-
-
-@pytest.mark.parametrize(
-    ("name", "table"), [("settings", _settings_table()), ("errors", _errors_table())]
-)
-def test_the_tables_of_the_readme_are_those_of_the_code(name: str, table: str) -> None:
-    """A new setting or error code needs its row in the README."""
-    assert _block(name) == table, f"README's block {name} should be:\n{table}"
 
 
 def test_every_error_has_a_rule() -> None:

@@ -30,6 +30,7 @@ from strawberry.types.graphql import OperationType
 
 from revstream.gql.endpoint.broadcast_target import HttpStreamTarget
 from revstream.gql.endpoint.pages import graphiql_response
+from revstream.gql.endpoint.request_trace import enter_request
 from revstream.gql.endpoint.streaming_response import StreamResponse, body_of, streamed
 from revstream.gql.endpoint.websocket import LegacySocket, SocketMessages, TransportSocket
 from revstream.gql.engine.execution.schema import Schema
@@ -155,6 +156,7 @@ class GraphQLEndpoint(GraphQL[RequestContext, None]):
                 "accept: no supported type, expected application/graphql-response+json, "
                 "application/json, text/event-stream, or multipart/mixed;subscriptionSpec=1.0",
             )
+        enter_request(headers)
         asked = await read_request(scope, receive, headers, most_bytes=self._body_bytes)
         context = await self.callers.for_request(headers)
         with while_client_waits(scope):

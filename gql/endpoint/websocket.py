@@ -39,6 +39,7 @@ from strawberry.subscriptions.protocols.graphql_ws.types import (
 from strawberry.subscriptions.protocols.graphql_ws.types import OperationMessage, StartMessage
 
 from revstream.gql.endpoint.broadcast_target import WebSocketTarget
+from revstream.gql.endpoint.request_trace import enter_operation
 from revstream.gql.endpoint.websocket_auth import WebSocketAuthentication
 from revstream.gql.engine.request.context import RequestContext
 from revstream.gql.observability.error_response import ErrorReporter
@@ -154,6 +155,7 @@ class TransportSocket(BaseGraphQLTransportWSHandler[RequestContext, None]):
         CURRENT_TARGET.set(target)
         if target is not None:
             self._targets[operation.id] = target
+        enter_operation(_extensions.get())
         with self._operations:
             await super().run_operation(operation)
 
@@ -265,6 +267,7 @@ class LegacySocket(BaseGraphQLWSHandler[RequestContext, None]):
         scope = self.websocket.ws.scope  # type: ignore[attr-defined]
         target = WebSocketTarget.from_scope(scope, args[0], b"data", _extensions.get())
         CURRENT_TARGET.set(target)
+        enter_operation(_extensions.get())
         try:
             # No code retrieves the exception of the task.
             with self._operations, suppress(WebSocketDisconnected):

@@ -17,6 +17,7 @@ from typing import Any
 from strawberry.http.exceptions import WebSocketDisconnected
 
 from revstream.gql.auth.sessions import Session
+from revstream.gql.endpoint.request_trace import enter_connection
 from revstream.gql.subscriptions.interruption import Interruption
 from revstream.resolvers.errors import SignInEnded, Unauthenticated
 from revstream.streams.core.errors import GatewayError, Unavailable
@@ -78,6 +79,7 @@ class WebSocketAuthentication:
         self._session = Session(principal, "websocket", self._end)
         callers.sessions.open(self._session)
         handler.context = context.for_session(self._session)
+        enter_connection(headers, message.get("payload"))
         return True
 
     async def renew(self, message: Mapping[str, Any]) -> bool:

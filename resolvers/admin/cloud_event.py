@@ -77,7 +77,11 @@ class Events:
             "partitionkey": subject,
             "resumetoken": token,
         }
-        return self._message(event, data, fencing_token, {"Revstream-Resume-Token": token})
+        headers = {"Revstream-Resume-Token": token}
+        if version.traceparent is not None:
+            # Both forms of CloudEvents' extension "Distributed Tracing".
+            event["traceparent"] = headers["traceparent"] = version.traceparent
+        return self._message(event, data, fencing_token, headers)
 
     def lost(self, lost: LostVersions, fencing_token: int) -> Message:
         """Create the event of a loss; with the document as its subject if it concerns one."""

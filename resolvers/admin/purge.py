@@ -35,7 +35,7 @@ __all__ = ["Purged", "Purging"]
 # What a version says beyond that a document was deleted.
 _SAID_OF_A_DELETION: Document = {
     "$set": {"changed": [], "by": None, "why": None},
-    "$unset": {"change": "", "restoredFrom": "", "draft": ""},
+    "$unset": {"change": "", "restoredFrom": "", "draft": "", "traceparent": ""},
 }
 # Its drafts are gone, and another one may get the number.
 _SAID_OF_THE_PRESENT: Document = {"$unset": {"draft": ""}}

@@ -39,6 +39,7 @@ class Author:
         owner: the caller to whom stored data counts, since the same name can exist in several
             sign-in methods; None for all anonymous callers together.
         why: the reason.
+        traceparent: the trace of the request.
         repeat: the client's idempotency key, made unique to this mutation of the request.
         fingerprint: hash of the mutation and its arguments; another one under the same key is
             refused.
@@ -47,6 +48,7 @@ class Author:
     by: str | None = None
     owner: str | None = None
     why: str | None = None
+    traceparent: str | None = None
     repeat: str | None = None
     fingerprint: str = ""
 

@@ -95,11 +95,11 @@ def _whole(content: Mapping[str, Any]) -> Callable[[Expressions], Any]:
 
 
 def attribution(author: Author, entity: Entity, key: Any, **more: Any) -> Document:
-    """Return the `_change` of a write: its id, the author, the reason, and further facts.
+    """Return the `_change` of a write: its id, the author, the reason, the trace, further facts.
 
     It names the document, so that a clone that contains it is not attributed to this write.
     """
-    said = {"by": author.by, "why": author.why, **more}
+    said = {"by": author.by, "why": author.why, "traceparent": author.traceparent, **more}
     bound = {"in": entity.collection, "doc": key}
     return {
         "id": str(ObjectId()),

@@ -249,7 +249,10 @@ class DocumentWrites:
         # A second write stores the attribution; without one a single operation suffices.
         attributed = layout.removes and (
             entity.fence is not None
-            or any(each is not None for each in (author.by, author.why, author.repeat))
+            or any(
+                each is not None
+                for each in (author.by, author.why, author.traceparent, author.repeat)
+            )
         )
 
         async def attempt(

@@ -23,7 +23,9 @@ Fields = frozenset[str]
 # Facts that every version has.
 _RECORD: Mapping[str, Any] = dict.fromkeys(("doc", "v", "op", "at", "wall"), 1)
 
-EVERY_FACT = frozenset(["prev", "by", "why", "restoredFrom", "draft", "changed", "gap", "cut"])
+EVERY_FACT = frozenset(
+    ["prev", "by", "why", "restoredFrom", "draft", "traceparent", "changed", "gap", "cut"]
+)
 """Optional facts of version records."""
 
 ENDED = "ended"

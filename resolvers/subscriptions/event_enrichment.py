@@ -65,6 +65,7 @@ class Change:
     at: datetime | None = None
     by: str | None = None
     why: str | None = None
+    traceparent: str | None = None
     replayed: bool = False
     gap: bool = False
     cut: bool = False
@@ -215,6 +216,7 @@ class EventEnrichment:
             at=record["wall"],
             by=record["by"],
             why=record["why"],
+            traceparent=record.get("traceparent"),
             replayed=True,
             gap=record.get("gap", False) or cut,
             cut=cut,
@@ -231,7 +233,7 @@ class EventEnrichment:
         replayed: bool,
         numbered: NumberedEvent | None,
     ) -> Change:
-        number, previous, by, why = numbered or (None, None, None, None)
+        number, previous, by, why, traceparent = numbered or (None, None, None, None, None)
         document = event.document
         if document is None and record is not None:
             document = record.get("full")
@@ -242,6 +244,7 @@ class EventEnrichment:
         cut = bool(dropped) and earlier is None and event.operation != "insert"
         if record is not None:
             by, why, operation = record["by"], record["why"], record["op"]
+            traceparent = record.get("traceparent")
         else:
             carried = (earlier or {}).get(CHANGE_FIELD)
             claimed = claimed_change(event, document, carried, event.deletion)
@@ -257,6 +260,7 @@ class EventEnrichment:
             at=event.wall,
             by=by,
             why=why,
+            traceparent=traceparent,
             replayed=replayed,
             gap=cut or (record is not None and record.get("gap", False)),
             cut=cut,

@@ -1,9 +1,9 @@
 """Archive: one document per version, in `<collection>.versions`.
 
-`{_id: token, doc, v, op, at, wall, prev, by, why, restoredFrom, draft, changed, full, first, cut,
-gap, unrecorded, setAside, spanning, born, readAt, change, copies, offset, fence}`, or the fields
-that `streams.versioning.content_encoding` stores instead of `full`. If the collection keeps its
-versions itself, the contents come from there (`streams.layouts`).
+`{_id: token, doc, v, op, at, wall, prev, by, why, restoredFrom, draft, traceparent, changed, full,
+first, cut, gap, unrecorded, setAside, spanning, born, readAt, change, copies, offset, fence}`, or
+the fields that `streams.versioning.content_encoding` stores instead of `full`. If the collection
+keeps its versions itself, the contents come from there (`streams.layouts`).
 
 Guarantees: unique on `_id` and on `{doc, v}`; the records of a partition are inserted in stream
 order, so a crash leaves a prefix of them. No later write changes a record: the next version says

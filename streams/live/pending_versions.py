@@ -34,6 +34,7 @@ class NumberedEvent(NamedTuple):
     previous: int | None
     by: str | None = None
     why: str | None = None
+    traceparent: str | None = None
 
 
 class PendingVersions:

@@ -88,7 +88,7 @@ class Diagnosis:
         self._sharded = sharded
 
     async def run(self, report: Report = lambda subject: None) -> list[DiagnosisFinding]:
-        """Run all checks in turn; one that fails reports why, and the others follow.
+        """Run all checks in turn; one that fails reports why, and ends them if it is the server's.
 
         Args:
             report: Called with the subject of each check.
@@ -115,6 +115,8 @@ class Diagnosis:
                 raise
             except Unsuitable as exc:
                 found.append(DiagnosisFinding(level="error", subject=subject, says=exc.message))
+                if subject == "server":
+                    break
             except GatewayError as exc:
                 found.append(DiagnosisFinding(level="warning", subject=subject, says=exc.message))
         return found
@@ -258,7 +260,7 @@ class Diagnosis:
                 subject="images",
                 says=f"{name}: no images before and after writes: versions are built from deltas, "
                 "and subscriptions wait for the archive",
-                mend=f'db.runCommand({{collMod: "{name}", '
+                mend=f'start `revstream serve`, or: db.runCommand({{collMod: "{name}", '
                 "changeStreamPreAndPostImages: {enabled: true}})",
             )
         if not lacking:
@@ -368,11 +370,8 @@ class Diagnosis:
                     )
             said = f"{name}: {holder.holder} records{reading}, lag: {behind_s} s"
             if gaps:
-                yield DiagnosisFinding(
-                    level="note",
-                    subject="recorders",
-                    says=f"{said}; {gaps} versions after a gap",
-                )
+                says = f"{said}; {gaps} versions after a gap"
+                yield DiagnosisFinding(level="note", subject="recorders", says=says)
             else:
                 yield _ok("recorders", said)
 

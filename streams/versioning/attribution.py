@@ -1,10 +1,11 @@
-"""Attribution of a write: its author and reason, from the `_change` that this write itself set.
+"""Attribution of a write: its author, reason and trace, from the `_change` that it has set.
 
 A `_change` belongs to one write of one document. Programs that clone, restore or write back whole
 documents keep the `_change` of an earlier write: an id that the archive knows attributes nothing.
 
-`{id, by, why, restoredFrom, draft, op, doc, in, mark}`: `doc` and `in`, the document's `_id` and
-its collection, may name the document it was made for; its id is then unique only per document.
+`{id, by, why, restoredFrom, draft, traceparent, op, doc, in, mark}`: `doc` and `in`, the document's
+`_id` and its collection, may name the document it was made for; its id is then unique only per
+document.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from bson.raw_bson import RawBSONDocument
 
 from revstream.model.compiler.validation.fields import CHANGE_FIELD
 from revstream.streams.changefeed.event import ChangeEvent, identity
+from revstream.streams.core.traceparent import read_traceparent
 from revstream.streams.mongo.driver.codecs import plain_value
 from revstream.streams.raw_bson.diff import is_same
 
@@ -133,13 +135,14 @@ def claim_from_event(event: ChangeEvent, collection: str) -> Claim | None:
 
 
 def read_attribution(claimed: Mapping[str, Any], *, by_copier: bool = False) -> dict[str, Any]:
-    """Read a `_change`: by, why, restoredFrom, draft.
+    """Read a `_change`: by, why, restoredFrom, draft, traceparent.
 
     Args:
         by_copier: It has the copier's signature; otherwise reserved names are left out.
     """
     # Any program may write these fields, as values of any type.
     texts = {name: _text(claimed.get(name)) for name in ("by", "why")}
+    texts["traceparent"] = read_traceparent(claimed.get("traceparent"))
     if is_reserved_name(texts["by"]) and not by_copier:
         texts["by"] = None
     numbers = {name: whole_number(claimed.get(name)) for name in ("restoredFrom", "draft")}

@@ -79,5 +79,9 @@ def _content_checksum(content: RawBSONDocument | None, *, kept: bool) -> bytes:
 
 
 def _chain_checksum(record: Mapping[str, Any], chain: bytes | None) -> bytes:
-    said = bson.encode({name: record.get(name) for name in _CHAINED_FIELDS}, codec_options=DECODED)
+    facts = {name: record.get(name) for name in _CHAINED_FIELDS}
+    if "traceparent" in record:
+        # Only there: chains of versions without one stay as they were before versions had it.
+        facts["traceparent"] = record["traceparent"]
+    said = bson.encode(facts, codec_options=DECODED)
     return blake2b((chain or b"") + record["sum"] + said, digest_size=_BYTES).digest()

@@ -76,6 +76,7 @@ class Version:
         token: The record's `_id`.
         previous: Token of the version before.
         cut: Mark of deleted versions before it.
+        traceparent: Trace of the write (W3C Trace Context).
         copies: The document's `_copies`.
         full: Content; None for a deletion, or where it was not requested.
     """
@@ -91,6 +92,7 @@ class Version:
     why: str | None = None
     restored_from: int | None = None
     draft: int | None = None
+    traceparent: str | None = None
     changed: tuple[str, ...] = ()
     gap: bool = False
     cut: TruncationMark | None = None
@@ -112,6 +114,7 @@ class Version:
         made.why = get("why")
         made.restored_from = get("restoredFrom")
         made.draft = get("draft")
+        made.traceparent = get("traceparent")
         made.changed = tuple(get("changed", ()))
         made.gap = get("gap", False) or get("spanning", False)
         cut = get("cut")
@@ -291,7 +294,7 @@ def make_version(
         "why": said.get("why"),
         "changed": changed_paths(last.full if last is not None else None, full, version_field),
     }
-    for name in ("restoredFrom", "draft"):
+    for name in ("restoredFrom", "draft", "traceparent"):
         if said.get(name) is not None:
             record[name] = said[name]
     if last is None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from revstream.streams.changefeed.event import identity
+from revstream.streams.core.traceparent import TRACEPARENT
 from revstream.streams.layouts.core.stored_version import StoredVersion
 from tests.integration.conftest import KeptShop
 from tests.support.editing import lamp, pick, without
@@ -211,10 +212,12 @@ async def test_mutations_create_versions(kept: KeptShop) -> None:
     assert result["product"]["stock"] == 3
     assert result["product"]["attributes"] == {"volt": 230, "box": {"x": 9, "y": 2}}
     assert result["product"]["tags"] is None
+    TRACEPARENT.set(trace := "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")
     plain_document = {**lamp(id_), "name": "Plain"}
     await shop.mutate("replaceProduct", id=id_, document=plain_document, author="bob")
     deleted = await shop.mutate("deleteProduct", id=id_, comment="gone", author="eve")
     assert deleted["__typename"] == "ProductWritten", deleted
+    TRACEPARENT.set(None)
     assert await shop.present(id_) is None
     again = await shop.mutate("deleteProduct", id=id_)
     assert again["__typename"] == "DocumentNotFound"
@@ -230,6 +233,7 @@ async def test_mutations_create_versions(kept: KeptShop) -> None:
         (5, "INSERT", "ann", None, 2),
         (6, "REPLACE", "ann", None, 1),
     ]
+    assert pick(versions, "traceparent") == [None, None, trace, trace, None, None]
     documents = pick(versions, "document")
     names = [document and document["name"] for document in documents]
     assert names == ["Lamp", "Torch", "Plain", None, "Torch", "Lamp"]

@@ -109,6 +109,10 @@ async def test_no_content_of_a_purged_deleted_document_is_left(
     assert holding(client, mongo.name, SECRET) == sorted(
         [("products", "p2"), *((place, key) for place in places for key in ("p1", "p2"))]
     )
+    # A trace leads to what other systems know of the deletion.
+    client[mongo.name]["products.versions"].update_one(
+        {"doc": "p1", "op": "DELETE"}, {"$set": {"traceparent": SECRET}}
+    )
     done = await purged(mongo, recording)
     assert done == Purged(versions=5, drafts=1, comments=1, version=6, exists=False)
     for secret in secrets:

@@ -82,6 +82,32 @@ def test_a_standalone_is_an_error_with_the_steps_to_a_replica_set(
     assert "rs.initiate()" in message
 
 
+def test_a_set_name_without_members_is_an_error_that_mentions_a_standalone(
+    standalone: BareMongod, model: Path
+) -> None:
+    """The driver leaves a standalone server out, and only reports that the set has no members."""
+    message = refusal(
+        1,
+        *("serve", "--schema", str(model), "--port", "0", "--connect-s", "0.5"),
+        *("--mongodb-uri", f"mongodb://127.0.0.1:{standalone.port}/shop?replicaSet=rs0"),
+    )
+    assert 'for replica set name "rs0"; correct replicaSet in the URI' in message
+    assert "standalone" in message
+    assert "rs.initiate()" in message
+
+
+def test_the_doctor_reports_a_standalone_once(standalone: BareMongod, model: Path) -> None:
+    """Each further check of the server would repeat it; the sample of the data is examined."""
+    uri = f"mongodb://127.0.0.1:{standalone.port}/"
+    ended = run_command(
+        "doctor", "--mongodb-uri", uri, "--database", "shop", "--schema", str(model)
+    )
+    assert ended.returncode == 1
+    assert ended.stdout.count("standalone") == 1
+    assert "oplog:" not in ended.stdout
+    assert "data:" in ended.stdout
+
+
 @pytest.mark.parametrize(
     "options", representatives(["", "?replicaSet=rs0", "?directConnection=true"], "?replicaSet=rs0")
 )

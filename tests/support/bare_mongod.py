@@ -136,13 +136,17 @@ def short_lived_replica_set(*options: str) -> Iterator[BareMongod]:
 
 
 @contextmanager
-def replica_set(directory: Path, *options: str) -> Iterator[BareMongod]:
+def replica_set(
+    directory: Path, *options: str, name: str = REPLICA_SET, **configuration: Any
+) -> Iterator[BareMongod]:
     """Start a replica set of one member, and return when it is primary."""
-    with bare_mongod(directory, "--replSet", REPLICA_SET, *options) as server:
+    with bare_mongod(directory, "--replSet", name, *options) as server:
         host = f"127.0.0.1:{server.port}"
         with MongoClient[dict[str, Any]](host, directConnection=True) as first:
             members = [{"_id": 0, "host": host}]
-            first.admin.command("replSetInitiate", {"_id": REPLICA_SET, "members": members})
+            first.admin.command(
+                "replSetInitiate", {"_id": name, "members": members, **configuration}
+            )
             _once_primary(first)
         yield server
 

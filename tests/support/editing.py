@@ -55,7 +55,8 @@ PRODUCT = """
 """
 FIELDS = {"Product": PRODUCT, "Sample": PRODUCT, "Gauge": "id sequence value"}
 VERSION = (
-    "version operation author comment restoredFrom fromDraft gap changedFields resumeToken "
+    "version operation author comment restoredFrom fromDraft traceparent gap changedFields "
+    "resumeToken "
     "draft { author comment decidedBy decidedComment } comments { nodes { text } } "
     "diff { path kind before after }"
 )

@@ -58,6 +58,7 @@ _FACTS: Mapping[str, tuple[str, str]] = {
     "comment": ("why", _TEXT),
     "restoredFrom": ("restoredFrom", _NUMBER),
     "fromDraft": ("draft", _NUMBER),
+    "traceparent": ("traceparent", _TEXT),
 }
 _CHANGE = ("path", "kind", "before", "after")
 

@@ -29,6 +29,7 @@ from revstream.resolvers.filters.parser import Condition, parse_where
 from revstream.resolvers.mutations.result import Author
 from revstream.streams.changefeed.event import identity
 from revstream.streams.core import resume_tokens
+from revstream.streams.core.traceparent import TRACEPARENT
 
 __all__ = ["RequestContext", "ResolveInfo", "SubscriptionPosition"]
 
@@ -165,7 +166,7 @@ class RequestContext:
         return self.account or self.principal or ""
 
     def author_of(self, info: ResolveInfo, given: Mapping[str, Any]) -> Author:
-        """Return the author of a mutation, with reason and idempotency key.
+        """Return the author of a mutation, with reason, trace and idempotency key.
 
         Args:
             given: arguments of the mutation.
@@ -183,6 +184,7 @@ class RequestContext:
             by=self.principal,
             owner=self.account or self.principal,
             why=given.get("comment"),
+            traceparent=TRACEPARENT.get(),
             # A request may have several mutations.
             repeat=None if key is None else f"{self.owner}\n{key}\n{info.path.key}",
             fingerprint=hashlib.sha256(asked).hexdigest(),

@@ -64,6 +64,7 @@ _FACTS: Mapping[str, tuple[str, ...]] = {
     "restoredFrom": ("restoredFrom",),
     "fromDraft": ("draft",),
     "draft": ("draft",),
+    "traceparent": ("traceparent",),
     "gap": ("gap",),
     "cut": ("cut",),
     "previous": ("prev",),

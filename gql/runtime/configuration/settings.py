@@ -2,23 +2,22 @@
 a file.
 
 `--read-limit-s` is `REVSTREAM_READ_LIMIT_S`, and so on. An unknown `REVSTREAM_…` name is an error:
-a misspelt one would otherwise be silence. README's table is compared with this class by a test.
+a misspelt one would otherwise be silence. docs/reference/configuration.md is made from this class.
 """
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Literal
 
 import click
-from pymongo.errors import PyMongoError
-from pymongo.uri_parser import parse_uri
 
 from revstream.gql.engine.internals.strawberry import normalize_allowed_origins
+from revstream.gql.runtime.configuration.database_name import database_name
+from revstream.gql.runtime.configuration.secret_values import read_secret, without_password
+from revstream.gql.runtime.configuration.setting_field import group
 from revstream.streams.mongo.driver.client import MongoOptions
-from revstream.streams.mongo.driver.error_translation import redact_uri
 
 __all__ = ["PREFIX", "SECRETS", "Settings"]
 
@@ -29,8 +28,10 @@ SECRETS = frozenset({"mongodb_uri", "sink_secrets", "jwt_keys"})
 _SCHEMA = Path("schema.graphql")
 
 
-def _setting(default: Any, text: str) -> Any:
-    return field(default=default, metadata={"help": text})
+_general, _mongodb, _http = group("General"), group("MongoDB"), group("HTTP")
+_recording, _subscriptions = group("Recording"), group("Subscriptions")
+_listeners = group("Listeners")
+_access, _limits, _log = group("Access"), group("Limits"), group("Log")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,246 +40,274 @@ class Settings:
     without the sinks' secrets.
     """
 
-    config: Path | None = _setting(
+    config: Path | None = _general(
         None,
         "TOML file with settings, named as the options are. Options and variables have "
         "precedence over it.",
     )
-    schema: Path = _setting(_SCHEMA, "File of the model: the collections and their types.")
-    mongodb_uri: str | None = _setting(None, "MongoDB URI of the replica set.")
-    mongodb_uri_file: Path | None = _setting(
+    schema: Path = _general(_SCHEMA, "File of the model: the collections and their types.")
+    mongodb_uri: str | None = _mongodb(None, "MongoDB URI of the replica set.")
+    mongodb_uri_file: Path | None = _mongodb(
         None, "File with the MongoDB URI, for secrets of containers."
     )
-    embedded: Path | None = _setting(
+    embedded: Path | None = _mongodb(
         None, "Run an embedded MongoDB with its data in this directory."
     )
-    database: str | None = _setting(None, "Name of the database; without it, the one in the URI.")
-    host: str = _setting("127.0.0.1", "Address to listen on.")
-    port: int = _setting(8000, "Port to listen on; 0 for a free one.")
-    allowed_origins: str | None = _setting(
+    database: str | None = _mongodb(None, "Name of the database; without it, the one in the URI.")
+    host: str = _http("127.0.0.1", "Address to listen on.")
+    port: int = _http(8000, "Port to listen on; 0 for a free one.")
+    allowed_origins: str | None = _http(
         None,
         "Origins of other pages that may use the API, separated by commas, such as "
         "https://app.example.org; * for any. Without it, only pages of this address.",
+        separated=True,
     )
-    allowed_hosts: str | None = _setting(
+    allowed_hosts: str | None = _http(
         None,
         "Accepted values of the Host header, separated by commas, such as "
         "app.example.org; * for any. Without it, any; but only localhost if --host is a "
         "loopback address.",
+        separated=True,
     )
-    body_bytes: int = _setting(1024 * 1024, "Maximum length of an HTTP request body, in bytes.")
-    heartbeat_s: float = _setting(
+    body_bytes: int = _http(1024 * 1024, "Maximum length of an HTTP request body, in bytes.")
+    heartbeat_s: float = _http(
         12.0, "Maximum silence of an HTTP stream, in seconds, so that proxies keep it open."
     )
-    relay: bool = _setting(
+    relay: bool = _general(
         False,
         "Name ids for Relay: `id` is unique over all types, and a document's own id is "
         "`documentId` (docs/how-to/clients.md).",
     )
-    record: bool = _setting(True, "Compete for the leases of the recorders.")
-    listeners: str | None = _setting(
+    record: bool = _recording(True, "Compete for the leases of the recorders.")
+    listeners: str | None = _listeners(
         None,
         "Listeners of your own, as module:Class, separated by commas (docs/how-to/listeners.md).",
+        separated=True,
     )
-    sink_secrets: str | None = _setting(
+    sink_secrets: str | None = _listeners(
         None,
         "Secrets that sign deliveries, whsec_… or URL=whsec_…, separated by commas "
         "(docs/how-to/webhooks.md). Best set in the environment.",
+        separated=True,
     )
-    sink_secrets_file: Path | None = _setting(None, "File with the secrets of sinks.")
-    images: bool = _setting(True, "Let MongoDB store the images before and after each write.")
-    experimental_sharded: bool = _setting(
+    sink_secrets_file: Path | None = _listeners(None, "File with the secrets of sinks.")
+    images: bool = _mongodb(True, "Let MongoDB store the images before and after each write.")
+    experimental_sharded: bool = _mongodb(
         False,
         "Serve a sharded cluster, although some changes are not supported there; "
         "`revstream doctor` lists them.",
     )
-    driver: Literal["motor", "pymongo"] = _setting("motor", "MongoDB driver.")
-    wire: bool = _setting(
+    driver: Literal["motor", "pymongo"] = _mongodb("motor", "MongoDB driver.")
+    wire: bool = _mongodb(
         True,
         "Read over wire connections, which take less processor time; otherwise everything uses "
         "the driver.",
     )
-    ring_events: int = _setting(
+    ring_events: int = _subscriptions(
         10_000,
         "Maximum number of events per collection in the ring buffer, for clients that reconnect.",
+        "events",
     )
-    ring_bytes: int = _setting(
+    ring_bytes: int = _subscriptions(
         64 * 1024 * 1024, "Maximum memory of a collection's ring buffer, in bytes."
     )
-    backlog_events: int = _setting(
+    backlog_events: int = _subscriptions(
         5000,
         "Maximum number of events that wait for one subscriber; over it, the subscription ends.",
+        "events",
     )
-    backlog_bytes: int = _setting(
+    backlog_bytes: int = _subscriptions(
         64 * 1024 * 1024, "Approximate maximum memory of these events, in bytes."
     )
-    sockets: int = _setting(
-        10_000, "Maximum number of open WebSockets; further ones are rejected with 503."
+    sockets: int = _http(
+        10_000,
+        "Maximum number of open WebSockets; further ones are rejected with 503.",
+        "connections",
     )
-    connections: int = _setting(
+    connections: int = _http(
         5000,
         "Maximum number of open HTTP connections, streams included; over it, an idle one "
         "is closed, or a request is rejected with 503.",
+        "connections",
     )
-    connections_bytes: int = _setting(
+    connections_bytes: int = _http(
         256 * 1024 * 1024,
         "Maximum size of the buffers of all HTTP connections, in bytes; over it, those "
         "with the largest buffers are closed.",
     )
-    sockets_bytes: int = _setting(
+    sockets_bytes: int = _http(
         128 * 1024 * 1024,
         "Maximum size of the buffers of all WebSockets, in bytes; over it, those with the "
         "largest buffers are closed.",
     )
-    socket_message_bytes: int = _setting(
+    socket_message_bytes: int = _http(
         1024 * 1024,
         "Maximum length of a WebSocket message, in bytes; a longer one closes the connection.",
     )
-    socket_stalled_s: float = _setting(
+    socket_stalled_s: float = _http(
         20.0, "Seconds after which a connection is closed if its client reads nothing."
     )
-    quiet_s: float = _setting(
+    quiet_s: float = _subscriptions(
         20.0,
         "Maximum seconds until a subscriber without events gets a newer resume token; "
         "some get it after half of that.",
     )
-    lease_s: float = _setting(10.0, "Seconds that a recorder's lease lasts without renewal.")
-    archive_wait_s: float = _setting(5.0, "Seconds that a read of history waits for the recorder.")
-    author_header: str | None = _setting(
+    lease_s: float = _recording(10.0, "Seconds that a recorder's lease lasts without renewal.")
+    archive_wait_s: float = _recording(
+        5.0, "Seconds that a read of history waits for the recorder."
+    )
+    author_header: str | None = _access(
         None,
         "Request header with the name of the author. It is not verified: only for "
         "gateways behind a proxy that sets it.",
     )
-    jwt_keys: str | None = _setting(
+    jwt_keys: str | None = _access(
         None, "JWKS with the keys of tokens: a URL, or a file (docs/how-to/access.md)."
     )
-    jwt_keys_s: float = _setting(
+    jwt_keys_s: float = _access(
         300.0, "Seconds after which the JWKS is read again; a withdrawn key stays valid that long."
     )
-    jwt_algorithms: str = _setting("RS256", "Accepted algorithms of tokens, separated by commas.")
-    jwt_issuer: str | None = _setting(None, "Required `iss` of tokens.")
-    jwt_audience: str | None = _setting(None, "Required `aud` of tokens.")
-    jwt_leeway_s: float = _setting(
+    jwt_algorithms: str = _access(
+        "RS256", "Accepted algorithms of tokens, separated by commas.", separated=True
+    )
+    jwt_issuer: str | None = _access(None, "Required `iss` of tokens.")
+    jwt_audience: str | None = _access(None, "Required `aud` of tokens.")
+    jwt_leeway_s: float = _access(
         5.0, "Accepted difference to the issuer's clock in `exp` and `nbf`, in seconds."
     )
-    jwt_roles: str = _setting(
+    jwt_roles: str = _access(
         "roles", "Claim with the caller's roles; `realm_access.roles` for a nested one."
     )
-    api_keys: Path | None = _setting(
+    api_keys: Path | None = _access(
         None, "File with hashed API keys and their principals (docs/how-to/access.md)."
     )
-    anonymous: bool = _setting(
+    anonymous: bool = _access(
         False,
         "Accept requests without authentication, as callers without roles, although there "
         "is authentication or `@access` in the model.",
     )
-    admin_role: str | None = _setting(
+    admin_role: str | None = _access(
         None, "Role that may list and disconnect sessions under /admin."
     )
-    repeat_window_s: float = _setting(
+    repeat_window_s: float = _general(
         86_400.0, "Seconds for which a mutation may be repeated under its idempotency key."
     )
-    retention_every_s: float = _setting(
+    retention_every_s: float = _recording(
         3600.0, "Seconds between two deletions of versions that the model does not keep (`keep`)."
     )
-    read_limit_s: float = _setting(30.0, "Maximum duration of a read in MongoDB, in seconds.")
-    operation_limit_s: float = _setting(
+    read_limit_s: float = _mongodb(30.0, "Maximum duration of a read in MongoDB, in seconds.")
+    operation_limit_s: float = _limits(
         60.0, "Maximum duration of a query or mutation, in seconds, waiting included."
     )
-    max_executing: int = _setting(
+    max_executing: int = _limits(
         100,
         "Maximum number of concurrent queries and mutations, half of it for one caller; "
         "others wait. 0 here and below: no limit.",
+        "operations",
     )
-    max_waiting: int = _setting(
+    max_waiting: int = _limits(
         1000,
         "Maximum number of operations that wait, 0 for none; further ones are rejected with 503.",
+        "operations",
     )
-    max_archive_waiting: int = _setting(
+    max_archive_waiting: int = _limits(
         1000,
         "Maximum number of operations that wait for the archive or for memory, half of it "
         "for one caller.",
+        "operations",
     )
-    max_principal_operations: int = _setting(
-        1000, "Maximum number of concurrent operations of one principal, subscriptions included."
+    max_principal_operations: int = _limits(
+        1000,
+        "Maximum number of concurrent operations of one principal, subscriptions included.",
+        "operations",
     )
-    max_connection_operations: int = _setting(
-        100, "Maximum number of concurrent operations on one WebSocket."
+    max_connection_operations: int = _limits(
+        100, "Maximum number of concurrent operations on one WebSocket.", "operations"
     )
-    max_document_bytes: int = _setting(100_000, "GraphQL document: maximum length, in bytes.")
-    max_tokens: int = _setting(3000, "GraphQL document: maximum number of tokens.")
-    max_operations: int = _setting(20, "GraphQL document: maximum number of operations.")
-    max_fields: int = _setting(
-        2000, "GraphQL document: maximum number of fields, with fragments expanded."
+    max_document_bytes: int = _limits(100_000, "GraphQL document: maximum length, in bytes.")
+    max_tokens: int = _limits(3000, "GraphQL document: maximum number of tokens.", "tokens")
+    max_operations: int = _limits(
+        20, "GraphQL document: maximum number of operations.", "operations"
     )
-    max_depth: int = _setting(20, "Operation: maximum depth of nested fields.")
-    max_root_fields: int = _setting(
-        50, "Operation: maximum number of root fields, mutations included."
+    max_fields: int = _limits(
+        2000, "GraphQL document: maximum number of fields, with fragments expanded.", "fields"
     )
-    max_aliases: int = _setting(
-        100, "Operation: maximum number of aliases, with fragments expanded."
+    max_depth: int = _limits(20, "Operation: maximum depth of nested fields.", "levels")
+    max_root_fields: int = _limits(
+        50, "Operation: maximum number of root fields, mutations included.", "fields"
     )
-    max_directives: int = _setting(
-        100, "Operation: maximum number of directives, with fragments expanded."
+    max_aliases: int = _limits(
+        100, "Operation: maximum number of aliases, with fragments expanded.", "aliases"
     )
-    max_cost: int = _setting(
+    max_directives: int = _limits(
+        100, "Operation: maximum number of directives, with fragments expanded.", "directives"
+    )
+    max_cost: int = _limits(
         10_000,
         "Operation: maximum number of documents and versions to read; sizes of nested "
         "pages multiply, and a scan costs one per 1,000 documents of its collection.",
+        "documents and versions",
     )
-    max_values: int = _setting(
-        100_000, "Operation: maximum number of values in the response, counted in the same way."
+    max_values: int = _limits(
+        100_000,
+        "Operation: maximum number of values in the response, counted in the same way.",
+        "values",
     )
-    max_filter_conditions: int = _setting(
+    max_filter_conditions: int = _limits(
         500,
         "Filter: maximum number of conditions; an `in` list is one. They count in the cost, too.",
+        "conditions",
     )
-    max_subscription_conditions: int = _setting(
+    max_subscription_conditions: int = _limits(
         50,
         "Subscription: maximum number of conditions in its filter; twenty values of a "
         "list count as one more.",
+        "conditions",
     )
-    max_principal_conditions: int = _setting(
-        5000, "Maximum number of conditions in the filters of all subscriptions of one principal."
+    max_principal_conditions: int = _limits(
+        5000,
+        "Maximum number of conditions in the filters of all subscriptions of one principal.",
+        "conditions",
     )
-    max_process_conditions: int = _setting(
+    max_process_conditions: int = _limits(
         50_000,
         "Maximum number of conditions in the filters of all subscriptions; half of it for "
         "anonymous callers.",
+        "conditions",
     )
-    max_nested: int = _setting(
-        100, "Argument or variable: maximum depth of nested lists and objects."
+    max_nested: int = _limits(
+        100, "Argument or variable: maximum depth of nested lists and objects.", "levels"
     )
-    max_list_items: int = _setting(20_000, "Variable: maximum number of items in a list.")
-    max_variable_values: int = _setting(
-        200_000, "Variables: maximum number of values in all of them."
+    max_list_items: int = _limits(20_000, "Variable: maximum number of items in a list.", "items")
+    max_variable_values: int = _limits(
+        200_000, "Variables: maximum number of values in all of them.", "values"
     )
-    max_response_bytes: int = _setting(
+    max_response_bytes: int = _limits(
         16 * 1024 * 1024, "Response: approximate maximum length, in bytes."
     )
-    max_read_bytes: int = _setting(
+    max_read_bytes: int = _limits(
         64 * 1024 * 1024, "Query or mutation: maximum number of bytes to read from MongoDB."
     )
-    max_process_read_bytes: int = _setting(
+    max_process_read_bytes: int = _limits(
         512 * 1024 * 1024,
         "Approximate maximum memory of all concurrent reads, in bytes. One operation may "
         "use a quarter of it; one with over 2 MB waits while four others run, two of the "
         "same caller.",
     )
-    introspection: bool = _setting(
+    introspection: bool = _general(
         True, "Allow introspection, and serve the schema at /schema.graphql."
     )
-    trusted_documents: Path | None = _setting(
+    trusted_documents: Path | None = _general(
         None,
         "File of trusted documents, as Apollo's persisted query manifest or as a map of "
         "names to documents; no others are executed.",
     )
-    connect_s: float = _setting(10.0, "Maximum seconds to find MongoDB's primary.")
-    shutdown_s: float = _setting(5.0, "Maximum seconds for running requests at shutdown.")
-    log_level: Literal["debug", "info", "warning", "error"] = _setting(
+    connect_s: float = _mongodb(10.0, "Maximum seconds to find MongoDB's primary.")
+    shutdown_s: float = _http(5.0, "Maximum seconds for running requests at shutdown.")
+    log_level: Literal["debug", "info", "warning", "error"] = _log(
         "info", "Minimum level of log lines."
     )
-    log_json: bool = _setting(False, "Write log lines as JSON objects.")
+    log_json: bool = _log(False, "Write log lines as JSON objects.")
 
     def with_files_read(self) -> Settings:
         """The same with what stands in files where it belongs.
@@ -290,7 +319,7 @@ class Settings:
         for name in _IN_FILES:
             path = getattr(self, f"{name}_file")
             if path is not None:
-                read[name] = _content(name, path, getattr(self, name))
+                read[name] = read_secret(name, path, getattr(self, name))
                 read[f"{name}_file"] = None
         return replace(self, **read)
 
@@ -300,23 +329,7 @@ class Settings:
         Raises:
             click.UsageError: Neither `--database` nor the URI has a valid name.
         """
-        named = None if self.mongodb_uri is None else _database_of(self.mongodb_uri)
-        name = self.database or named
-        if not name:
-            raise click.UsageError(
-                "database: missing, expected its name; set --database NAME, or put it into the URI "
-                "(mongodb://host/NAME)"
-            )
-        if name in _SYSTEM_DATABASES:
-            raise click.UsageError(
-                f"--database: {name!r} is MongoDB's own, expected another; choose another name"
-            )
-        if _NOT_IN_NAMES.intersection(name) or len(name.encode()) > 63:
-            raise click.UsageError(
-                f"--database: {name!r}, expected at most 63 bytes without "
-                f"{' '.join(sorted(_NOT_IN_NAMES - {' '}))} or a space; choose another name"
-            )
-        return name
+        return database_name(self.database, self.mongodb_uri)
 
     def origins(self) -> frozenset[str]:
         """Origins of other pages that may use the API.
@@ -344,7 +357,7 @@ class Settings:
         if name not in SECRETS or not isinstance(value, str):
             return value
         if name == "mongodb_uri":
-            return _without_password(value)
+            return without_password(value)
         if name == "jwt_keys" and ("://" in value or Path(value).is_file()):
             return value
         return "***"
@@ -354,41 +367,5 @@ class Settings:
         return f"Settings({shown})"
 
 
-_SYSTEM_DATABASES = {"admin", "config", "local"}
-_NOT_IN_NAMES = frozenset(' "$*./:<>?\\|')
-
-
-def _database_of(uri: str) -> str | None:
-    # Connecting looks up the hosts of a name.
-    plain = re.sub(r"^mongodb\+srv://", "mongodb://", uri)
-    try:
-        found = parse_uri(plain, validate=False, warn=False)["database"]
-    except (PyMongoError, ValueError) as exc:
-        raise click.UsageError(f"--mongodb-uri: {redact_uri(exc, uri)}") from exc
-    return None if found is None else str(found)
-
-
 # Secrets, which a command line shows to everyone on the machine.
 _IN_FILES = ("mongodb_uri", "sink_secrets")
-
-
-def _content(name: str, path: Path, given: str | None) -> str:
-    option = "--" + name.replace("_", "-")
-    if given is not None:
-        raise click.UsageError(f"{option} and {option}-file: both, expected one; remove the other")
-    try:
-        text = path.read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as exc:
-        reason = getattr(exc, "strerror", None) or "not text"
-        raise click.UsageError(f"{option}-file: {path}: {reason}") from exc
-    if not text:
-        raise click.UsageError(f"{option}-file: {path}: empty, expected a value; write it there")
-    return text
-
-
-def _without_password(uri: str) -> str:
-    scheme, _, rest = uri.partition("://")
-    _, at, where = rest.rpartition("@")
-    # Options may be secrets, too: tlsCertificateKeyFilePassword.
-    hosts, mark, _ = where.partition("?")
-    return f"{scheme}://{'***@' if at else ''}{hosts}{'?…' if mark else ''}"

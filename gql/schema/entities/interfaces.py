@@ -257,6 +257,12 @@ def version_fields(naming: Naming, **reads: Callable[..., Any]) -> list[Strawber
             read("from_draft"),
         ),
         Read(
+            "traceparent",
+            "String",
+            "The trace of the write, as W3C Trace Context has it, if the writer sent one.",
+            read("traceparent"),
+        ),
+        Read(
             "gap",
             "Boolean!",
             "True if changes may be missing between the previous version and this one, or while "
@@ -330,6 +336,12 @@ def change_fields(**reads: Callable[..., Any]) -> list[StrawberryField]:
             "String",
             "The reason for the write, if the writer stored one.",
             read("comment"),
+        ),
+        Read(
+            "traceparent",
+            "String",
+            "The trace of the write, as W3C Trace Context has it, if the writer sent one.",
+            read("traceparent"),
         ),
         Read(
             "replayed",

@@ -102,6 +102,7 @@ def define_versions(types: Types, model: Model, shape: ObjectTypeInfo) -> None:
         changed_fields=changed_fields,
         restored_from=attrgetter("version.restored_from"),
         from_draft=attrgetter("version.draft"),
+        traceparent=attrgetter("version.traceparent"),
         gap=attrgetter("version.gap"),
         cut=attrgetter("version.cut"),
         resume_token=resume_token,

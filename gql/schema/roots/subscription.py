@@ -98,6 +98,7 @@ def _define_change(types: Types, model: Model, shape: ObjectTypeInfo) -> None:
         at=attrgetter("change.at"),
         author=attrgetter("change.by"),
         comment=attrgetter("change.why"),
+        traceparent=attrgetter("change.traceparent"),
         replayed=attrgetter("change.replayed"),
         gap=attrgetter("change.gap"),
         resume_token=resume_token,
@@ -358,4 +359,4 @@ def _needs_before(selections: Selections, nodes: Nodes, shape: ObjectTypeInfo) -
 
 def _needs_author(selections: Selections, nodes: Nodes, shape: ObjectTypeInfo) -> bool:
     selected = selections.under(nodes, f"{shape.name}Change")
-    return "author" in selected or "comment" in selected
+    return any(name in selected for name in ("author", "comment", "traceparent"))

@@ -22,7 +22,7 @@ __all__ = [
 ]
 
 # The reserved sub-document in which a writer names the author and the reason:
-# {id, by, why, restoredFrom, draft, op}.
+# {id, by, why, restoredFrom, draft, traceparent, op}.
 CHANGE_FIELD = "_change"
 # Another one, in which the Copier keeps what its copies are of: see
 # `streams.versioning.copied_field`.

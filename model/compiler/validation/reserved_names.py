@@ -143,6 +143,7 @@ CHANGE_FIELDS = frozenset(
         "operation",
         "replayed",
         "resumeToken",
+        "traceparent",
         "transition",
         "version",
     }

@@ -92,6 +92,10 @@ STANDALONE = (
 NOT_INITIATED = (
     "mongod with --replSet: not initiated, expected a replica set; run rs.initiate() in mongosh"
 )
+NO_MEMBER = (
+    "; correct replicaSet in the URI, or, if the server is a standalone mongod, convert it: start "
+    "it with --replSet and that name, then run rs.initiate() in mongosh"
+)
 _READ_LIMIT = "duration of the read: over its maximum on the server; request less, or try again"
 _NO_ROOM = "MongoDB's disk: full, expected free space; free some, and revstream continues by itself"
 # The server does not reveal which of the three is wrong.
@@ -135,6 +139,8 @@ def _translation(exc: pymongo.errors.PyMongoError) -> GatewayError:
         if "server_type: RSGhost" in str(exc):
             # Also a member that is starting, a state that passes.
             return Unavailable(f"MongoDB cannot be reached: {NOT_INITIATED}")
+        if "No replica set members available" in str(exc):
+            return Unavailable(f"MongoDB cannot be reached: {_first_line(exc)}{NO_MEMBER}")
         return Unavailable(f"MongoDB cannot be reached: {_first_line(exc)}")
     if isinstance(exc, pymongo.errors.ConnectionFailure):
         late = isinstance(exc, pymongo.errors.NetworkTimeout)

@@ -33,7 +33,11 @@ class VersionBatch:
         if "gap" not in record:
             previous = None if last is None else last.number
             self.numbered[record["_id"]] = NumberedEvent(
-                record["v"], previous, record.get("by"), record.get("why")
+                record["v"],
+                previous,
+                record.get("by"),
+                record.get("why"),
+                record.get("traceparent"),
             )
         self.records.append(record)
         full = record.get("full")

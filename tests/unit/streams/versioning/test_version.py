@@ -136,6 +136,17 @@ def attribution_fields(
     return {} if claimed is None else read_attribution(claimed)
 
 
+def test_a_malformed_trace_is_not_attributed() -> None:
+    """Any program may write any value; a valid trace is read beside an author, or alone."""
+    trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+    for malformed in (None, 7, "", trace.upper(), [trace], b"00", f"{trace}0"):
+        assert read_attribution({"by": "ann", "traceparent": malformed}) == {"by": "ann"}
+    assert read_attribution({"traceparent": trace}) == {"traceparent": trace}
+    assert read_attribution(raw({"by": 1, "traceparent": trace})) == {
+        **{"by": "1", "traceparent": trace}
+    }
+
+
 @pytest.mark.parametrize(
     ("operation", "change", "earlier", "update"),
     [

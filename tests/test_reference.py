@@ -1,0 +1,61 @@
+"""Generated parts of docs/reference equal the code."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+from revstream.gql.observability.error_codes import CODES
+from revstream.gql.observability.error_table import TABLE
+from tools.reference.pages import FOLDER, PARTS, generate, part_names
+
+ROOT = FOLDER.parents[1]
+PAGES = sorted(FOLDER.glob("*.md"))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_the_generated_parts_of_a_page_equal_the_code(page: Path) -> None:
+    """A change of the code needs its page made anew."""
+    text = page.read_text(encoding="utf-8")
+    # Lists: pytest shows their first difference in full.
+    assert text.splitlines() == generate(text).splitlines(), f"{page.name}: run `make reference`"
+
+
+def test_each_part_is_on_one_page() -> None:
+    """A new command, error code or group of settings needs a place on its page."""
+    places = [name for page in PAGES for name in part_names(page.read_text(encoding="utf-8"))]
+    assert sorted(places) == sorted(PARTS)
+
+
+def test_every_error_code_of_the_table_is_described() -> None:
+    """A code without a meaning would be on no page."""
+    assert set(CODES) == {rule.code for rule in TABLE.values()}
+
+
+def test_the_facts_of_error_codes_are_those_that_errors_are_raised_with() -> None:
+    """A new fact in `extensions` needs its meaning, and a described one must exist."""
+    codes = {kind.__name__: rule.code for kind, rule in TABLE.items()}
+    raised: set[tuple[str, str]] = set()
+    words: set[str] = set()
+    for package in ("gql", "resolvers", "streams"):
+        for path in (ROOT / package).rglob("*.py"):
+            if path.name == "error_codes.py":
+                continue
+            text = path.read_text(encoding="utf-8")
+            words |= set(re.findall(r"\w+", text))
+            for node in ast.walk(ast.parse(text)):
+                if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+                    code = codes.get(node.func.id)
+                    names = {each.arg for each in node.keywords} - _NO_FACTS
+                    raised |= {(code, name) for name in names if code and name}
+    described = {(code, name) for code, each in CODES.items() for name in each.facts}
+    assert ("HISTORY_LOST", "oldestTime") in raised
+    assert raised - described == set()
+    assert {name for _, name in described} - words == set()
+
+
+# Arguments of constructors that become no facts, or facts by another name.
+_NO_FACTS = {"document_id", "expected", "found", "headers", "number", "past"}

@@ -1,0 +1,1 @@
+"""Pages of docs/reference: the parts that are made from the code."""

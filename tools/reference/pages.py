@@ -1,0 +1,41 @@
+"""Generated parts of the pages, by name, and their places in a page."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from tools.reference import commands, configuration, errors, metrics
+
+__all__ = ["FOLDER", "PARTS", "generate", "part_names"]
+
+FOLDER = Path(__file__).parents[2] / "docs" / "reference"
+
+PARTS: Mapping[str, Callable[[], str]] = {
+    **commands.PARTS,
+    **configuration.PARTS,
+    **errors.PARTS,
+    **metrics.PARTS,
+}
+
+_PART = re.compile(r"<!-- generated: (.+?) -->\n.*?<!-- /generated -->", re.S)
+
+
+def generate(page: str) -> str:
+    """Return a page with its generated parts made anew.
+
+    Raises:
+        KeyError: the page names a part that does not exist.
+    """
+
+    def part(found: re.Match[str]) -> str:
+        name = found[1]
+        return f"<!-- generated: {name} -->\n\n{PARTS[name]().strip()}\n\n<!-- /generated -->"
+
+    return _PART.sub(part, page)
+
+
+def part_names(page: str) -> list[str]:
+    """Return the names of the generated parts of a page."""
+    return _PART.findall(page)
