@@ -57,7 +57,7 @@ check: setup lint
 
 # The documentation site, into .build/site; a warning is an error.
 docs: setup
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 	@echo "The site is in .build/site: open .build/site/index.html"
 
 # Write the parts of docs/reference that are made from the code.

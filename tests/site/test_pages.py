@@ -1,0 +1,48 @@
+"""Tutorials and how-tos, run as a reader would do it: docs/contributing/documentation.md.
+
+One page: `pytest tests/site/test_pages.py -k quickstart`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.site.page import Page, read_page
+from tests.site.page_run import run_page
+
+ROOT = Path(__file__).parents[2]
+
+NOT_RUN = {
+    "docs/how-to/access.md",
+    "docs/how-to/clients.md",
+    "docs/how-to/listeners.md",
+    "docs/how-to/operating.md",
+    "docs/how-to/webhooks.md",
+}
+"""Pages of before the convention, with `run: false`. Write them anew, and take them from here."""
+
+PAGES = [
+    read_page(path, path.relative_to(ROOT).as_posix())
+    for folder in ("tutorials", "how-to")
+    for path in sorted((ROOT / "docs" / folder).glob("**/*.md"))
+]
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(each, id=each.name, marks=pytest.mark.exhaustive if each.exhaustive else ())
+        for each in PAGES
+        if each.steps
+    ],
+)
+def test_a_page_does_what_it_says(page: Page) -> None:
+    """Its commands succeed, and outputs, answers and events are those on the page."""
+    run_page(page)
+
+
+def test_pages_that_are_not_run_are_the_known_ones() -> None:
+    """No new page is left out."""
+    assert {each.name for each in PAGES if not each.run} == NOT_RUN

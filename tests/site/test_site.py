@@ -1,0 +1,100 @@
+"""The documentation site: its build, its navigation, and what its pages load."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from mkdocs.config import load_config
+from mkdocs.structure.files import get_files
+from mkdocs.structure.nav import get_navigation
+
+from tests.site.page import read_blocks
+
+ROOT = Path(__file__).parents[2]
+EXECUTED = ("tutorials", "how-to")
+
+# Attributes whose address a browser loads by itself; `href` of these elements only.
+_LOADED = ("src", "srcset", "poster", "data")
+_LINKED = "link"
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Build the site as `make docs` does; a warning fails."""
+    folder = tmp_path_factory.mktemp("site")
+    command = ["mkdocs", "build", "--strict", "--site-dir", str(folder)]
+    built = subprocess.run(
+        [sys.executable, "-m", *command],
+        cwd=ROOT,
+        env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
+        capture_output=True,
+        text=True,
+    )
+    assert built.returncode == 0, built.stderr
+    assert "WARNING" not in built.stderr
+    return folder
+
+
+class _Loads(HTMLParser):
+    """Addresses that a browser loads with a page, and the number of its code blocks."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.addresses: list[str] = []
+        self.blocks = 0
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = {name: value or "" for name, value in attrs}
+        self.addresses += [given[name] for name in _LOADED if name in given]
+        if tag == _LINKED and given.get("rel") != "canonical":
+            self.addresses.append(given["href"])
+        if tag == "pre":
+            self.blocks += 1
+
+
+def test_no_page_loads_anything_from_elsewhere(site: Path) -> None:
+    """The site works offline: scripts, styles, fonts and pictures are files of it."""
+    pages = [*site.rglob("*.html")]
+    assert len(pages) > 60
+    for page in pages:
+        for address in _Loads(page.read_text(encoding="utf-8")).addresses:
+            assert not re.match(r"\w+:(?!image/)|//", address), f"{page.name}: {address}"
+            path = re.split("[?#]", address)[0]
+            # The page for missing addresses is shown at any of them.
+            file = site / path[1:] if page.name == "404.html" else page.parent / path
+            assert address.startswith("data:") or file.exists(), f"{page.name}: {address}"
+    for style in site.rglob("*.css"):
+        loaded = re.findall(r"url\(\s*[\"']?(\w+:|//)", style.read_text(encoding="utf-8"))
+        assert set(loaded) <= {"data:"}, style.name
+
+
+def test_every_page_is_in_the_navigation_once() -> None:
+    """A page that is left out would be found by nobody."""
+    config = load_config(str(ROOT / "mkdocs.yml"))
+    navigation = get_navigation(get_files(config), config)
+    listed = [each.file.src_uri for each in navigation.pages]
+    assert sorted(listed) == sorted(
+        path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")
+    )
+
+
+def test_the_site_shows_each_block_that_the_tests_run(site: Path) -> None:
+    """A block that only one of them recognizes would be a block that is not run, or not shown."""
+    for folder in EXECUTED:
+        for path in sorted((ROOT / "docs" / folder).rglob("*.md")):
+            blocks = [each for each in read_blocks(path) if each.run != "stop"]
+            html = site / path.relative_to(ROOT / "docs").with_suffix(".html")
+            assert _Loads(html.read_text(encoding="utf-8")).blocks == len(blocks), path.name
+
+
+def test_pictures_are_small() -> None:
+    """A page on a slow line is there in a moment."""
+    for picture in (ROOT / "docs").rglob("*.png"):
+        assert picture.stat().st_size <= 150_000, picture.name
