@@ -232,7 +232,7 @@ def test_a_page_with_run_false_is_not_parsed(write) -> None:
 def test_a_page_runs_in_a_folder_and_an_environment_of_its_own(
     write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nothing of the test's environment changes what a reader would see."""
+    """The test's environment does not change what a reader would see."""
     monkeypatch.setenv("REVSTREAM_PORT", "1")
     commands = 'test -z "$(ls -A)"\necho port=$REVSTREAM_PORT\nrevstream --help'
     run_page(write(f"```sh\n{commands}\n```\n```text\nport=\nUsage: revstream …\n```"))
