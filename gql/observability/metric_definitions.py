@@ -1,6 +1,6 @@
 """Definitions of all metrics: name, type, labels and help.
 
-`gql.runtime.metrics_endpoint` reads them; docs/how-to/operating.md has the same table.
+`gql.runtime.metrics_endpoint` reads them; docs/reference/metrics.md has the same table.
 """
 
 from __future__ import annotations
@@ -42,6 +42,9 @@ METRICS: tuple[Described, ...] = (
         "counter",
         (),
         "How often the live change stream was interrupted and opened again.",
+    ),
+    Described(
+        "revstream_oplog_seconds", "gauge", (), "Age of the oplog's oldest entry, if readable."
     ),
     Described(
         "revstream_stream_events_total",

@@ -45,6 +45,7 @@ from revstream.streams.live.hub import Hub, HubOptions
 from revstream.streams.live.oplog_replay import OplogReplay
 from revstream.streams.maintenance.retention import Retention
 from revstream.streams.mongo.database import Mongo
+from revstream.streams.mongo.oplog_window import OplogWindow
 from revstream.streams.mongo.read_statistics import ReadStatistics
 from revstream.streams.mongo.server_check import (
     check_sharding,
@@ -232,6 +233,7 @@ async def assemble_gateway(
         subscription_filters=subscription_filters(settings),
         filter_turns=FairScheduler(1),
         read_statistics=statistics,
+        oplog=OplogWindow(mongo),
         # Recorders and retentions know by themselves, or from checkpoints, how far archives are.
         follows=serves or bool(consumers),
         setup=setup,

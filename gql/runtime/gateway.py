@@ -24,6 +24,7 @@ from revstream.streams.live.availability import Availability
 from revstream.streams.live.hub import Hub
 from revstream.streams.maintenance.retention import Retention
 from revstream.streams.mongo.database import Mongo
+from revstream.streams.mongo.oplog_window import OplogWindow
 from revstream.streams.mongo.read_statistics import ReadStatistics
 from revstream.streams.recording.bootstrap.collection_setup import CollectionSetup
 from revstream.streams.recording.recorder import Recorder
@@ -67,6 +68,7 @@ class Gateway:
     subscription_filters: SubscriptionFilters
     filter_turns: FairScheduler
     read_statistics: ReadStatistics
+    oplog: OplogWindow
     follows: bool
     setup: CollectionSetup
     tasks: list[asyncio.Task[None]]
@@ -119,11 +121,14 @@ class Gateway:
         return {}
 
     async def ask_positions(self) -> None:
-        """Read the checkpoints of other recorders into `progress`, within a short time."""
+        """Read the checkpoints of other recorders into `progress`, and the oplog's window, within a
+        short time.
+        """
         with contextlib.suppress(TimeoutError, GatewayError):
             async with asyncio.timeout(_ASK_S):
                 await asyncio.gather(
-                    *(self.progress.position(each.collection) for each in self.model.entities)
+                    self.oplog.refresh(),
+                    *(self.progress.position(each.collection) for each in self.model.entities),
                 )
 
     def hand_over(self) -> None:

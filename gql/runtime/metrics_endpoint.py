@@ -1,6 +1,6 @@
 """Endpoint of Prometheus metrics: values are read from the services at each request.
 
-Source: docs/how-to/operating.md.
+Source: docs/reference/metrics.md.
 """
 
 from __future__ import annotations
@@ -64,6 +64,8 @@ class _Process(Collector):
         yield "stream_connected", (), gateway.source.connected
         yield "stream_silent_seconds", (), time.monotonic() - gateway.hub.moved_at
         yield "stream_reconnects_total", (), gateway.source.reconnects
+        if gateway.oplog.seconds is not None:
+            yield "oplog_seconds", (), gateway.oplog.seconds
         yield "socket_operations", (), self._operations.on_sockets
         yield "sockets", (), len(self._connections)
         yield "sockets_buffered_bytes", (), self._connections.held_bytes
