@@ -53,7 +53,7 @@ test-sharded: setup
 
 # What is quick enough to run before each commit.
 check: setup lint
-	$(PYTEST) $(IN_PARALLEL) $(REPRESENTATIVE) tests/unit $(wildcard tests/contract tests/test_repository.py tests/test_surface.py tests/test_dependencies.py)
+	$(PYTEST) $(IN_PARALLEL) $(REPRESENTATIVE) tests/unit $(wildcard tests/contract tests/test_repository.py tests/test_reference.py tests/test_surface.py tests/test_dependencies.py)
 
 # The documentation site, into .build/site; a warning is an error.
 docs: setup

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-__all__ = ["PageExample", "assert_answer", "blocks", "page_examples"]
+__all__ = ["PageExample", "assert_answer", "assert_lines", "blocks", "page_examples"]
 
 _ANY = "…"
 _BLOCK = re.compile(r"^(#+) (.+?)$|^```(\w+)(?: title=\"(.+?)\")?\n(.*?)^```$", re.M | re.S)
@@ -78,3 +78,17 @@ def assert_answer(actual: Any, expected: Any, place: str = "answer") -> None:
         assert re.fullmatch(pattern, actual, re.S), f"{place}: {actual!r}, expected {expected!r}"
     else:
         assert actual == expected, place
+
+
+def assert_lines(actual: str, expected: str) -> None:
+    """Compare an output with that of a page: its lines come in this order, others between them.
+
+    Raises:
+        AssertionError: names the first line that does not come.
+    """
+    rest = iter(actual.splitlines())
+    for line in expected.splitlines():
+        if line.strip() in ("", _ANY):
+            continue
+        pattern = re.compile(".*".join(map(re.escape, line.split(_ANY))))
+        assert any(pattern.fullmatch(each.rstrip()) for each in rest), f"{line}\nin:\n{actual}"
