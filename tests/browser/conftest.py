@@ -7,7 +7,6 @@ as http://127.0.0.1:8000) and `database` (the shop's database, through PyMongo).
 from __future__ import annotations
 
 import re
-import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, Protocol
@@ -25,26 +24,13 @@ from playwright.async_api import (
 )
 
 from tests.browser.lamp import Lamp
+from tests.support.chromium import chromium_options
 
 # For a busy machine: the editor alone may take ten seconds.
 PATIENCE_MS = 120_000
 expect.set_options(timeout=PATIENCE_MS)
 
 SCREENSHOTS = Path(".build/screenshots")
-CHROMIUMS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-ARGUMENTS = [
-    # The pages are our own, and a container has no user namespaces.
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    # Chromium's background requests, which would fail one by one without a network.
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    # No access to the network: no name resolves.
-    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
-]
 
 
 class Gateway(Protocol):
@@ -67,11 +53,7 @@ async def browser() -> AsyncIterator[Browser]:
     They run on its loop: `pytestmark = pytest.mark.asyncio(loop_scope="module")`.
     """
     async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(
-            # Playwright's Chromium where the system has none.
-            executable_path=next(filter(None, map(shutil.which, CHROMIUMS)), None),
-            args=ARGUMENTS,
-        )
+        browser = await playwright.chromium.launch(**chromium_options())
         yield browser
         await browser.close()
 

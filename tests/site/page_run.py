@@ -11,7 +11,7 @@ import socket
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,9 @@ from tests.support.bare_mongod import replica_set
 from tests.support.eventually import wait_until
 from tests.support.mongod import temporary_directory
 
-__all__ = ["run_page"]
+__all__ = ["Ports", "followed_page", "run_page"]
+
+Ports = Mapping[int, int]
 
 BLOCK_S = 240.0
 """For a busy machine, and for commands that install something."""
@@ -40,11 +42,21 @@ GATEWAY_PORT, MONGODB_PORT = 8000, 27017
 
 
 def run_page(page: Page, served: Mapping[int, int] | None = None) -> None:
-    """Run all steps of a page.
+    """Run all steps of a page; see `followed_page`."""
+    with followed_page(page, served):
+        pass
+
+
+@contextlib.contextmanager
+def followed_page(page: Page, served: Mapping[int, int] | None = None) -> Iterator[Ports]:
+    """Run all steps of a page; yields the ports while what the page has started still runs.
 
     Args:
         page: the page.
         served: real ports by ports of the page, where something listens already.
+
+    Yields:
+        The real ports by the page's.
 
     Raises:
         PageError: A step does not do what the page says; names page and line.
@@ -65,6 +77,7 @@ def run_page(page: Page, served: Mapping[int, int] | None = None) -> None:
                 raise
             except (OSError, httpx.HTTPError, AssertionError) as exc:
                 raise page.fault(step.block, f"{step.kind}: {exc}") from exc
+        yield ports
         run.stop_all()
 
 

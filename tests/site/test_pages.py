@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.site.page import Page, read_page
-from tests.site.page_run import run_page
+from tests.site.page_run import followed_page
+from tests.site.visits import VISITS
 
 ROOT = Path(__file__).parents[2]
 
@@ -39,8 +40,11 @@ PAGES = [
     ],
 )
 def test_a_page_does_what_it_says(page: Page) -> None:
-    """Its commands succeed, and outputs, answers and events are those on the page."""
-    run_page(page)
+    """Its commands succeed, outputs, answers and events are those on the page, and what it builds
+    works in a browser."""
+    with followed_page(page) as ports:
+        if page.name in VISITS:
+            VISITS[page.name](ports)
 
 
 def test_pages_that_are_not_run_are_the_known_ones() -> None:
