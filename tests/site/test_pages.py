@@ -16,7 +16,6 @@ from tests.site.visits import VISITS
 ROOT = Path(__file__).parents[2]
 
 NOT_RUN = {
-    "docs/how-to/access.md",
     "docs/how-to/clients.md",
     "docs/how-to/listeners.md",
     "docs/how-to/operating.md",

@@ -162,7 +162,7 @@ class Settings:
         "gateways behind a proxy that sets it.",
     )
     jwt_keys: str | None = _access(
-        None, "JWKS with the keys of tokens: a URL, or a file (docs/how-to/access.md)."
+        None, "JWKS with the keys of tokens: a URL, or a file (docs/how-to/authentication.md)."
     )
     jwt_keys_s: float = _access(
         300.0, "Seconds after which the JWKS is read again; a withdrawn key stays valid that long."
@@ -179,7 +179,7 @@ class Settings:
         "roles", "Claim with the caller's roles; `realm_access.roles` for a nested one."
     )
     api_keys: Path | None = _access(
-        None, "File with hashed API keys and their principals (docs/how-to/access.md)."
+        None, "File with hashed API keys and their principals (docs/how-to/authentication.md)."
     )
     anonymous: bool = _access(
         False,
