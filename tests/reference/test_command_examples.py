@@ -19,7 +19,7 @@ from pymongo import MongoClient
 
 from tests.support.eventually import wait_until
 from tests.support.gateway import ROOT, RunningGateway, run_command, running_gateway
-from tests.support.page_examples import assert_lines, blocks
+from tests.support.page_examples import assert_lines, headed_blocks
 from tools.reference.commands import COMMANDS
 
 PAGE = ROOT / "docs" / "reference" / "cli.md"
@@ -30,11 +30,11 @@ Client = MongoClient[dict[str, Any]]
 def _examples() -> Iterator[tuple[str, str, str]]:
     """Yield heading, command line and output of each example."""
     command = ""
-    for heading, language, _, text in blocks(PAGE):
-        if language == "sh":
-            command = text.strip()
-        elif language == "text" and command:
-            yield heading, command, text
+    for heading, block in headed_blocks(PAGE):
+        if block.language == "sh":
+            command = block.text.strip()
+        elif block.language == "text" and command:
+            yield heading, command, block.text
             command = ""
 
 

@@ -20,7 +20,7 @@ from pymongo import MongoClient
 from revstream.gql.observability.error_codes import CODES
 from tests.support.eventually import wait_until
 from tests.support.gateway import ROOT, RunningGateway, running_gateway
-from tests.support.page_examples import assert_answer, blocks, page_examples
+from tests.support.page_examples import assert_answer, headed_blocks, page_examples
 
 PAGE = ROOT / "docs" / "reference" / "errors.md"
 EXAMPLES = {each.heading: each for each in page_examples(PAGE)}
@@ -87,7 +87,7 @@ def gateways(
 
 def test_each_code_has_an_example() -> None:
     """A new code needs one."""
-    shown = {heading for heading, *_ in blocks(PAGE)}
+    shown = {heading for heading, _ in headed_blocks(PAGE)}
     assert set(CODES) <= shown
     assert set(EXAMPLES) == set(CODES) - {"SLOW_CONSUMER"}
 
@@ -142,7 +142,7 @@ def test_keys_that_cannot_be_read_are_unavailable_as_on_the_page(gateways: Gatew
 
 def test_a_slow_consumer_reads_the_comment_of_the_page(gateways: Gateways) -> None:
     """A stream whose client does not read ends without `complete`, after its last token."""
-    comment = next(text for heading, _, _, text in blocks(PAGE) if heading == "SLOW_CONSUMER")
+    comment = next(each.text for heading, each in headed_blocks(PAGE) if heading == "SLOW_CONSUMER")
     host, _, port = gateways.recording.address.removeprefix("http://").partition(":")
     asked = {"query": "subscription { productChanges { product { attributes } } }"}
     body = json.dumps(asked).encode()
@@ -170,5 +170,5 @@ def _post(
     body = {**example.body, **({"variables": variables} if variables else {})}
     response = httpx.post(f"{gateway.address}/graphql", json=body, headers=headers, timeout=30)
     (expected,) = example.answers
-    assert_answer(response.json(), expected, code)
+    assert_answer(response.json(), expected)
     return response

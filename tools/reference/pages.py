@@ -6,16 +6,18 @@ import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from tools.reference import commands, configuration, errors, metrics
+from tools.reference import api, commands, configuration, errors, filters, metrics
 
 __all__ = ["FOLDER", "PARTS", "generate", "part_names"]
 
 FOLDER = Path(__file__).parents[2] / "docs" / "reference"
 
 PARTS: Mapping[str, Callable[[], str]] = {
+    **api.PARTS,
     **commands.PARTS,
     **configuration.PARTS,
     **errors.PARTS,
+    **filters.PARTS,
     **metrics.PARTS,
 }
 

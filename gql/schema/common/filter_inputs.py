@@ -15,9 +15,9 @@ from revstream.model.definition import EnumType, Field, Scalar
 from revstream.resolvers.filters.parser import operators
 from revstream.resolvers.history.version_filter import OPERATION
 
-__all__ = ["define_filters", "orderable_fields"]
+__all__ = ["OPERATOR_DESCRIPTIONS", "define_filters", "orderable_fields"]
 
-_OPERATOR_DESCRIPTIONS: Mapping[str, str] = {
+OPERATOR_DESCRIPTIONS: Mapping[str, str] = {
     "eq": "Equal to this value; `null` matches a missing value.",
     "ne": "Not equal to this value, or missing; `null` matches any value.",
     "in": "Equal to one of these values. An empty list matches nothing.",
@@ -111,7 +111,7 @@ def _define_embedded_where(types: Types, shape: ObjectTypeInfo, fields: list[Fie
         [
             *_combinators(name),
             *map(_field_filter, fields),
-            InputField("exists", "Boolean", _OPERATOR_DESCRIPTIONS["exists"]),
+            InputField("exists", "Boolean", OPERATOR_DESCRIPTIONS["exists"]),
         ],
         f"Filter for embedded documents of type {shape.name}. All conditions must match.",
     )
@@ -154,7 +154,7 @@ def _define_list_of_embedded_filter(types: Types, field: Field) -> None:
     types.add_input(
         _filter_name(field),
         [
-            InputField(each, f"{item}Where", _OPERATOR_DESCRIPTIONS[each])
+            InputField(each, f"{item}Where", OPERATOR_DESCRIPTIONS[each])
             if each in _QUANTIFIERS
             else _operator(each, item)
             for each in operators(field)
@@ -165,7 +165,7 @@ def _define_list_of_embedded_filter(types: Types, field: Field) -> None:
 
 def _operator(name: str, item: str) -> InputField:
     type_ = "Boolean" if name in _FLAGS else f"[{item}!]" if name in _LISTS else item
-    return InputField(name, type_, _OPERATOR_DESCRIPTIONS[name])
+    return InputField(name, type_, OPERATOR_DESCRIPTIONS[name])
 
 
 def _define_order(types: Types, shape: ObjectTypeInfo) -> None:
