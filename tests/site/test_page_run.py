@@ -68,6 +68,20 @@ mutation New($name: String!) {
   }
 }
 ```
+
+The variable is the token of the answer above:
+
+```graphql
+query Then($resumeToken: ResumeToken!) {
+  productVersion(id: "p1", asOf: { token: $resumeToken }) { number: version operation }
+}
+```
+```json title="variables"
+{ "resumeToken": "…" }
+```
+```json
+{ "data": { "productVersion": { "number": 1, "operation": "INSERT" } } }
+```
 ```graphql
 subscription { productChanges { operation product { name } resumeToken } }
 ```
@@ -181,6 +195,11 @@ def test_a_wrong_page_is_refused_with_its_line(write, text: str, fault: str) -> 
         (
             '```graphql\n{ nothing }\n```\n```json\n{ "data": null }\n```',
             r":1: graphql: answer\.data: missing",
+        ),
+        (
+            "```graphql\nquery Q($some: ID!) { product(id: $some) { id } }\n```\n"
+            '```json title="variables"\n{ "some": "…" }\n```',
+            ":1: graphql: variable some: no answer above has such a field",
         ),
     ],
 )

@@ -10,7 +10,7 @@ from typing import Any
 
 from bson import Decimal128, Int64, ObjectId
 
-__all__ = ["DEVICES", "beginnings", "order", "product_id"]
+__all__ = ["DEVICES", "UNTOUCHED", "beginnings", "order", "product_id"]
 
 Document = dict[str, Any]
 
@@ -34,6 +34,9 @@ _KINDS = (
 )
 _COLOURS = ("sand", "moss", "ink", "clay", "snow")
 _CUSTOMERS = ("Amira Haddad", "Jonas Lind", "Mei Tanaka", "Paula Ruiz", "Tom Okafor", "Vera Novák")
+UNTOUCHED = ("p020", ObjectId("5a0000000000000000000005"))
+"""Ids of "Desk lamp, ink" and its supplier, which the demo's writers leave to the reader of the
+quickstart (docs/tutorials/quickstart.md): what the page shows comes true."""
 DEVICES = ("cellar", "loading-dock", "roastery", "showroom")
 
 

@@ -17,7 +17,7 @@ from bson import Decimal128
 from pymongo.asynchronous.client_session import AsyncClientSession
 from pymongo.asynchronous.database import AsyncDatabase
 
-from revstream.gql.cli.demo.data import DEVICES, order
+from revstream.gql.cli.demo.data import DEVICES, UNTOUCHED, order
 
 __all__ = ["Writers"]
 
@@ -71,7 +71,8 @@ class Writers:
 
     async def sell(self) -> None:
         """An order and the stock it takes, in one transaction; does not count versions."""
-        goods = [each async for each in self._shop.products.find({"stock": {"$gt": 3}}).limit(50)]
+        in_stock = {"stock": {"$gt": 3}, "_id": {"$nin": UNTOUCHED}}
+        goods = [each async for each in self._shop.products.find(in_stock).limit(50)]
         customers = await self._shop.customers.find().to_list()
         if not goods or not customers:
             return
@@ -148,6 +149,8 @@ class Writers:
         )
 
     async def _any(self, collection: str) -> dict[str, Any] | None:
-        cursor = await self._shop[collection].aggregate([{"$sample": {"size": 1}}])
+        cursor = await self._shop[collection].aggregate(
+            [{"$match": {"_id": {"$nin": UNTOUCHED}}}, {"$sample": {"size": 1}}]
+        )
         found = await cursor.to_list()
         return found[0] if found else None
