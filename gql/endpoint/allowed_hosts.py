@@ -19,6 +19,7 @@ from revstream.gql.observability.error_response import ErrorReporter
 
 __all__ = ["AllowedHosts", "allowed_hosts"]
 
+_HEALTH_PATHS = frozenset({"/livez", "/readyz"})
 _LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 _HOST = re.compile(r"(\[[0-9a-f:.]*\]|[^:\[\]]*)(?::\d*)?")
 # Maximum characters of a header in a message.
@@ -53,6 +54,14 @@ def _is_loopback(address: str) -> bool:
         return address.lower() == "localhost"
 
 
+def _is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name.strip("[]"))
+    except ValueError:
+        return False
+    return True
+
+
 @lru_cache(maxsize=128)
 def _name(host: str) -> str:
     """Return a host in lower case without its port; empty if it is invalid."""
@@ -62,6 +71,9 @@ def _name(host: str) -> str:
 
 class AllowedHosts:
     """Middleware that refuses requests and handshakes for other host names, with 421.
+
+    Health checks are answered under any address, too: Kubernetes asks by that of the pod, which no
+    list has, and no name can be made to resolve to another address where none is used.
 
     Args:
         names: allowed names; None: any.
@@ -77,7 +89,8 @@ class AllowedHosts:
             await self._app(scope, receive, send)
             return
         host = next((value for name, value in scope["headers"] if name == b"host"), b"")
-        if _name(host.decode("latin-1")) in self._names:
+        name = _name(host.decode("latin-1"))
+        if name in self._names or (_is_address(name) and scope["path"] in _HEALTH_PATHS):
             await self._app(scope, receive, send)
             return
         refused = Refused(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 import pytest
+from httpx2 import Response
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.requests import Request
@@ -63,14 +64,29 @@ def test_an_invalid_name_is_refused_at_the_start(given: str) -> None:
 )
 def test_a_request_to_another_host_is_refused(host: str, status: int) -> None:
     """The port does not matter."""
+    response = _get("/", host)
+    assert response.status_code == status
+    assert ("secret" in response.text) == (status == 200)
+
+
+@pytest.mark.parametrize("path", ["/livez", "/readyz"])
+def test_a_health_check_is_answered_under_any_address(path: str) -> None:
+    """Kubernetes asks by the address of the pod, which is in no list."""
+    assert _get(path, "10.0.0.7:8000").status_code == 200
+    assert _get(path, "[fd00::7]:8000").status_code == 200
+    assert _get("/", "10.0.0.7:8000").status_code == 421
+    assert _get(path, "rebound.example.org").status_code == 421
+    assert _get(path, "").status_code == 421
+
+
+def _get(path: str, host: str) -> Response:
+    """Return the response of an application that answers every path with `secret`."""
 
     async def served(_request: Request) -> PlainTextResponse:
         return PlainTextResponse("secret")
 
     names = allowed_hosts(None, "127.0.0.1")
     checked = Middleware(AllowedHosts, names=names, reporter=ErrorReporter(Operations()))
-    app = Starlette(routes=[Route("/", served)], middleware=[checked])
+    app = Starlette(routes=[Route("/{path:path}", served)], middleware=[checked])
     with TestClient(app) as client:
-        response = client.get("/", headers={"host": host})
-    assert response.status_code == status
-    assert ("secret" in response.text) == (status == 200)
+        return client.get(path, headers={"host": host})
