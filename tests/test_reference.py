@@ -10,6 +10,8 @@ import pytest
 
 from revstream.gql.observability.error_codes import CODES
 from revstream.gql.observability.error_table import TABLE
+from tools.reference.log_calls import log_calls
+from tools.reference.log_events import EVENTS
 from tools.reference.pages import FOLDER, PARTS, generate, part_names
 
 ROOT = FOLDER.parents[1]
@@ -55,6 +57,12 @@ def test_the_facts_of_error_codes_are_those_that_errors_are_raised_with() -> Non
     assert ("HISTORY_LOST", "oldestTime") in raised
     assert raised - described == set()
     assert {name for _, name in described} - words == set()
+
+
+def test_each_log_event_of_the_source_has_a_meaning() -> None:
+    """A new event needs a place on the page, and a removed one leaves it."""
+    described = [event for group in EVENTS.values() for event in group]
+    assert sorted(described) == sorted({each.text for each in log_calls()})
 
 
 # Arguments of constructors that become no facts, or facts by another name.

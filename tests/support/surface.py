@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import dataclasses
 import logging
 import re
@@ -21,13 +20,9 @@ from revstream.gql.observability.metric_definitions import METRICS
 from revstream.gql.runtime.configuration.settings import PREFIX, Settings
 from revstream.gql.schema import build_schema, print_sdl, select_naming
 from revstream.model.compiler.loader import read_model
-from tests.support.gateway import ROOT
+from tools.reference.log_calls import log_calls
 
 __all__ = ["error_codes", "help_pages", "log_events", "metrics", "sdl", "sdl_beside", "settings"]
-
-_PACKAGES = ("gql", "resolvers", "streams", "model")
-_LOGGERS = {"log", "logger", "_log", "_logger"}
-_LEVELS = ("debug", "info", "warning", "error", "exception", "critical")
 
 
 def sdl(model: Path, *, relay: bool = False) -> str:
@@ -132,76 +127,4 @@ def log_events() -> str:
 
     Names no module: an event that moves stays the same.
     """
-    found: set[tuple[str, str]] = set()
-    for package in _PACKAGES:
-        for path in sorted((ROOT / package).rglob("*.py")):
-            found |= set(_events(ast.parse(path.read_text(encoding="utf-8"))))
-    return _table(("level", "event"), sorted(found))
-
-
-def _events(module: ast.Module) -> Iterator[tuple[str, str]]:
-    functions = [
-        each
-        for each in ast.walk(module)
-        if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef)
-    ]
-    calls = [each for each in ast.walk(module) if isinstance(each, ast.Call)]
-    for call in calls:
-        for level, message in _logged(call):
-            for text in _texts(message):
-                yield level, text
-    # A function whose callers in the module pass the event as a string.
-    for function in functions:
-        names = [each.arg for each in function.args.args if each.arg != "self"]
-        for call in ast.walk(function):
-            for level, message in _logged(call):
-                if not (isinstance(message, ast.Name) and message.id in names):
-                    continue
-                index = names.index(message.id)
-                for other in calls:
-                    if _name(other.func) == function.name and len(other.args) > index:
-                        for text in _texts(other.args[index]):
-                            yield level, text
-
-
-def _logged(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
-    """Yield the level and message of each call of a logger, or of a helper that takes a logger."""
-    if not isinstance(node, ast.Call) or not node.args:
-        return
-    if isinstance(node.func, ast.Attribute) and _is_logger(node.func.value):
-        method = node.func.attr
-        if method in _LEVELS:
-            yield ("ERROR" if method == "exception" else method.upper()), node.args[0]
-        elif method == "log":
-            yield _level(node.args[0]), node.args[1]
-    elif len(node.args) > 1 and _is_logger(node.args[0]):
-        given = [each.value for each in node.keywords if each.arg == "level"]
-        yield (_level(given[0]) if given else "(default)"), node.args[1]
-
-
-def _is_logger(node: ast.expr) -> bool:
-    return _name(node) in _LOGGERS or (
-        isinstance(node, ast.Call) and _name(node.func) == "getLogger"
-    )
-
-
-def _name(node: ast.expr) -> str:
-    if isinstance(node, ast.Attribute):
-        return node.attr
-    return node.id if isinstance(node, ast.Name) else ""
-
-
-def _level(node: ast.expr) -> str:
-    name = _name(node)
-    return name if name.isupper() else "(computed)"
-
-
-def _texts(message: ast.expr) -> Iterator[str]:
-    match message:
-        case ast.Constant(value=str(text)):
-            yield text
-        case ast.JoinedStr():
-            yield ast.unparse(message)
-        case ast.IfExp(body=body, orelse=otherwise):
-            yield from _texts(body)
-            yield from _texts(otherwise)
+    return _table(("level", "event"), sorted({(each.level, each.text) for each in log_calls()}))

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from tools.reference import api, commands, configuration, errors, filters, metrics
+from tools.reference import api, commands, configuration, errors, filters, log_events, metrics
 
 __all__ = ["FOLDER", "PARTS", "generate", "part_names"]
 
@@ -18,6 +18,7 @@ PARTS: Mapping[str, Callable[[], str]] = {
     **configuration.PARTS,
     **errors.PARTS,
     **filters.PARTS,
+    **log_events.PARTS,
     **metrics.PARTS,
 }
 
