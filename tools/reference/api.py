@@ -118,10 +118,10 @@ def _type(each: GraphQLNamedType) -> str:
         ]
         return f"#### {each.name}\n\n{about}\n\n" + table(("field", "type", "meaning"), rows)
     if isinstance(each, GraphQLEnumType):
-        rows = [
+        values = [
             (code(name), linked(_line(value.description))) for name, value in each.values.items()
         ]
-        return f"#### {each.name}\n\n{about}\n\n" + table(("value", "meaning"), rows)
+        return f"#### {each.name}\n\n{about}\n\n" + table(("value", "meaning"), values)
     if isinstance(each, GraphQLUnionType):
         return f"#### {each.name}\n\n{about}\n\n" + ", ".join(code(one.name) for one in each.types)
     assert isinstance(each, GraphQLScalarType)

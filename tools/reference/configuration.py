@@ -47,7 +47,7 @@ def option(name: str) -> str:
 
 
 def _default(setting: dataclasses.Field[Any]) -> str:
-    value = setting.default
+    value: Any = setting.default
     if isinstance(value, bool):
         return "yes" if value else "no"
     if value is None:

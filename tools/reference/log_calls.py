@@ -47,7 +47,7 @@ def _calls(module: ast.Module) -> Iterator[LogCall]:
     # A function whose callers in the module pass the event as a string.
     for function in functions:
         names = [each.arg for each in function.args.args if each.arg != "self"]
-        for call in ast.walk(function):
+        for call in (each for each in ast.walk(function) if isinstance(each, ast.Call)):
             for level, message in _logged(call):
                 if not (isinstance(message, ast.Name) and message.id in names):
                     continue
@@ -73,9 +73,9 @@ def _noted(module: ast.Module) -> dict[int, frozenset[str]]:
     found = {}
     for each in ast.walk(module):
         if isinstance(each, ast.Assign) and isinstance(each.value, ast.Call):
-            names = facts.get(_name(each.targets[0]))
-            if names is not None:
-                found[id(each.value)] = frozenset(names)
+            known = facts.get(_name(each.targets[0]))
+            if known is not None:
+                found[id(each.value)] = frozenset(known)
     return found
 
 

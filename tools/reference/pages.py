@@ -6,7 +6,16 @@ import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from tools.reference import api, commands, configuration, errors, filters, log_events, metrics
+from tools.reference import (
+    api,
+    commands,
+    configuration,
+    errors,
+    filters,
+    log_events,
+    metrics,
+    model_language,
+)
 
 __all__ = ["FOLDER", "PARTS", "generate", "part_names"]
 
@@ -20,6 +29,7 @@ PARTS: Mapping[str, Callable[[], str]] = {
     **filters.PARTS,
     **log_events.PARTS,
     **metrics.PARTS,
+    **model_language.PARTS,
 }
 
 _PART = re.compile(r"<!-- generated: (.+?) -->\n.*?<!-- /generated -->", re.S)
