@@ -243,7 +243,7 @@ class Writer:
             v = self._raw.named(b"v", 1)
             if v[0] in _NUMBERS:
                 # A number that was used before replaces its version, and one lower than the
-                # last is only sent live: see docs/how-to/operating.md, Limitations.
+                # last is only sent live: see docs/explanation/limitations.md.
                 v = b"\x0av\0"
         if place.layout == "EMBEDDED":
             self._write_embedded(document, v, body)
