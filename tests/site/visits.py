@@ -6,10 +6,12 @@ Each does what the reader is told to do, and keeps the screenshot that the docum
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import httpx2 as httpx
 from playwright.sync_api import Page, expect, sync_playwright
@@ -21,17 +23,18 @@ from tests.support.chromium import chromium_options
 __all__ = ["SCREENSHOTS", "VISITS"]
 
 SCREENSHOTS = Path(".build/screenshots")
-WIDTH = 900
 PATIENCE_MS = 60_000
 
 
 @contextmanager
-def _opened(address: str, *, height: int) -> Iterator[Page]:
+def _opened(address: str, *, height: int, width: int = 900) -> Iterator[Page]:
     """Open an address in Chromium; an error of the page is an error here."""
     wrong: list[str] = []
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(**chromium_options())
-        page = browser.new_page(viewport={"width": WIDTH, "height": height}, locale="en-GB")
+        page = browser.new_page(
+            viewport={"width": width, "height": height}, locale="en-GB", reduced_motion="reduce"
+        )
         page.on("pageerror", lambda error: wrong.append(str(error)))
         page.goto(address)
         yield page
@@ -90,7 +93,56 @@ def _visit_dashboard(ports: Ports) -> None:
         page.screenshot(path=SCREENSHOTS / "react-dashboard.png")
 
 
+def _visit_demo(ports: Ports) -> None:
+    address = f"http://127.0.0.1:{ports[8000]}"
+    with _opened(f"{address}/#/product/p020", height=600, width=1200) as page:
+        expect(page.get_by_text("4 versions")).to_be_visible(timeout=PATIENCE_MS)
+        expect(page.get_by_text("opening offer")).to_be_visible(timeout=PATIENCE_MS)
+        page.locator("#timeline").evaluate("heading => heading.scrollIntoView()")
+        page.screenshot(path=SCREENSHOTS / "timeline.png")
+        # The price that the lamp has when the reader opens GraphiQL.
+        restored = httpx.post(f"{address}/graphql", json={"query": _RESTORE}, timeout=60).json()
+        assert restored["data"]["restoreProduct"]["product"]["price"] == "64.40"
+        _run_in_graphiql(page, address, _PRODUCT, "64.40")
+        page.screenshot(path=SCREENSHOTS / "graphiql.png")
+        _run_in_graphiql(page, address, _CHANGES, "changedFields")
+        page.screenshot(path=SCREENSHOTS / "subscription.png")
+
+
+def _run_in_graphiql(page: Page, address: str, operation: str, answer: str) -> None:
+    """Run an operation in a tab of its own; returns once its answer has this text."""
+    page.goto("about:blank")
+    page.goto(f"{address}/graphql#query={quote(operation)}")
+    editor = page.locator(".graphiql-query-editor .view-lines")
+    expect(editor).to_contain_text(operation.split()[1], timeout=PATIENCE_MS)
+    page.get_by_role("button", name=re.compile("^Execute")).click(timeout=PATIENCE_MS)
+    response = page.locator(".graphiql-response .view-lines")
+    expect(response).to_contain_text(answer, timeout=PATIENCE_MS)
+
+
+_RESTORE = """mutation {
+  restoreProduct(id: "p020", version: 2) { ... on ProductWritten { product { price } } }
+}"""
+_PRODUCT = """query Lamp {
+  product(id: "p020") {
+    name
+    price
+    supplierName
+  }
+  resumeToken
+}"""
+_CHANGES = """subscription Changes {
+  productChanges {
+    operation
+    author
+    changedFields
+    product { name price stock }
+  }
+}"""
+
+
 VISITS: dict[str, Callable[[Ports], None]] = {
+    "docs/tutorials/quickstart.md": _visit_demo,
     "docs/tutorials/react-dashboard.md": _visit_dashboard,
     "docs/tutorials/your-own-database.md": _visit_live_page,
 }
