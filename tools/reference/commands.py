@@ -85,7 +85,8 @@ def _own(option: click.Option) -> tuple[str, str, str]:
     value = "" if option.is_flag else f" {option.make_metavar(click.Context(cli))}"
     default = "required" if option.required else ""
     if not option.is_flag and option.show_default:
-        default = code(f"{option.default:g}")
+        given = option.default
+        default = code(f"{given:g}" if isinstance(given, float) else str(given))
     return code(f"{option.opts[0]}{value}"), default, linked(option.help or "")
 
 

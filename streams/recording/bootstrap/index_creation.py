@@ -41,6 +41,8 @@ async def create_indexes(
     refused = []
     for done, (collection, keys, index, more) in enumerate(wanted):
         report(f"index {collection}({', '.join(index.fields)})", done, len(wanted))
+        if index.unique and await _is_enforced(mongo, collection, keys):
+            continue
         # With the collation of reads; the collection may have another one.
         options: dict[str, Any] = {"collation": {"locale": "simple"}, **more}
         if index.unique:
@@ -54,6 +56,25 @@ async def create_indexes(
             refused.append(RefusedIndex(collection, index.fields, exc.message))
     report("indexes", len(wanted), len(wanted))
     return refused
+
+
+async def _is_enforced(mongo: Mongo, collection: str, keys: Sequence[tuple[str, int]]) -> bool:
+    """Return whether a unique index on these fields exists, made by another program.
+
+    It may be stricter than the model's: without `sparse`, only one document may lack the field.
+    """
+    try:
+        reply = await mongo.command({"listIndexes": collection})
+    except DatabaseError:
+        # There is no collection yet.
+        return False
+    return any(
+        each.get("unique")
+        and [*each["key"].items()] == list(keys)
+        and "partialFilterExpression" not in each
+        and "collation" not in each
+        for each in reply["cursor"]["firstBatch"]
+    )
 
 
 WantedIndex = tuple[str, list[tuple[str, int]], Index, dict[str, Any]]

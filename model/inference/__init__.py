@@ -1,0 +1,1 @@
+"""A model from observed documents: profiles of fields, their types, relations, and the text."""

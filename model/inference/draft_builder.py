@@ -1,0 +1,243 @@
+"""ModelDraft of a model from profiles of collections and the relations between them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from revstream.model.compiler.validation.fields import KEPT_BESIDE, stored_name_problem
+from revstream.model.definition import Scalar
+from revstream.model.inference.draft_types import DraftEnum, DraftField, DraftType
+from revstream.model.inference.field_type import FieldType, choose_id, choose_type, shares
+from revstream.model.inference.naming_words import (
+    enum_value,
+    field_name,
+    plural_word,
+    reference_base,
+    singular_word,
+    type_name,
+)
+from revstream.model.inference.profile import FieldProfile, Kind, ObjectProfile
+from revstream.model.inference.relation import Relation
+from revstream.model.naming import camel_case, lower_first, upper_first
+
+__all__ = ["LEFT_OUT", "CollectionFacts", "ModelDraft", "build_draft"]
+
+LEFT_OUT = {"__v": "Mongoose's version key", "_class": "Spring Data's class name"}
+"""Fields of libraries that say nothing about the data, with the reason."""
+_COUNTER = "version"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CollectionFacts:
+    """Facts about a collection beside its documents.
+
+    Attributes:
+        profile: Its documents.
+        unique: Stored names of the fields that a unique index covers alone.
+        comment: The line above the type.
+    """
+
+    profile: ObjectProfile
+    unique: frozenset[str] = frozenset()
+    comment: str = ""
+
+
+@dataclass(slots=True, kw_only=True)
+class ModelDraft:
+    """Types and enums, entities first."""
+
+    types: list[DraftType]
+    enums: list[DraftEnum]
+
+
+def build_draft(
+    collections: Mapping[str, CollectionFacts], relations: Sequence[Relation]
+) -> ModelDraft:
+    """Return the draft. Its names are not checked against those that the API takes."""
+    builder = _Builder(relations)
+    for name, facts in collections.items():
+        builder.add_entity(name, facts)
+    for relation in relations:
+        builder.add_back_reference(relation)
+    entities = [*builder.entities.values()]
+    return ModelDraft(types=[*entities, *builder.embedded], enums=builder.enums)
+
+
+class _Builder:
+    def __init__(self, relations: Sequence[Relation]) -> None:
+        self.entities: dict[str, DraftType] = {}
+        self.embedded: list[DraftType] = []
+        self.enums: list[DraftEnum] = []
+        self._relations = {
+            (each.candidate.collection, each.candidate.path): each for each in relations
+        }
+        self._names: dict[str, str] = {}
+        # Names of the references by collection and path, for the other direction.
+        self._references: dict[tuple[str, tuple[str, ...]], tuple[str, str]] = {}
+
+    def add_entity(self, collection: str, facts: CollectionFacts) -> None:
+        profile = facts.profile
+        type_ = DraftType(
+            name=self._type_name(collection), collection=collection, comments=[facts.comment]
+        )
+        if lower_first(type_.name) == camel_case(collection):
+            type_.plural = plural_word(lower_first(type_.name))
+        self.entities[collection] = type_
+        counter = profile.fields.get(_COUNTER)
+        type_.counted = (
+            counter is not None
+            and counter.count == profile.count
+            and counter.kinds_of_values() <= {Kind.INT, Kind.LONG}
+            and Kind.NULL not in counter.kinds
+        )
+        self._add_id(type_, profile.fields.get("_id"))
+        self._add_fields(type_, profile, collection, (), facts.unique)
+
+    def add_back_reference(self, relation: Relation) -> None:
+        """Add the list of the documents that refer to a target, if they do so at their top."""
+        of = relation.candidate
+        named = self._references.get((of.collection, of.path))
+        if named is None or of.lists or len(of.path) > 1:
+            return
+        reference, by = named
+        target, source = self.entities[of.target], self.entities[of.collection]
+        many = source.plural or field_name(of.collection)
+        others = [
+            each
+            for each in self._relations.values()
+            if each.candidate.target == of.target and each.candidate.collection == of.collection
+        ]
+        long = f"{many}By{upper_first(reference)}"
+        name = target.free_name(*([many] if len(others) == 1 else []), long)
+        target.fields.append(
+            DraftField(
+                name=name,
+                stored=None,
+                type_text=f"[{source.name}!]!",
+                directives=[f'@referencedBy(field: "{by}")'],
+            )
+        )
+
+    def _type_name(self, collection: str) -> str:
+        """Return the type of a collection, which also its references need before it is built."""
+        if collection not in self._names:
+            wanted = type_name(collection)
+            taken = set(self._names.values())
+            numbered = (f"{wanted}{number}" for number in range(2, len(taken) + 3))
+            self._names[collection] = next(
+                each for each in (wanted, *numbered) if each not in taken
+            )
+        return self._names[collection]
+
+    def _add_id(self, type_: DraftType, profile: FieldProfile | None) -> None:
+        scalar = choose_id(profile)
+        comment = shares(profile, profile.count) if profile else None
+        type_.fields.append(
+            DraftField(name="id", stored="_id", type_text=f"{scalar.value}!", comment=comment)
+        )
+
+    def _add_fields(
+        self,
+        type_: DraftType,
+        profile: ObjectProfile,
+        collection: str,
+        before: tuple[str, ...],
+        unique: frozenset[str],
+    ) -> None:
+        for stored, each in profile.fields.items():
+            top = not before
+            if stored in KEPT_BESIDE or (top and stored == "_id"):
+                continue
+            if top and stored == _COUNTER and type_.counted:
+                continue
+            reason = LEFT_OUT.get(stored) or stored_name_problem(stored)
+            chosen = choose_type(each, profile.count)
+            if chosen is None:
+                reason = reason or "nothing but null was seen"
+            if reason or chosen is None:
+                type_.notes.append(f"left out: {json.dumps(stored)}: {reason}")
+                continue
+            relation = self._relations.get((collection, (*before, stored)))
+            field = self._field(type_, stored, chosen, collection, before)
+            field.comment = shares(each, profile.count)
+            if stored in unique and top:
+                field.directives.append("@unique")
+            type_.fields.append(field)
+            if relation is not None:
+                self._relate(type_, field, relation)
+
+    def _field(
+        self,
+        type_: DraftType,
+        stored: str,
+        chosen: FieldType,
+        collection: str,
+        before: tuple[str, ...],
+    ) -> DraftField:
+        plain = field_name(stored)
+        name = type_.free_name(plain, f"{lower_first(type_.name)}{upper_first(plain)}")
+        if chosen.values:
+            one = self._enum(type_, name, chosen)
+        elif chosen.fields is not None:
+            one = self._embed(type_, name, chosen.fields, collection, (*before, stored))
+        else:
+            assert chosen.scalar is not None
+            one = chosen.scalar.value
+        if chosen.is_list:
+            one = f"[{one}{'!' if chosen.item_required else ''}]"
+        return DraftField(
+            name=name, stored=stored, type_text=one + ("!" if chosen.required else "")
+        )
+
+    def _enum(self, type_: DraftType, name: str, chosen: FieldType) -> str:
+        values: dict[str, str] = {}
+        for text in chosen.values:
+            value = enum_value(text)
+            if value in values:
+                # Two texts with one name, such as "Open" and "open".
+                return Scalar.STRING.value
+            values[value] = text
+        enum = DraftEnum(name=f"{type_.name}{upper_first(name)}", values=values)
+        self.enums.append(enum)
+        return enum.name
+
+    def _embed(
+        self,
+        type_: DraftType,
+        name: str,
+        profile: ObjectProfile,
+        collection: str,
+        path: tuple[str, ...],
+    ) -> str:
+        inner = DraftType(name=f"{type_.name}{upper_first(singular_word(name))}")
+        self.embedded.append(inner)
+        self._add_fields(inner, profile, collection, path, frozenset())
+        return inner.name
+
+    def _relate(self, type_: DraftType, field: DraftField, relation: Relation) -> None:
+        """Add the reference behind its id field, which is renamed if it has the better name."""
+        target = self._type_name(relation.candidate.target)
+        found = "" if relation.found == 1 else f", {relation.found:.0%} of them exist"
+        if relation.candidate.lists:
+            field.comment = f"ids of {relation.candidate.target}{found}"
+            return
+        base = reference_base(field.name)
+        if base is None:
+            base, plain = field.name, field.name
+            field.name = type_.free_name(f"{plain}Id")
+        reference = type_.free_name(base, f"{base}{target}")
+        field.type_text = "ID!" if field.type_text.endswith("!") else "ID"
+        if found:
+            field.comment = ", ".join(filter(None, [field.comment, found.removeprefix(", ")]))
+        type_.fields.append(
+            DraftField(
+                name=reference,
+                stored=None,
+                type_text=target,
+                directives=[f'@reference(by: "{field.name}")'],
+            )
+        )
+        at = (relation.candidate.collection, relation.candidate.path)
+        self._references[at] = (reference, field.name)

@@ -1,0 +1,111 @@
+"""Types of a drafted model: what is written to the file, before the compiler has accepted it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+
+__all__ = ["DraftEnum", "DraftField", "DraftType", "sdl"]
+
+# Names that GraphQL does not allow for values of enums.
+_NOT_VALUES = {"TRUE": "IS_TRUE", "FALSE": "IS_FALSE", "NULL": "IS_NULL"}
+
+
+@dataclass(slots=True, kw_only=True)
+class DraftField:
+    """Field of a type.
+
+    Attributes:
+        name: Name in the API.
+        stored: Name in MongoDB; None for a reference.
+        type_text: The type as it is written.
+        directives: Further directives, as they are written.
+        comment: Text behind the field.
+    """
+
+    name: str
+    stored: str | None
+    type_text: str
+    directives: list[str] = field(default_factory=list)
+    comment: str | None = None
+
+    def line(self) -> str:
+        """Return the field's line."""
+        parts = [f"{self.name}: {self.type_text}"]
+        if self.stored is not None and self.stored not in (self.name, "_id"):
+            parts.append(f"@stored(as: {json.dumps(self.stored)})")
+        elif self.stored == "_id" and self.name != "id":
+            parts.append('@stored(as: "_id")')
+        text = " ".join([*parts, *self.directives])
+        return f"  {text}" + (f"  # {self.comment}" if self.comment else "")
+
+
+@dataclass(slots=True, kw_only=True)
+class DraftType:
+    """Entity, or embedded type if it has no collection.
+
+    Attributes:
+        comments: Lines above the type.
+        notes: Lines at its end, such as fields that are left out.
+    """
+
+    name: str
+    collection: str | None = None
+    plural: str | None = None
+    counted: bool = False
+    fields: list[DraftField] = field(default_factory=list)
+    directives: list[str] = field(default_factory=list)
+    comments: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def stored_field(self, stored: str) -> DraftField | None:
+        """Return the field of that name in MongoDB."""
+        return next((each for each in self.fields if each.stored == stored), None)
+
+    def free_name(self, *wanted: str) -> str:
+        """Return the first of the names that no field has; the last with a number if need be."""
+        taken = {each.name for each in self.fields}
+        numbered = (f"{wanted[-1]}{number}" for number in range(2, len(taken) + 3))
+        return next(each for each in (*wanted, *numbered) if each not in taken)
+
+    def text(self) -> str:
+        """Return the definition."""
+        head = f"type {self.name}"
+        if self.collection is not None:
+            facts = [f"name: {json.dumps(self.collection)}"]
+            if self.plural is not None:
+                facts.append(f'plural: "{self.plural}"')
+            if not self.counted:
+                facts.append("version: null")
+            head += f" @collection({', '.join(facts)})"
+        head = " ".join([head, *self.directives])
+        lines = [f"# {each}" for each in self.comments]
+        lines += [f"{head} {{", *(each.line() for each in self.fields)]
+        lines += [f"  # {each}" for each in self.notes]
+        return "\n".join([*lines, "}"])
+
+
+@dataclass(slots=True, kw_only=True)
+class DraftEnum:
+    """Enum; its values by name, with the stored text."""
+
+    name: str
+    values: dict[str, str]
+
+    def text(self) -> str:
+        """Return the definition."""
+        lines = []
+        for value, stored in self.values.items():
+            name = _NOT_VALUES.get(value, value)
+            lines.append(
+                f"  {name}" + (f" @stored(as: {json.dumps(stored)})" if stored != name else "")
+            )
+        return "\n".join([f"enum {self.name} {{", *lines, "}"])
+
+
+def sdl(types: list[DraftType], enums: list[DraftEnum], header: list[str]) -> str:
+    """Return the file's text."""
+    parts = ["\n".join(f"# {each}" for each in header)]
+    parts += [each.text() for each in types]
+    parts += [each.text() for each in enums]
+    return "\n\n".join(parts) + "\n"

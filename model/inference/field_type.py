@@ -1,0 +1,152 @@
+"""Choice of a field's type from its profile.
+
+The choice fits all observed values. Where they have no common type, it is `JSON`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from revstream.model.compiler.validation.fields import stored_name_problem
+from revstream.model.definition import Scalar
+from revstream.model.inference.profile import FieldProfile, Kind, ObjectProfile
+
+__all__ = ["FieldType", "choose_id", "choose_type", "shares"]
+
+# An enum has at most so many values, and each was seen so often on average.
+_MOST_VALUES = 12
+_LEAST_SEEN = 10
+# More different names than this: an object with keys of data, not of a program.
+_MOST_FIELDS = 60
+
+# The scalar of each set of kinds that has one; the first that holds all of them is chosen.
+_SCALARS: tuple[tuple[Scalar, frozenset[Kind]], ...] = (
+    (Scalar.STRING, frozenset({Kind.STRING})),
+    (Scalar.INT, frozenset({Kind.INT})),
+    (Scalar.LONG, frozenset({Kind.INT, Kind.LONG, Kind.HUGE})),
+    (Scalar.FLOAT, frozenset({Kind.INT, Kind.LONG, Kind.FLOAT})),
+    (
+        Scalar.DECIMAL,
+        frozenset({Kind.INT, Kind.LONG, Kind.HUGE, Kind.FLOAT, Kind.NOT_FINITE, Kind.DECIMAL}),
+    ),
+    (Scalar.BOOLEAN, frozenset({Kind.BOOLEAN})),
+    (Scalar.DATETIME, frozenset({Kind.DATETIME})),
+    (Scalar.OBJECTID, frozenset({Kind.OBJECTID})),
+    (Scalar.UUID, frozenset({Kind.UUID})),
+)
+
+
+_ID_SCALARS = (Scalar.OBJECTID, Scalar.STRING, Scalar.INT, Scalar.LONG, Scalar.UUID)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FieldType:
+    """Type of a field.
+
+    Attributes:
+        scalar: The scalar, or None for an enum or an embedded type.
+        values: Stored texts of an enum, sorted; empty for other types.
+        fields: Profile of the embedded type.
+        required: Whether each object had a value.
+    """
+
+    scalar: Scalar | None = None
+    values: tuple[str, ...] = ()
+    fields: ObjectProfile | None = None
+    required: bool = False
+    is_list: bool = False
+    item_required: bool = False
+
+
+def choose_type(profile: FieldProfile, objects: int) -> FieldType | None:
+    """Return the type; None if no value but null was observed.
+
+    Args:
+        objects: Number of objects that could have had the field.
+    """
+    kinds = profile.kinds_of_values()
+    if not kinds:
+        return None
+    always = profile.count == objects and not profile.rarely_missing
+    required = always and Kind.NULL not in profile.kinds
+    if kinds == {Kind.LIST}:
+        items = profile.items
+        if items is None or not items.kinds_of_values():
+            # Empty lists say nothing about their items.
+            return FieldType(scalar=Scalar.JSON, required=required)
+        one = _single(items)
+        if one.scalar is Scalar.JSON:
+            return FieldType(scalar=Scalar.JSON, required=required)
+        return FieldType(
+            scalar=one.scalar,
+            values=one.values,
+            fields=one.fields,
+            required=required,
+            is_list=True,
+            item_required=Kind.NULL not in items.kinds,
+        )
+    one = _single(profile)
+    return FieldType(scalar=one.scalar, values=one.values, fields=one.fields, required=required)
+
+
+def choose_id(profile: FieldProfile | None) -> Scalar:
+    """Return the type of the ids of a collection; `ID`, which shows all kinds as text, if they have
+    no common one.
+    """
+    kinds = profile.kinds if profile else {}
+    holds = {scalar: kinds for scalar, kinds in _SCALARS if scalar in _ID_SCALARS}
+    fits = (each for each in _ID_SCALARS if kinds and kinds.keys() <= holds[each])
+    return next(fits, Scalar.ID)
+
+
+def shares(profile: FieldProfile, objects: int) -> str | None:
+    """Return the shares of kinds as text, such as `98 % string, 2 % missing`; None if all values
+    are of one kind.
+    """
+    counts = {kind.value: count for kind, count in profile.kinds.items()}
+    if objects > profile.count or profile.rarely_missing:
+        counts["missing"] = objects - profile.count
+    if len(counts) < 2:
+        return None
+    ordered = sorted(counts.items(), key=lambda each: -each[1])
+    return ", ".join(f"{_percent(count, objects)} {kind}" for kind, count in ordered)
+
+
+def _percent(count: int, objects: int) -> str:
+    share = 100 * count / objects if objects else 0
+    return f"{share:.0f} %" if share >= 1 else "< 1 %"
+
+
+def _single(profile: FieldProfile) -> FieldType:
+    """Return the type of a single value, never of a list."""
+    kinds = profile.kinds_of_values()
+    if kinds == {Kind.OBJECT} and profile.fields is not None and _is_type(profile.fields):
+        return FieldType(fields=profile.fields)
+    if kinds == {Kind.STRING} and _is_enum(profile):
+        return FieldType(values=tuple(sorted(profile.texts or ())))
+    for scalar, holds in _SCALARS:
+        if kinds <= holds:
+            return FieldType(scalar=scalar)
+    return FieldType(scalar=Scalar.JSON)
+
+
+def _is_type(fields: ObjectProfile) -> bool:
+    """Return whether objects have the fields of a program, and at least one that can be queried."""
+    if not 0 < len(fields.fields) <= _MOST_FIELDS:
+        return False
+    if any(stored_name_problem(name) for name in fields.fields):
+        return False
+    return any(choose_type(each, fields.count) for each in fields.fields.values())
+
+
+def _is_enum(profile: FieldProfile) -> bool:
+    texts = profile.texts
+    if not texts or len(texts) > _MOST_VALUES:
+        return False
+    values = sum(texts.values())
+    return values >= _LEAST_SEEN * len(texts) and len(texts) > 1 and all(map(_is_word, texts))
+
+
+def _is_word(text: str) -> bool:
+    """Return whether a text can be an enum's value: a word of letters, not a number."""
+    return text[:1].isalpha() and text.isascii() and any(each.isalnum() for each in text)

@@ -1,0 +1,111 @@
+"""Profiles of stored values: how often a field has which kind of value.
+
+Pure: `streams.maintenance.document_profile` classifies BSON values.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+__all__ = ["FieldProfile", "Kind", "ObjectProfile"]
+
+# Texts that are remembered: an enum has fewer.
+MOST_TEXTS = 20
+# Longer texts are no values of an enum.
+LONGEST_TEXT = 40
+
+
+class Kind(Enum):
+    """Kind of a stored value; the value is the word in comments."""
+
+    NULL = "null"
+    STRING = "string"
+    INT = "int"
+    LONG = "long"
+    HUGE = "long beyond 2^53"
+    FLOAT = "double"
+    NOT_FINITE = "NaN or infinity"
+    DECIMAL = "decimal"
+    BOOLEAN = "boolean"
+    DATETIME = "date"
+    OBJECTID = "objectId"
+    UUID = "UUID"
+    OBJECT = "object"
+    LIST = "list"
+    OTHER = "other"
+
+
+@dataclass(slots=True)
+class FieldProfile:
+    """Observed values of one field, or the items of its lists.
+
+    Values of rare documents, which were looked for, do not count in the shares.
+
+    Attributes:
+        count: Observed values of the sample, null included.
+        kinds: Number of values by kind; 0 for a kind that only rare documents have.
+        rarely_missing: Whether a rare document lacks the field.
+        texts: Number of values by text, of at most `MOST_TEXTS` short texts; None if there are more
+            or longer ones.
+        fields: Profile of the values that are objects.
+        items: Profile of the items of the values that are lists.
+    """
+
+    count: int = 0
+    kinds: dict[Kind, int] = field(default_factory=dict)
+    rarely_missing: bool = False
+    texts: dict[str, int] | None = field(default_factory=dict)
+    fields: ObjectProfile | None = None
+    items: FieldProfile | None = None
+
+    def add(self, kind: Kind, *, rare: bool = False) -> None:
+        """Count a value."""
+        self.count += not rare
+        self.kinds[kind] = self.kinds.get(kind, 0) + (not rare)
+
+    def add_text(self, text: str, *, rare: bool = False) -> None:
+        """Count a text."""
+        self.add(Kind.STRING, rare=rare)
+        if self.texts is None:
+            return
+        if len(text) > LONGEST_TEXT or (text not in self.texts and len(self.texts) == MOST_TEXTS):
+            self.texts = None
+        else:
+            self.texts[text] = self.texts.get(text, 0) + (not rare)
+
+    def object_fields(self) -> ObjectProfile:
+        """Return the profile of the values that are objects."""
+        if self.fields is None:
+            self.fields = ObjectProfile()
+        return self.fields
+
+    def list_items(self) -> FieldProfile:
+        """Return the profile of the items of lists."""
+        if self.items is None:
+            self.items = FieldProfile()
+        return self.items
+
+    def kinds_of_values(self) -> frozenset[Kind]:
+        """Return the kinds, without null."""
+        return frozenset(self.kinds) - {Kind.NULL}
+
+
+@dataclass(slots=True)
+class ObjectProfile:
+    """Observed objects: documents of a collection, or embedded ones.
+
+    Attributes:
+        count: Observed objects of the sample.
+        fields: Profiles by stored name, in the order of first sight.
+    """
+
+    count: int = 0
+    fields: dict[str, FieldProfile] = field(default_factory=dict)
+
+    def field_profile(self, name: str) -> FieldProfile:
+        """Return the profile of a field."""
+        found = self.fields.get(name)
+        if found is None:
+            found = self.fields[name] = FieldProfile()
+        return found

@@ -1,0 +1,1 @@
+"""Samples of collections: profiles of their documents, and the documents that differ from them."""

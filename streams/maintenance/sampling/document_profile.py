@@ -1,0 +1,77 @@
+"""Kinds of BSON values, added to the profile of a collection."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from bson.binary import UUID_SUBTYPE, Binary
+from bson.datetime_ms import DatetimeMS
+from bson.decimal128 import Decimal128
+from bson.int64 import Int64
+from bson.objectid import ObjectId
+
+from revstream.model.inference.profile import FieldProfile, Kind, ObjectProfile
+
+__all__ = ["add_document"]
+
+_EXACT = 2**53
+_UUID_BYTES = 16
+_KINDS: dict[type, Kind] = {
+    type(None): Kind.NULL,
+    bool: Kind.BOOLEAN,
+    int: Kind.INT,
+    Decimal128: Kind.DECIMAL,
+    datetime: Kind.DATETIME,
+    DatetimeMS: Kind.DATETIME,
+    ObjectId: Kind.OBJECTID,
+}
+
+
+def add_document(
+    profile: ObjectProfile, document: Mapping[str, Any], *, rare: bool = False
+) -> None:
+    """Add a document, or an embedded one.
+
+    Args:
+        rare: The document was looked for, and does not count in the shares.
+    """
+    profile.count += not rare
+    for name, value in document.items():
+        _add(profile.field_profile(name), value, rare=rare)
+    if rare:
+        for name in profile.fields.keys() - document.keys():
+            profile.fields[name].rarely_missing = True
+
+
+def _add(profile: FieldProfile, value: Any, *, rare: bool) -> None:
+    if value.__class__ is str:
+        profile.add_text(value, rare=rare)
+        return
+    kind = _kind(value)
+    profile.add(kind, rare=rare)
+    if kind is Kind.OBJECT:
+        add_document(profile.object_fields(), value, rare=rare)
+    elif kind is Kind.LIST:
+        items = profile.list_items()
+        for each in value:
+            _add(items, each, rare=rare)
+
+
+def _kind(value: Any) -> Kind:
+    known = _KINDS.get(value.__class__)
+    if known is not None:
+        return known
+    if isinstance(value, Mapping):
+        return Kind.OBJECT
+    if isinstance(value, list):
+        return Kind.LIST
+    if value.__class__ is float:
+        return Kind.FLOAT if math.isfinite(value) else Kind.NOT_FINITE
+    if value.__class__ is Int64:
+        return Kind.LONG if abs(value) <= _EXACT else Kind.HUGE
+    if isinstance(value, Binary) and value.subtype == UUID_SUBTYPE and len(value) == _UUID_BYTES:
+        return Kind.UUID
+    return Kind.OTHER

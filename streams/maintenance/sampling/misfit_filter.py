@@ -1,0 +1,115 @@
+"""Filter for documents that do not fit the types which a profile has led to.
+
+Guarantees: a document that the filter does not find fits, except for binary data in place of UUIDs,
+which MongoDB's queries do not tell apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from revstream.model.compiler.validation.fields import KEPT_BESIDE, stored_name_problem
+from revstream.model.definition import Scalar
+from revstream.model.inference.field_type import FieldType, choose_id, choose_type
+from revstream.model.inference.profile import ObjectProfile
+
+__all__ = ["misfit_filter"]
+
+Condition = dict[str, Any]
+
+# MongoDB's types of the values that fit a scalar.
+_TYPES: Mapping[Scalar, tuple[str, ...]] = {
+    Scalar.STRING: ("string",),
+    Scalar.INT: ("int",),
+    Scalar.LONG: ("int", "long"),
+    Scalar.FLOAT: ("int", "long", "double"),
+    Scalar.DECIMAL: ("int", "long", "double", "decimal"),
+    Scalar.BOOLEAN: ("bool",),
+    Scalar.DATETIME: ("date",),
+    Scalar.OBJECTID: ("objectId",),
+    Scalar.UUID: ("binData",),
+}
+_EXACT = 2**53
+
+
+def misfit_filter(profile: ObjectProfile) -> Condition | None:
+    """Return the filter; None if all documents fit."""
+    conditions = [*_of_id(profile), *_of_object(profile)]
+    return {"$or": conditions} if conditions else None
+
+
+def _of_id(profile: ObjectProfile) -> Iterator[Condition]:
+    scalar = choose_id(profile.fields.get("_id"))
+    if scalar is not Scalar.ID:
+        yield {"_id": {"$not": {"$type": [*_TYPES[scalar]]}}}
+
+
+def _of_object(profile: ObjectProfile) -> Iterator[Condition]:
+    for name, each in profile.fields.items():
+        if name in KEPT_BESIDE or name == "_id" or stored_name_problem(name):
+            continue
+        chosen = choose_type(each, profile.count)
+        if chosen is None:
+            continue
+        if chosen.is_list:
+            yield from _of_list(name, chosen)
+        else:
+            yield from _of_value(name, chosen)
+
+
+def _of_value(name: str, chosen: FieldType) -> Iterator[Condition]:
+    if chosen.scalar is Scalar.JSON:
+        if chosen.required:
+            # Equality with null would also find lists that hold one.
+            yield {name: {"$exists": False}}
+            yield {"$and": [{name: None}, {name: {"$not": {"$type": "array"}}}]}
+        return
+    for each in _not_of(chosen, nullable=not chosen.required):
+        # `$exists`: comparisons find missing fields, too.
+        yield {name: each if chosen.required else {"$exists": True, **each}}
+    # Comparisons look into lists.
+    yield {name: {"$type": "array"}}
+    if chosen.fields is not None:
+        inner = [*_prefixed(name, _of_object(chosen.fields))]
+        if inner:
+            yield {"$and": [{name: {"$type": "object"}}, {"$or": inner}]}
+
+
+def _of_list(name: str, chosen: FieldType) -> Iterator[Condition]:
+    other: Condition = {"$not": {"$type": "array"}}
+    yield {name: other if chosen.required else {"$exists": True, **other, "$ne": None}}
+    for each in _not_of(chosen, nullable=not chosen.item_required):
+        yield {name: {"$elemMatch": each}}
+    yield {name: {"$elemMatch": {"$type": "array"}}}
+    if chosen.fields is not None:
+        inner = [*_of_object(chosen.fields)]
+        if inner:
+            yield {name: {"$elemMatch": {"$or": inner}}}
+
+
+def _not_of(chosen: FieldType, *, nullable: bool) -> Iterator[Condition]:
+    """Yield conditions for a value that is not of the type."""
+    if chosen.values:
+        yield {"$nin": [*chosen.values, *([None] if nullable else [])]}
+        return
+    types = ("object",) if chosen.scalar is None else _TYPES[chosen.scalar]
+    yield {"$not": {"$type": [*types, *(["null"] if nullable else [])]}}
+    if chosen.scalar is Scalar.FLOAT:
+        yield {"$in": [float("nan"), float("inf"), float("-inf")]}
+        yield {"$type": "long", "$gt": _EXACT}
+        yield {"$type": "long", "$lt": -_EXACT}
+
+
+def _prefixed(name: str, conditions: Iterator[Condition]) -> Iterator[Condition]:
+    for each in conditions:
+        yield _with_prefix(name, each)
+
+
+def _with_prefix(prefix: str, condition: Condition) -> Condition:
+    return {
+        key if key.startswith("$") else f"{prefix}.{key}": (
+            [_with_prefix(prefix, each) for each in value] if key in ("$or", "$and") else value
+        )
+        for key, value in condition.items()
+    }

@@ -1,0 +1,185 @@
+"""Profiles of the collections of a database, from samples of their documents."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import Any
+
+from revstream.model.compiler.validation.collections import OWN_SUFFIXES
+from revstream.model.compiler.validation.fields import KEPT_BESIDE, stored_name_problem
+from revstream.model.inference.draft_builder import LEFT_OUT, CollectionFacts
+from revstream.model.inference.field_type import choose_type
+from revstream.model.inference.profile import FieldProfile, ObjectProfile
+from revstream.model.inference.relation import Candidate, Relation, candidates
+from revstream.streams.maintenance.sampling.document_profile import add_document
+from revstream.streams.maintenance.sampling.misfit_filter import misfit_filter
+from revstream.streams.mongo.database import Mongo
+from revstream.streams.mongo.server_check import find_unsupported_collections
+
+__all__ = ["CollectionSamples", "sample_database"]
+
+Report = Callable[[str, int, int], None]
+
+_PAGE = 500
+# Misfits that are read at once; each round widens at least one type.
+_RARE = 50
+_MOST_ROUNDS = 200
+# Ids that are looked up of each candidate, and the share that has to exist.
+_LOOKED_UP = 200
+_LEAST_FOUND = 0.9
+# Of a field whose name does not say so.
+_LEAST_UNNAMED = 5
+
+
+@dataclass(slots=True, kw_only=True)
+class CollectionSamples:
+    """Result of sampling.
+
+    Attributes:
+        collections: Facts by collection.
+        left_out: Reasons by collection.
+    """
+
+    collections: dict[str, CollectionFacts] = field(default_factory=dict)
+    relations: list[Relation] = field(default_factory=list)
+    left_out: dict[str, str] = field(default_factory=dict)
+
+
+async def sample_database(
+    mongo: Mongo, *, size: int | None, only: list[str], report: Report
+) -> CollectionSamples:
+    """Sample all collections, or some; then look for the documents that do not fit.
+
+    Args:
+        size: Documents of each collection; None for all.
+        only: Names of collections; empty for all.
+
+    Raises:
+        GatewayError: A collection cannot be read.
+    """
+    found = CollectionSamples()
+    names = await _collections(mongo, only, found)
+    profiles: dict[str, ObjectProfile] = {}
+    for name in names:
+        total = await mongo.estimated_count(name)
+        profile = await _sampled(mongo, name, size, total, report)
+        if not any(choose_type(each, profile.count) for each in _named_fields(profile)):
+            found.left_out[name] = "its documents have no field but _id" if total else "it is empty"
+            continue
+        profiles[name] = profile
+        if size is not None and profile.count < total:
+            await _widen(mongo, name, profile, report)
+    for name, profile in profiles.items():
+        found.collections[name] = CollectionFacts(
+            profile=profile,
+            unique=await _unique_fields(mongo, name),
+            comment=f"Documents read: {profile.count:,}.",
+        )
+    found.relations = await _relations(mongo, profiles, report)
+    report("", 0, 0)
+    return found
+
+
+def _named_fields(profile: ObjectProfile) -> list[FieldProfile]:
+    """Return the profiles of the fields that a model can name."""
+    return [
+        each
+        for name, each in profile.fields.items()
+        if name not in {"_id", *KEPT_BESIDE, *LEFT_OUT} and not stored_name_problem(name)
+    ]
+
+
+async def _collections(mongo: Mongo, only: list[str], found: CollectionSamples) -> list[str]:
+    reply = await mongo.command({"listCollections": 1, "nameOnly": True})
+    names = sorted(each["name"] for each in reply["cursor"]["firstBatch"])
+    names = [
+        each
+        for each in names
+        if not each.startswith(("revstream.", "system.")) and not _is_own(each, names)
+    ]
+    if only:
+        names = [each for each in names if each in only]
+    if names:
+        found.left_out |= await find_unsupported_collections(mongo, names)
+    return [each for each in names if each not in found.left_out]
+
+
+def _is_own(name: str, names: list[str]) -> bool:
+    """Return whether revstream keeps it beside another collection."""
+    return any(name.endswith(each) and name.removesuffix(each) in names for each in OWN_SUFFIXES)
+
+
+async def _sampled(
+    mongo: Mongo, name: str, size: int | None, total: int, report: Report
+) -> ObjectProfile:
+    profile = ObjectProfile()
+    wanted = total if size is None else min(size, total)
+    if size is None or size >= total:
+        pages = mongo.pages(name, {}, sort=[], size=_PAGE)
+    else:
+        stages: list[Mapping[str, Any]] = [{"$sample": {"size": size}}]
+        pages = mongo.aggregate_pages(name, stages, size=_PAGE)
+    async with aclosing(pages):
+        async for page in pages:
+            for document in page:
+                add_document(profile, document)
+            report(f"read {name}", profile.count, wanted)
+    return profile
+
+
+async def _widen(mongo: Mongo, name: str, profile: ObjectProfile, report: Report) -> None:
+    """Look for documents that do not fit, and add them, until there are none."""
+    for number in range(_MOST_ROUNDS):
+        report(f"check all of {name}", number, 0)
+        query = misfit_filter(profile)
+        if query is None:
+            return
+        pages = mongo.pages(name, query, sort=[], size=_RARE)
+        async with aclosing(pages):
+            page: list[Any] = await anext(pages, [])
+        if not page:
+            return
+        for document in page:
+            add_document(profile, document, rare=True)
+
+
+async def _unique_fields(mongo: Mongo, name: str) -> frozenset[str]:
+    reply = await mongo.command({"listIndexes": name})
+    return frozenset(
+        next(iter(each["key"]))
+        for each in reply["cursor"]["firstBatch"]
+        if each.get("unique") and len(each["key"]) == 1 and "partialFilterExpression" not in each
+    )
+
+
+async def _relations(
+    mongo: Mongo, profiles: Mapping[str, ObjectProfile], report: Report
+) -> list[Relation]:
+    """Return the candidates whose ids exist; the best of each field."""
+    found: dict[tuple[str, tuple[str, ...]], Relation] = {}
+    possible = candidates(profiles)
+    for number, each in enumerate(possible):
+        report("relations", number, len(possible))
+        at = (each.collection, each.path)
+        share = await _share_that_exists(mongo, each) if at not in found else None
+        if share is not None and share >= _LEAST_FOUND:
+            found[at] = Relation(candidate=each, found=share)
+    return [*found.values()]
+
+
+async def _share_that_exists(mongo: Mongo, candidate: Candidate) -> float | None:
+    path = ".".join(candidate.path)
+    stages: list[Mapping[str, Any]] = [
+        {"$match": {path: {"$exists": True, "$ne": None}}},
+        {"$limit": _LOOKED_UP},
+        *({"$unwind": f"${'.'.join(candidate.path[: n + 1])}"} for n in range(len(candidate.path))),
+        {"$group": {"_id": f"${path}"}},
+        {"$limit": _LOOKED_UP},
+    ]
+    ids = [each["_id"] for each in await mongo.aggregate(candidate.collection, stages)]
+    if not ids or (not candidate.named and len(ids) < _LEAST_UNNAMED):
+        return None
+    query = {"_id": {"$in": ids}}
+    return await mongo.count(candidate.target, query) / len(ids)

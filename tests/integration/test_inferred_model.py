@@ -1,0 +1,189 @@
+"""`revstream init`: all documents of a database fit the model that is made from it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from bson import Decimal128, Int64, ObjectId
+from bson.binary import Binary
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from pymongo import MongoClient
+
+from revstream.model.compiler.loader import read_model
+from revstream.model.definition import Model, Scalar
+from revstream.model.inference.accepted_names import accepted_text
+from revstream.model.inference.draft_builder import build_draft
+from revstream.resolvers.admin.data_sample import examine_data
+from revstream.streams.maintenance.sampling.sampler import sample_database
+from revstream.streams.mongo.database import Mongo
+from revstream.streams.mongo.driver.client import MongoOptions
+
+Client = MongoClient[dict[str, Any]]
+
+# Some are taken by the API, some are no names in GraphQL, some cannot be queried.
+NAMES = st.sampled_from(
+    ["a", "b", "id", "version", "history", "order-no", "größe", "2nd", "and", "state", "x.y", "7"]
+)
+SCALARS = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.sampled_from(["", "open", "in-progress", "x" * 50]),
+    st.integers(-5, 5),
+    st.sampled_from([Int64(3), Int64(2**40), Int64(2**60)]),
+    st.sampled_from([1.5, 2.0, float("nan"), float("inf")]),
+    st.just(Decimal128("1.10")),
+    st.just(datetime(2026, 1, 1, tzinfo=UTC)),
+    st.just(ObjectId(b"x" * 12)),
+)
+VALUES = st.recursive(
+    SCALARS,
+    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(NAMES, inner, max_size=3)),
+    max_leaves=6,
+)
+IDS = st.one_of(
+    st.integers(0, 99),
+    st.text("xy", max_size=3),
+    st.builds(ObjectId),
+    st.integers(2**40, 2**62).map(Int64),
+)
+DOCUMENTS = st.lists(
+    st.tuples(IDS, st.dictionaries(NAMES, VALUES, max_size=4)),
+    min_size=1,
+    max_size=12,
+    unique_by=lambda each: str(each[0]),
+)
+
+
+async def inferred(uri: str, database: str, *, size: int | None = None) -> str:
+    """Return the text for a database, and check that no document differs from it."""
+    async with Mongo.connect(uri, database, options=MongoOptions()) as mongo:
+        found = await sample_database(mongo, size=size, only=[], report=lambda *_: None)
+        if not found.collections:
+            return ""
+        text = accepted_text(build_draft(found.collections, found.relations), [])
+        findings = await examine_data(mongo, read_model(text))
+        assert [each for each in findings if each.level != "ok"] == [], text
+    return text
+
+
+@pytest.fixture
+def database(client: Client) -> Iterator[str]:
+    name = f"inferred_{uuid4().hex[:8]}"
+    yield name
+    client.drop_database(name)
+
+
+@given(documents=DOCUMENTS, size=st.integers(1, 4))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_every_document_fits_the_model_that_a_sample_gives(
+    mongo_uri: str,
+    client: Client,
+    database: str,
+    documents: list[tuple[Any, dict[str, Any]]],
+    size: int,
+) -> None:
+    """The documents that are not sampled widen the types."""
+    client[database]["things"].delete_many({})
+    client[database]["things"].insert_many({"_id": id_, **each} for id_, each in documents)
+    asyncio.run(inferred(mongo_uri, database, size=size))
+
+
+def read(text: str) -> Model:
+    return read_model(text)
+
+
+def test_relations_enums_and_unique_fields_are_found(
+    mongo_uri: str, client: Client, database: str
+) -> None:
+    """Names of library habits are those of GraphQL, and the other direction is there."""
+    shop = client[database]
+    users = [ObjectId() for _ in range(40)]
+    shop["users"].create_index("email", unique=True)
+    shop["users"].insert_many(
+        {"_id": each, "email": f"{n}@example.org", "role": "admin" if n % 2 else "reader", "__v": 0}
+        for n, each in enumerate(users)
+    )
+    shop["blog_posts"].insert_many(
+        {
+            "author": users[n],
+            "editor_id": users[-n],
+            "tags": users[n : n + 3],
+            "state": "in-progress",
+        }
+        for n in range(40)
+    )
+    shop["categories"].insert_many({"_id": n, "parentId": n - 1 if n else None} for n in range(5))
+    text = asyncio.run(inferred(mongo_uri, database))
+    model = read(text)
+    post = model.entity("BlogPost")
+    assert [(each.name, each.target, each.by) for each in post.references] == [
+        ("author", "User", "authorId"),
+        ("editor", "User", "editorId"),
+    ]
+    author = post.field("authorId")
+    assert author is not None
+    assert author.stored == "author"
+    assert author.required
+    assert "# ids of users" in text
+    user = model.entity("User")
+    assert [each.name for each in user.back_references] == [
+        "blogPostsByAuthor",
+        "blogPostsByEditor",
+    ]
+    email = user.field("email")
+    assert email is not None
+    assert email.unique
+    role = user.field("role")
+    assert role is not None
+    assert role.type_name == "UserRole"
+    assert "__v" not in {each.stored for each in user.fields}
+    assert [each.name for each in model.entity("Category").references] == ["parent"]
+
+
+def test_one_odd_document_among_many_decides(mongo_uri: str, client: Client, database: str) -> None:
+    """A sample of ten would miss each of them."""
+    events = client[database]["events"]
+    ordinary = {
+        "n": 1,
+        "kind": "a",
+        "at": datetime(2026, 1, 1, tzinfo=UTC),
+        "o": {"x": 1},
+        "l": [1],
+    }
+    events.insert_many({"_id": n, **ordinary} for n in range(2000))
+    for n, odd in enumerate(
+        [{"n": "text"}, {"kind": None}, {"o": {"x": None}}, {"l": [1, "z"]}, {"at": None}]
+    ):
+        events.update_one({"_id": 1990 + n}, {"$set": odd})
+    events.update_one({"_id": 1980}, {"$unset": {"o": 1}})
+    model = read(asyncio.run(inferred(mongo_uri, database, size=10)))
+    event = model.entity("Event")
+    found = {each.name: (each.type_name, each.required) for each in event.fields}
+    assert found == {
+        "id": ("ID", True),
+        "n": ("JSON", True),
+        "kind": (found["kind"][0], False),
+        "at": ("DateTime", False),
+        "o": ("EventO", False),
+        "l": ("JSON", True),
+    }
+    inner = model.embedded("EventO").field("x")
+    assert inner is not None
+    assert (inner.type, inner.required) == (Scalar.INT, False)
+
+
+def test_binary_data_is_shown_as_json(mongo_uri: str, client: Client, database: str) -> None:
+    """UUIDs have a scalar of their own."""
+    client[database]["files"].insert_one({"raw": Binary(b"x"), "key": Binary(uuid4().bytes, 4)})
+    file = read(asyncio.run(inferred(mongo_uri, database))).entity("File")
+    assert {each.name: each.type for each in file.fields} == {
+        "id": Scalar.ID,
+        "raw": Scalar.JSON,
+        "key": Scalar.UUID,
+    }
