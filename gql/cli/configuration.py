@@ -14,6 +14,7 @@ from click.core import ParameterSource
 from revstream.gql.endpoint.allowed_hosts import allowed_hosts
 from revstream.gql.runtime.configuration.config_file import without_overridden
 from revstream.gql.runtime.configuration.limit_setup import persisted_documents
+from revstream.gql.runtime.configuration.setting_field import GROUPS
 from revstream.gql.runtime.configuration.settings import PREFIX, Settings
 
 __all__ = ["checked_settings", "lines_of", "report_of"]
@@ -42,15 +43,16 @@ def report_of(settings: Settings) -> dict[str, Any]:
 
 
 def lines_of(settings: Settings) -> list[str]:
-    """Return the settings as TOML; those without a value are comments."""
-    assigned = [
-        (
-            f"# {name} =" if value is None else f"{name} = {json.dumps(value, ensure_ascii=False)}",
-            source,
-        )
-        for name, value, source in _values(settings)
-    ]
-    return [f"{text:{_WIDTH}}  # {source}" for text, source in assigned]
+    """Return the settings as TOML, a table for each group; those without a value are comments."""
+    groups = {each.name.replace("_", "-"): each.metadata["group"] for each in fields(settings)}
+    lines = []
+    for group in GROUPS:
+        lines += ["", f"[{group.lower()}]"]
+        for name, value, source in _values(settings):
+            if groups[name] == group:
+                known = f"{name} = {json.dumps(value, ensure_ascii=False)}"
+                lines.append(f"{f'# {name} =' if value is None else known:{_WIDTH}}  # {source}")
+    return lines[1:]
 
 
 def _values(settings: Settings) -> Iterator[tuple[str, Any, str]]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import Field, fields
 from difflib import get_close_matches
 from pathlib import Path
@@ -18,6 +18,7 @@ import click
 from click.core import ParameterSource
 
 from revstream.gql.runtime.configuration.option_types import click_type, plain_type
+from revstream.gql.runtime.configuration.setting_field import GROUPS
 from revstream.gql.runtime.configuration.settings import SECRETS, Settings
 
 __all__ = ["read_config", "take_config", "without_overridden"]
@@ -28,6 +29,8 @@ _ALTERNATIVES = (
     ("mongodb_uri", "mongodb_uri_file", "embedded"),
     ("sink_secrets", "sink_secrets_file"),
 )
+_KNOWN = {each.name: each for each in fields(Settings) if each.name != "config"}
+_TABLES = {name.lower() for name in GROUPS}
 _GIVEN = (ParameterSource.COMMANDLINE, ParameterSource.ENVIRONMENT)
 _EXPECTED = {
     bool: "true or false",
@@ -64,19 +67,17 @@ def read_config(path: Path) -> dict[str, Any]:
         raise click.UsageError(f"--config: {path}: {reason}") from exc
     except tomllib.TOMLDecodeError as exc:
         raise click.UsageError(f"--config: {path}: no valid TOML: {exc}") from exc
-    known = {each.name: each for each in fields(Settings) if each.name != "config"}
     found: dict[str, Any] = {}
     problems = []
-    for key, value in content.items():
+    for table, key, value in _entries(content):
         name = key.replace("-", "_")
-        problem = _no_setting(key, known) if name not in known else None
-        if name in found:
-            problem = "twice, with - and with _, expected one; remove the other"
-        problem = problem or _problem(known[name], value)
+        problem = "twice, expected one; remove the other" if name in found else None
+        problem = problem or _misplaced(table, key) or _problem(_KNOWN[name], value)
         if problem is None:
             found[name] = _from_folder(name, value, path.parent)
         else:
-            problems.append(f"{path}: {key}: {problem}")
+            place = f"[{table}] {key}" if table else key
+            problems.append(f"{path}: {place}: {problem}")
     if problems:
         raise click.UsageError("\n".join(problems))
     return found
@@ -95,10 +96,26 @@ def without_overridden(given: Mapping[str, Any]) -> dict[str, Any]:
     return kept
 
 
-def _no_setting(key: str, known: Iterable[str]) -> str:
+def _entries(content: Mapping[str, Any]) -> Iterator[tuple[str, str, Any]]:
+    """Yield table, key and value; the table is empty at the top."""
+    for key, value in content.items():
+        if isinstance(value, dict) and key in _TABLES:
+            yield from ((key, inner, each) for inner, each in value.items())
+        else:
+            yield "", key, value
+
+
+def _misplaced(table: str, key: str) -> str | None:
+    """Return why a key cannot be here; None if it can: at the top, or in the table of its group."""
     if key == "config":
         return "a file cannot name another; set it with --config or REVSTREAM_CONFIG"
-    close = get_close_matches(key.replace("-", "_"), known, n=1)
+    name = key.replace("-", "_")
+    if name in _KNOWN:
+        own = _KNOWN[name].metadata["group"].lower()
+        return (
+            None if table in ("", own) else f"not of this table; move it to [{own}] or to the top"
+        )
+    close = get_close_matches(name, {*_KNOWN, *_TABLES}, n=1)
     mend = f"did you mean {close[0].replace('_', '-')}?" if close else "remove it"
     return f"no setting; {mend}"
 
@@ -108,10 +125,16 @@ def _problem(setting: Field[Any], value: Any) -> str | None:
     hint = get_type_hints(Settings)[setting.name]
     kind = plain_type(hint)
     choices = [each for each in get_args(hint) if isinstance(each, str)]
+    if setting.metadata["separated"] and isinstance(value, list):
+        wrong = [each for each in value if not isinstance(each, str) or "," in each]
+        shown = _shown(setting.name, wrong[0]) if wrong else ""
+        return f"{shown}, expected texts without a comma in the list" if wrong else None
     # To TOML, true is no number, and 5 is none with a fraction.
     allowed = {bool: (bool,), int: (int,), float: (int, float)}.get(kind, (str,))
     if type(value) not in allowed:
         expected = " or ".join(choices) or _EXPECTED[kind]
+        if setting.metadata["separated"]:
+            expected += ", or a list of them"
         return f"{_shown(setting.name, value)}, expected {expected}"
     if choices:
         return None if value in choices else f'"{value}", expected {" or ".join(choices)}'
@@ -130,6 +153,8 @@ def _shown(name: str, value: Any) -> str:
 
 
 def _from_folder(name: str, value: Any, folder: Path) -> Any:
+    if isinstance(value, list):
+        return ",".join(value)
     is_file = plain_type(get_type_hints(Settings)[name]) is Path
     # A URL, or a file.
     is_file = is_file or (name == "jwt_keys" and "://" not in value)

@@ -70,7 +70,8 @@ def test_all_problems_are_reported_at_once(file: Path) -> None:
     file.write_text(
         'prot = 80\nport = "80"\nheartbeat-s = 0\nrelay = 1\nlog-level = "loud"\ndriver = 3\n'
         "schema = true\nlease-s = 5\nlease_s = 6\nsink-secrets = 5\nunlike_any_other_name = 1\n"
-        'config = "x"\n[server]\nport = 1\n'
+        'config = "x"\nallowed-hosts = ["a", 5]\n[server]\nport = 1\n'
+        "[limits]\nhost = 'b'\nmax_costs = 1\nmax-cost = '1'\n"
     )
     done = run(file)
     assert done.exit_code == 2
@@ -85,11 +86,15 @@ def test_all_problems_are_reported_at_once(file: Path) -> None:
             'log-level: "loud", expected debug or info or warning or error',
             "driver: 3, expected motor or pymongo",
             "schema: true, expected a path, as text",
-            "lease_s: twice, with - and with _, expected one; remove the other",
-            "sink-secrets: ***, expected a text",
+            "lease_s: twice, expected one; remove the other",
+            "sink-secrets: ***, expected a text, or a list of them",
             "unlike_any_other_name: no setting; remove it",
             "config: a file cannot name another; set it with --config or REVSTREAM_CONFIG",
+            "allowed-hosts: 5, expected texts without a comma in the list",
             "server: no setting; did you mean driver?",
+            "[limits] host: not of this table; move it to [http] or to the top",
+            "[limits] max_costs: no setting; did you mean max-cost?",
+            '[limits] max-cost: "1", expected a whole number',
         )
     ]
 
@@ -121,7 +126,7 @@ def test_every_setting_can_be_in_the_file(tmp_path: Path, file: Path) -> None:
     again = tmp_path / "again.toml"
     again.write_text("\n".join(each for each in printed.splitlines() if "config =" not in each))
     found = effective(again)
-    assert tomllib.loads(printed)["jwt-issuer"] == "me"
+    assert tomllib.loads(printed)["access"]["jwt-issuer"] == "me"
     before = effective(file, REVSTREAM_JWT_ISSUER="me")
     differ = {name for name in before if before[name]["value"] != found[name]["value"]}
     assert differ == {"config"}
@@ -136,6 +141,20 @@ def test_an_option_precedes_an_alternative_of_the_file(file: Path, tmp_path: Pat
     assert found["mongodb-uri-file"] == {"value": None, "source": "default"}
     assert found["mongodb-uri"]["value"] == "mongodb://given/shop"
     assert effective(file)["mongodb-uri-file"]["value"] == str(tmp_path / "uri")
+
+
+def test_settings_may_be_in_the_table_of_their_group_and_lists_be_lists(file: Path) -> None:
+    """The groups are those of the reference page."""
+    file.write_text(
+        'port = 1\n[http]\nhost = "0.0.0.0"\nallowed-origins = ["https://a", "https://b"]\n'
+        '[listeners]\nlisteners = "mine:Listener"\n[log]\nlog-json = true\n'
+    )
+    found = effective(file)
+    assert found["port"]["value"] == 1
+    assert found["host"]["value"] == "0.0.0.0"
+    assert found["allowed-origins"]["value"] == "https://a,https://b"
+    assert found["listeners"]["value"] == "mine:Listener"
+    assert found["log-json"]["value"] is True
 
 
 def test_secrets_are_not_printed(file: Path) -> None:
