@@ -10,6 +10,7 @@ import pytest
 
 from revstream.gql.observability.error_codes import CODES
 from revstream.gql.observability.error_table import TABLE
+from revstream.streams.core import resume_tokens
 from tools.reference.log_calls import log_calls
 from tools.reference.log_events import EVENTS
 from tools.reference.pages import FOLDER, PARTS, generate, part_names
@@ -63,6 +64,17 @@ def test_each_log_event_of_the_source_has_a_meaning() -> None:
     """A new event needs a place on the page, and a removed one leaves it."""
     described = [event for group in EVENTS.values() for event in group]
     assert sorted(described) == sorted({each.text for each in log_calls()})
+
+
+def test_the_examples_of_resume_tokens_are_valid_and_in_order() -> None:
+    """The page shows tokens as clients get them."""
+    page = (FOLDER / "resume-tokens.md").read_text(encoding="utf-8")
+    examples = re.findall(r"^\| `([0-9A-F]{16}[^`]*)` \|", page, re.M)
+    assert len(examples) == 3
+    decoded = [resume_tokens.decode(each, each.rpartition(".")[2]) for each in examples]
+    assert decoded == sorted(decoded)
+    for each, token in zip(examples, decoded, strict=True):
+        assert resume_tokens.encode(token, each.rpartition(".")[2]) == each
 
 
 # Arguments of constructors that become no facts, or facts by another name.

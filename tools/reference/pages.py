@@ -15,6 +15,7 @@ from tools.reference import (
     log_events,
     metrics,
     model_language,
+    transcripts,
 )
 
 __all__ = ["FOLDER", "PARTS", "generate", "part_names"]
@@ -30,6 +31,7 @@ PARTS: Mapping[str, Callable[[], str]] = {
     **log_events.PARTS,
     **metrics.PARTS,
     **model_language.PARTS,
+    **transcripts.PARTS,
 }
 
 _PART = re.compile(r"<!-- generated: (.+?) -->\n.*?<!-- /generated -->", re.S)
