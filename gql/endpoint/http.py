@@ -30,7 +30,7 @@ from strawberry.types.graphql import OperationType
 
 from revstream.gql.endpoint.broadcast_target import HttpStreamTarget
 from revstream.gql.endpoint.pages import graphiql_response
-from revstream.gql.endpoint.request_trace import enter_request
+from revstream.gql.endpoint.request_trace import enter_request, trace_request
 from revstream.gql.endpoint.streaming_response import StreamResponse, body_of, streamed
 from revstream.gql.endpoint.websocket import LegacySocket, SocketMessages, TransportSocket
 from revstream.gql.engine.execution.schema import Schema
@@ -49,6 +49,7 @@ from revstream.gql.http.request import (
 from revstream.gql.observability.error_response import answer
 from revstream.gql.server.client_presence import while_client_waits
 from revstream.gql.subscriptions.broadcast_message import CURRENT_TARGET
+from revstream.streams.core import tracing
 from revstream.streams.core.log_throttle import LogThrottle
 
 __all__ = ["GraphQLEndpoint"]
@@ -109,14 +110,14 @@ class GraphQLEndpoint(GraphQL[RequestContext, None]):
             await super().__call__(scope, receive, send)
             return
         headers = headers_of(scope)
-        formats = negotiate(headers.get("accept", ""))
-        try:
-            response = await self._response(scope, receive, headers, formats)
-        except ClientDisconnect:
-            return
-        except Exception as exc:
-            response = self.schema.error_reporter.response(exc, formats.json or JSON)
-        await response(scope, receive, send)
+        enter_request(headers)
+        answering = self._answer(scope, receive, headers)
+        tracer = tracing.installed()
+        response = await (
+            answering if tracer is None else trace_request(tracer, scope["method"], answering)
+        )
+        if response is not None:
+            await response(scope, receive, send)
 
     async def get_context(
         self, request: Request | WebSocket, response: Response | WebSocket
@@ -142,6 +143,18 @@ class GraphQLEndpoint(GraphQL[RequestContext, None]):
     def decode_json(self, data: str | bytes) -> object:
         return json_from_request(data)
 
+    async def _answer(
+        self, scope: Scope, receive: Receive, headers: Mapping[str, str]
+    ) -> ASGIApp | None:
+        """Return the response to a request, or None if its client is gone."""
+        formats = negotiate(headers.get("accept", ""))
+        try:
+            return await self._response(scope, receive, headers, formats)
+        except ClientDisconnect:
+            return None
+        except Exception as exc:
+            return self.schema.error_reporter.response(exc, formats.json or JSON)
+
     async def _response(
         self, scope: Scope, receive: Receive, headers: Mapping[str, str], formats: AcceptedFormats
     ) -> ASGIApp:
@@ -156,7 +169,6 @@ class GraphQLEndpoint(GraphQL[RequestContext, None]):
                 "accept: no supported type, expected application/graphql-response+json, "
                 "application/json, text/event-stream, or multipart/mixed;subscriptionSpec=1.0",
             )
-        enter_request(headers)
         asked = await read_request(scope, receive, headers, most_bytes=self._body_bytes)
         context = await self.callers.for_request(headers)
         with while_client_waits(scope):

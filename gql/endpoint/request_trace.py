@@ -7,14 +7,18 @@ request that opens it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from typing import Any
 
-from revstream.streams.core.traceparent import TRACEPARENT, read_traceparent
+from starlette.types import ASGIApp
 
-__all__ = ["enter_connection", "enter_operation", "enter_request"]
+from revstream.streams.core.traceparent import TRACEPARENT, read_traceparent
+from revstream.streams.core.tracing import Tracer
+
+__all__ = ["enter_connection", "enter_operation", "enter_request", "trace_request"]
 
 _NAME = "traceparent"
+_ROUTE = "/graphql"
 
 
 def enter_request(headers: Mapping[str, str]) -> None:
@@ -33,3 +37,22 @@ def enter_operation(extensions: Mapping[str, Any] | None) -> None:
     given = read_traceparent(extensions.get(_NAME)) if extensions else None
     if given is not None:
         TRACEPARENT.set(given)
+
+
+async def trace_request(
+    tracer: Tracer, method: str, answering: Awaitable[ASGIApp | None]
+) -> ASGIApp | None:
+    """Record the span of an HTTP request, until its response is ready to be sent.
+
+    Source: https://opentelemetry.io/docs/specs/semconv/http/http-spans/
+    """
+    facts = {"http.request.method": method, "http.route": _ROUTE, "url.path": _ROUTE}
+    with tracer.span(f"{method} {_ROUTE}", facts, kind="server") as span:
+        response = await answering
+        if response is not None:
+            # Those of the API's own classes are 200.
+            status = getattr(response, "status_code", 200)
+            span.set({"http.response.status_code": status})
+            if status >= 500:
+                span.fail(str(status))
+        return response

@@ -18,6 +18,7 @@ from typing import Any
 import orjson
 from strawberry.http.exceptions import WebSocketDisconnected
 
+from revstream.gql.observability.tracing import add_trace_ids
 from revstream.streams.core.errors import Unavailable
 from revstream.streams.core.lru_cache import LruCache
 
@@ -28,7 +29,9 @@ _MOST_FACT = 1000
 _MOST_MESSAGE = 2000
 _MOST_EXCEPTION = 20_000
 # Loggers of libraries: any client can provoke their lines, as often as it likes.
-_LIBRARIES = frozenset({"asyncio", "httptools", "starlette", "strawberry", "uvicorn", "websockets"})
+_LIBRARIES = frozenset(
+    {"asyncio", "httptools", "opentelemetry", "starlette", "strawberry", "uvicorn", "websockets"}
+)
 # Seconds between two of their lines that differ only in their arguments.
 _LIBRARY_LINE_S = 10.0
 _MOST_KINDS = 200
@@ -45,6 +48,7 @@ def configure_logging(level: str, *, json: bool) -> None:
     handler = _Stderr()
     handler.setFormatter(_Json() if json else _Text())
     handler.addFilter(LibraryThrottle())
+    handler.addFilter(add_trace_ids)
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
     # These log each connection and each request.
     for chatty in ("uvicorn.access", "pymongo", "websockets"):

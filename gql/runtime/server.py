@@ -22,6 +22,7 @@ from revstream.gql.auth.authenticator import Authenticator
 from revstream.gql.endpoint.allowed_hosts import allowed_hosts
 from revstream.gql.observability.logging_setup import expect_refusals
 from revstream.gql.observability.operation_metrics import Operations
+from revstream.gql.observability.tracing import traced
 from revstream.gql.runtime import gc_policy
 from revstream.gql.runtime.asgi_app import create_app
 from revstream.gql.runtime.configuration.auth_setup import sign_in_of
@@ -101,7 +102,8 @@ async def serve(
     # Before anything is opened: what cannot be served safely is not.
     sign_in = sign_in_of(settings, model) if http else None
     stop = _Stop()
-    with _signals(stop), _bound(settings) if http else contextlib.nullcontext() as listening:
+    bound = _bound(settings) if http else contextlib.nullcontext()
+    with _signals(stop), traced(enabled=settings.tracing), bound as listening:
         async with (
             _mongodb(settings, stop) as (uri, database),
             shown_progress() as report,

@@ -9,6 +9,7 @@ from revstream.gql.engine.definitions.object_type import build_object_types
 from revstream.gql.engine.execution.document_cache import CheckedDocuments, Documents
 from revstream.gql.engine.execution.executor import Executor
 from revstream.gql.engine.execution.schema import IdempotencyKey, OneOperation, Schema
+from revstream.gql.engine.execution.traced_schema import TracedSchema
 from revstream.gql.engine.internals.strawberry import FieldInfo
 from revstream.gql.engine.limits.concurrency import ConcurrencyExtension, ConcurrencyLimiter
 from revstream.gql.engine.limits.document_limits import Limits
@@ -101,7 +102,7 @@ def build_schema(
     documents = Documents(limits or Limits(), persisted or AutomaticDocuments())
     limiter = limiter or ConcurrencyLimiter()
     operations = Operations()
-    return Schema(
+    return TracedSchema(
         query=types["Query"],
         mutation=types["Mutation"],
         subscription=types["Subscription"],

@@ -19,10 +19,12 @@ import pymongo
 import pymongo.errors
 from bson import Timestamp
 
+from revstream.streams.core import tracing
 from revstream.streams.core.errors import Unsuitable
 from revstream.streams.mongo.client_reads import await_result
 from revstream.streams.mongo.driver.client import MongoOptions, open_client
 from revstream.streams.mongo.driver.codecs import DECODED, RAW, REPLY, Document
+from revstream.streams.mongo.driver.command_spans import CommandSpans
 from revstream.streams.mongo.driver.cursor_batches import cursor_batches
 from revstream.streams.mongo.driver.error_translation import STANDALONE, translate_driver_errors
 from revstream.streams.mongo.reads import COLLATION, Reads
@@ -59,7 +61,7 @@ class Mongo(Reads):
             Unsuitable: The URI is not valid.
         """
         options = options or MongoOptions()
-        client = open_client(uri, options)
+        client = open_client(uri, options, listeners=_listeners())
         wires = WirePool(uri, options)
         mongo = cls(client, name, options, wires)
         try:
@@ -236,3 +238,8 @@ class Mongo(Reads):
                 opened = cursor_batches(ask, kill, where, command, ahead=True, **more)
             async with aclosing(opened):
                 yield opened
+
+
+def _listeners() -> list[CommandSpans]:
+    # Only then: the driver makes an event of each command for a listener.
+    return [] if tracing.installed() is None else [CommandSpans()]

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 
 from revstream.streams.archive.store import Archive
 from revstream.streams.coordination.checkpoint import Checkpoint
+from revstream.streams.core import tracing
 from revstream.streams.core.errors import GatewayError, LeaseLost
 from revstream.streams.core.task_cleanup import cancel_and_wait
 from revstream.streams.recording.versions.version_batch import VersionBatch
@@ -31,6 +32,8 @@ _FLUSH_LIMIT_S = 1.0
 # Limits of what waits during an insert; one more batch may arrive.
 _MOST_RECORDS = 5000
 _MOST_BYTES = 7 * 1024 * 1024
+# Links of a span: OpenTelemetry's own default limit.
+_MOST_LINKS = 128
 # Other processes read checkpoints every 20 ms while an operation waits for history.
 _SAVE_EVERY_S = 0.05
 
@@ -181,6 +184,20 @@ class CommitPipeline:
             self._room.set()
 
     async def _append(self, batch: VersionBatch) -> None:
+        tracer = tracing.installed()
+        if tracer is None or not batch.records:
+            await self._store_versions(batch)
+            return
+        facts: tracing.Attributes = {
+            "recorder.name": self._name,
+            "recorder.versions": len(batch.records),
+        }
+        with tracer.span(
+            f"record {self._archive.collection}", facts, links=batch.traces()[:_MOST_LINKS]
+        ):
+            await self._store_versions(batch)
+
+    async def _store_versions(self, batch: VersionBatch) -> None:
         if batch.records and not await self._archive.insert(batch.records):
             # Numbers are deterministic and keys unique: only another writer can have inserted them
             # before.

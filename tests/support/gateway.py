@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
@@ -112,10 +112,18 @@ def start_gateway(
     )
 
 
-def start_command(*arguments: str, stdout: int | IO[str] = subprocess.DEVNULL) -> RunningGateway:
-    """Start `revstream` with these arguments; returns once it serves or records."""
+def start_command(
+    *arguments: str,
+    stdout: int | IO[str] = subprocess.DEVNULL,
+    program: Sequence[str] = ("-m", "revstream"),
+) -> RunningGateway:
+    """Start `revstream` with these arguments; returns once it serves or records.
+
+    Args:
+        program: arguments of Python, for a program that runs the command in its own way.
+    """
     process = subprocess.Popen(
-        [sys.executable, "-m", "revstream", *arguments],
+        [sys.executable, *program, *arguments],
         cwd=ROOT,
         stderr=subprocess.PIPE,
         stdout=stdout,

@@ -34,6 +34,9 @@ from revstream.gql.engine.limits.persisted_documents import Persisted
 from revstream.gql.engine.limits.query_cost import CostCalculator, DocumentCost
 from revstream.gql.engine.limits.schema_only import asks_schema_only
 from revstream.gql.engine.request.plan import Plans
+from revstream.gql.observability.operation_metrics import kind_of
+from revstream.gql.observability.tracing import describe_operation
+from revstream.streams.core import tracing
 from revstream.streams.core.errors import GatewayError
 from revstream.streams.core.lru_cache import LruCache
 
@@ -186,6 +189,8 @@ class CheckedDocuments(SchemaExtension):
         context = self.execution_context
         document = context.graphql_document
         assert document is not None
+        if tracing.installed() is not None:
+            describe_operation(kind_of(context), context.operation_name)
         try:
             self._check(document)
         except GatewayError as exc:

@@ -19,7 +19,7 @@ GROUPS: Mapping[str, str] = {
     "Subscriptions": "Events for subscribers.",
     "Access": "Who may sign in, and how.",
     "Limits": "Bounds of one operation, of one caller, and of all together.",
-    "Log": "The log, on the standard error stream.",
+    "Log": "The log, on the standard error stream, and traces.",
 }
 """Groups of settings, in the order in which people read them."""
 

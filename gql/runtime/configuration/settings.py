@@ -308,6 +308,11 @@ class Settings:
         "info", "Minimum level of log lines."
     )
     log_json: bool = _log(False, "Write log lines as JSON objects.")
+    tracing: bool = _log(
+        False,
+        "Record spans with OpenTelemetry, which the variables OTEL_… configure; requires the extra "
+        "otel (docs/how-to/trace.md).",
+    )
 
     def with_files_read(self) -> Settings:
         """The same with what stands in files where it belongs.

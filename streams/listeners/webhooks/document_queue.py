@@ -11,10 +11,12 @@ import logging
 import random
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Protocol
+from urllib.parse import urlsplit
 
+from revstream.streams.core import tracing
 from revstream.streams.core.errors import GatewayError, reason_from_error
 from revstream.streams.listeners.webhooks.message import DeliveryOutcome, DeliveryResult, Message
 from revstream.streams.versioning.version import Version
@@ -147,7 +149,10 @@ class DeliveryWorker:
 
     async def _post(self, queue: DocumentQueue, message: Message) -> DeliveryResult:
         queue.began_at, began = time.monotonic(), datetime.now(UTC)
-        answer = await self.receiver.post(message)
+        tracer = tracing.installed()
+        answer = await (
+            self.receiver.post(message) if tracer is None else self._traced_post(tracer, message)
+        )
         now = time.monotonic()
         self.seconds += now - queue.began_at
         if answer.outcome is DeliveryOutcome.TAKEN:
@@ -159,3 +164,21 @@ class DeliveryWorker:
             if answer.retry_after_s is not None:
                 self.rest_until = now + answer.retry_after_s
         return answer
+
+    async def _traced_post(self, tracer: tracing.Tracer, message: Message) -> DeliveryResult:
+        """Post a message in a span of its own, in the trace of the write."""
+        facts = {}
+        if (host := urlsplit(self.receiver.url).hostname) is not None:
+            facts["server.address"] = host
+        if (sink := message.headers.get("Revstream-Sink")) is not None:
+            facts["sink.name"] = sink
+        parent = message.headers.get("traceparent")
+        with tracer.span("deliver", facts, kind="client", parent=parent) as span:
+            if span.traceparent is not None:
+                # The attempt, for spans of the receiver; the signed event has that of the write.
+                headers = {**message.headers, "traceparent": span.traceparent}
+                message = replace(message, headers=headers)
+            answer = await self.receiver.post(message)
+            if answer.outcome is not DeliveryOutcome.TAKEN:
+                span.fail(answer.outcome.value, answer.reason)
+            return answer

@@ -20,6 +20,7 @@ import pymongo.errors
 from bson.raw_bson import RawBSONDocument
 
 from revstream.streams.mongo.driver.codecs import DECODED, RAW, Document
+from revstream.streams.mongo.driver.command_spans import trace_message
 from revstream.streams.mongo.driver.error_translation import error_from_reply
 from revstream.streams.mongo.driver.pymongo_internals import (
     borrowed_connection,
@@ -83,6 +84,7 @@ class WireConnection(asyncio.Protocol):
         self._asked = asked
         header = HEADER.pack(HEADER.size + len(command), self._number, 0, _OP_MSG, 0, 0)
         self._transport.write(header + command)
+        trace_message(command, self.address, asked)
         return asked
 
     async def run(self, database: str, command: Document) -> RawBSONDocument:

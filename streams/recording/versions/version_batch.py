@@ -49,6 +49,11 @@ class VersionBatch:
         if doubt and last is not None and last.full is not None and last.token < doubt:
             self.spanning.append(last.token)
 
+    def traces(self) -> list[str]:
+        """Return the traces of these writes, each once."""
+        found = (each.get("traceparent") for each in self.records)
+        return list(dict.fromkeys(each for each in found if each is not None))
+
     def extend(self, later: VersionBatch) -> None:
         """Append the batch that directly follows."""
         self.records += later.records

@@ -12,6 +12,7 @@ from strawberry.http.exceptions import WebSocketDisconnected
 
 from revstream.gql.observability import logging_setup
 from revstream.gql.observability.logging_setup import configure_logging
+from revstream.streams.core.traceparent import TRACEPARENT
 
 
 @pytest.mark.parametrize(("failure", "count"), [(WebSocketDisconnected(), 0), (ValueError("x"), 1)])
@@ -27,6 +28,31 @@ def test_a_send_to_a_disconnected_client_is_not_logged(
     finally:
         root.handlers[:], root.level = handlers, level
     assert capsys.readouterr().err.count("failed") == count
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_a_line_has_the_trace_of_the_work_that_logs_it(
+    capsys: pytest.CaptureFixture[str], as_json: bool
+) -> None:
+    """A line outside any trace has no ids."""
+    trace, span = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    token = TRACEPARENT.set(f"00-{trace}-{span}-01")
+    try:
+        configure_logging("info", json=as_json)
+        logging.getLogger("revstream.test").warning("inside")
+        TRACEPARENT.set(None)
+        logging.getLogger("revstream.test").warning("outside")
+    finally:
+        TRACEPARENT.reset(token)
+        root.handlers[:], root.level = handlers, level
+    inside, outside = capsys.readouterr().err.splitlines()
+    assert "trace_id" not in outside
+    if as_json:
+        assert {"trace_id": trace, "span_id": span}.items() <= orjson.loads(inside).items()
+    else:
+        assert inside.endswith(f"inside trace_id={trace} span_id={span}")
 
 
 def record(event: str, failure: BaseException | None = None, **facts: object) -> logging.LogRecord:
