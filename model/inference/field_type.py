@@ -123,7 +123,7 @@ def _single(profile: FieldProfile) -> FieldType:
     if kinds == {Kind.OBJECT} and profile.fields is not None and _is_type(profile.fields):
         return FieldType(fields=profile.fields)
     if kinds == {Kind.STRING} and _is_enum(profile):
-        return FieldType(values=tuple(sorted(profile.texts or ())))
+        return FieldType(values=profile.declared or tuple(sorted(profile.texts or ())))
     for scalar, holds in _SCALARS:
         if kinds <= holds:
             return FieldType(scalar=scalar)
@@ -141,6 +141,9 @@ def _is_type(fields: ObjectProfile) -> bool:
 
 def _is_enum(profile: FieldProfile) -> bool:
     texts = profile.texts
+    if profile.declared:
+        known = set(profile.declared)
+        return texts is not None and texts.keys() <= known and all(map(_is_word, known))
     if not texts or len(texts) > _MOST_VALUES:
         return False
     values = sum(texts.values())

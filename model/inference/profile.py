@@ -46,6 +46,7 @@ class FieldProfile:
         count: Observed values of the sample, null included.
         kinds: Number of values by kind; 0 for a kind that only rare documents have.
         rarely_missing: Whether a rare document lacks the field.
+        declared: All values that the collection's validator allows, if it has a list of texts.
         texts: Number of values by text, of at most `MOST_TEXTS` short texts; None if there are more
             or longer ones.
         fields: Profile of the values that are objects.
@@ -55,6 +56,7 @@ class FieldProfile:
     count: int = 0
     kinds: dict[Kind, int] = field(default_factory=dict)
     rarely_missing: bool = False
+    declared: tuple[str, ...] = ()
     texts: dict[str, int] | None = field(default_factory=dict)
     fields: ObjectProfile | None = None
     items: FieldProfile | None = None

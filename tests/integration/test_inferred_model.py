@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from pymongo import MongoClient
 
 from revstream.model.compiler.loader import read_model
-from revstream.model.definition import Model, Scalar
+from revstream.model.definition import EnumType, Model, Scalar
 from revstream.model.inference.accepted_names import accepted_text
 from revstream.model.inference.draft_builder import build_draft
 from revstream.resolvers.admin.data_sample import examine_data
@@ -187,3 +187,33 @@ def test_binary_data_is_shown_as_json(mongo_uri: str, client: Client, database: 
         "raw": Scalar.JSON,
         "key": Scalar.UUID,
     }
+
+
+def test_a_validator_adds_fields_and_values(mongo_uri: str, client: Client, database: str) -> None:
+    """Fields that no document has may be null; an enum has all values that are allowed."""
+    schema = {
+        "bsonType": "object",
+        "required": ["phase"],
+        "properties": {
+            "phase": {"enum": ["open", "closed", "in-progress"]},
+            "size": {"bsonType": "object", "properties": {"width": {"bsonType": "double"}}},
+            "notes": {"bsonType": "array", "items": {"bsonType": "string"}},
+            "count": {"bsonType": ["int", "null"]},
+        },
+    }
+    client[database].create_collection("jobs", validator={"$jsonSchema": schema})
+    client[database]["jobs"].insert_many({"phase": "open"} for _ in range(3))
+    model = read(asyncio.run(inferred(mongo_uri, database)))
+    job = model.entity("Job")
+    found = {each.name: (each.type_name, each.is_list, each.required) for each in job.fields}
+    assert found == {
+        "id": ("ID", False, True),
+        "phase": ("JobPhase", False, True),
+        "size": ("JobSize", False, False),
+        "notes": ("String", True, False),
+        "count": ("Int", False, False),
+    }
+    phase = job.field("phase")
+    assert phase is not None
+    assert isinstance(phase.type, EnumType)
+    assert phase.type.values == ("OPEN", "CLOSED", "IN_PROGRESS")

@@ -11,6 +11,7 @@ from revstream.model.compiler.validation.collections import OWN_SUFFIXES
 from revstream.model.compiler.validation.fields import KEPT_BESIDE, stored_name_problem
 from revstream.model.inference.draft_builder import LEFT_OUT, CollectionFacts
 from revstream.model.inference.field_type import choose_type
+from revstream.model.inference.json_schema import add_json_schema
 from revstream.model.inference.profile import FieldProfile, ObjectProfile
 from revstream.model.inference.relation import Candidate, Relation, candidates
 from revstream.streams.maintenance.sampling.document_profile import add_document
@@ -65,6 +66,8 @@ async def sample_database(
     for name in names:
         total = await mongo.estimated_count(name)
         profile = await _sampled(mongo, name, size, total, report)
+        if profile.count:
+            add_json_schema(profile, await _json_schema(mongo, name))
         if not any(choose_type(each, profile.count) for each in _named_fields(profile)):
             found.left_out[name] = "its documents have no field but _id" if total else "it is empty"
             continue
@@ -143,6 +146,13 @@ async def _widen(mongo: Mongo, name: str, profile: ObjectProfile, report: Report
             return
         for document in page:
             add_document(profile, document, rare=True)
+
+
+async def _json_schema(mongo: Mongo, name: str) -> Mapping[str, Any]:
+    reply = await mongo.command({"listCollections": 1, "filter": {"name": name}})
+    options = reply["cursor"]["firstBatch"][0]["options"]
+    schema = options.get("validator", {}).get("$jsonSchema", {})
+    return schema if isinstance(schema, Mapping) else {}
 
 
 async def _unique_fields(mongo: Mongo, name: str) -> frozenset[str]:
