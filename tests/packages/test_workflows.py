@@ -18,7 +18,7 @@ WORKFLOWS = {path.name: path for path in sorted((ROOT / ".github" / "workflows")
 PROGRAMS = Path(sys.executable).parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 # Programs of GitHub's machines.
-HOSTED = {"docker", "echo", "gh", "mkdir", "mongod", "mongos"}
+HOSTED = {"curl", "docker", "echo", "gh", "mkdir", "mongod", "mongos"}
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -70,7 +70,7 @@ def _missing(script: str) -> list[str]:
     targets = re.findall(r"^([a-z][\w-]*):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.M)
     missing = []
     for line in script.replace("\\\n", " ").splitlines():
-        first, *rest = line.split()
+        first, *rest = line.removeprefix("sudo ").split()
         if first == "make":
             missing += [f"make {each}" for each in rest if each not in targets]
         elif "/" in first:
@@ -114,6 +114,17 @@ def test_the_tests_run_on_each_python_that_the_package_names() -> None:
     ]
     assert tests["strategy"]["matrix"]["python"] == promised
     assert tests["env"]["PYTHON"] == "python${{ matrix.python }}"
+
+
+def test_a_release_builds_the_image_of_this_repository() -> None:
+    """The Dockerfile is where the workflow builds from."""
+    builds = [
+        step["with"]["context"]
+        for step in _steps(_read(WORKFLOWS["release.yml"]))
+        if step.get("uses", "").startswith("docker/build-push-action@")
+    ]
+    assert builds
+    assert [each for each in builds if not (ROOT / each / "Dockerfile").is_file()] == []
 
 
 def test_notes_of_a_release_are_its_section_of_the_changelog() -> None:
