@@ -56,6 +56,17 @@ def test_the_workflows_have_no_known_weakness() -> None:
     assert "release.yml" in done.stderr
 
 
+def test_each_lock_file_of_npm_is_kept_up_to_date() -> None:
+    """Dependabot proposes new versions for the folders that it is given, and for no others."""
+    listed = subprocess.run(
+        ["git", "ls-files", "*package-lock.json"], cwd=ROOT, capture_output=True, text=True
+    ).stdout
+    folders = {f"/{Path(each).parent.as_posix()}" for each in listed.splitlines()}
+    updates = _read(ROOT / ".github" / "dependabot.yml")["updates"]
+    [npm] = [each for each in updates if each["package-ecosystem"] == "npm"]
+    assert set(npm["directories"]) == folders
+
+
 @pytest.mark.parametrize("name", WORKFLOWS)
 def test_each_job_has_a_bound_and_each_workflow_its_permissions(name: str) -> None:
     """A job that hangs ends, and none has the permissions of the repository's default."""
