@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from revstream.resolvers.mutations.expected_version import ExpectedVersions
+from revstream.streams.core.traceparent import TRACEPARENT
 from tests.support.editing import Row, Shop, lamp, pick
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -45,14 +46,18 @@ async def test_a_draft_changes_nothing_until_it_is_published(shop: Shop) -> None
 
 
 async def test_a_published_draft_is_the_next_version(shop: Shop) -> None:
-    """The version has its draft, its author, and its approver."""
+    """The version has its draft, its author, its approver, and the trace of the publication."""
     id_ = await shop.create()
+    trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+    TRACEPARENT.set(trace.replace("4bf9", "0000"))
     await propose(shop, id_, {"name": "Torch"}, author="dan", comment="nicer")
+    TRACEPARENT.set(trace)
     result = await publish(shop, id_, 1, author="eve", comment="agreed")
+    TRACEPARENT.set(None)
     assert (result["version"], result["product"]["name"]) == (2, "Torch")
     last = (await shop.history(id_))[-1]
     assert (last["operation"], last["fromDraft"]) == ("UPDATE", 1)
-    assert (last["author"], last["comment"]) == ("eve", "agreed")
+    assert (last["author"], last["comment"], last["traceparent"]) == ("eve", "agreed", trace)
     assert last["draft"] == {
         "author": "dan",
         "comment": "nicer",

@@ -18,6 +18,7 @@ from revstream.gql.cli.migrate import Move, migrate
 from revstream.gql.runtime.configuration.settings import Settings
 from revstream.streams.archive.store import Archive
 from revstream.streams.core.errors import HistoryLost, Unavailable, Unsuitable
+from revstream.streams.core.traceparent import TRACEPARENT
 from revstream.streams.maintenance.migration import Migration
 from revstream.streams.mongo.database import Mongo
 from tests.integration.conftest import KeptShop
@@ -74,6 +75,9 @@ async def test_a_migration_under_writes_keeps_the_whole_history(
     kept, to = unsealed, f"moved_{unsealed.history.lower()}"
     program = kept.program()
     ids = await asyncio.to_thread(fill, program, kept, 5, 15)
+    TRACEPARENT.set(trace := "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")
+    ids.append(await kept.shop.create())
+    TRACEPARENT.set(None)
     await kept.shop.recorded()
     turns = iter(range(10_000))
     moving = migration(kept, to)
@@ -113,6 +117,7 @@ async def test_a_migration_under_writes_keeps_the_whole_history(
         await moving.copy()
 
     before = await histories(kept.shop, ids)
+    assert [each["traceparent"] for each in before[ids[-1]]] == [trace]
     model = layout_model("ARCHIVE", to)
     async with open_shop(
         client, mongo_uri, kept.shop.database.name, model=model, begun=True
