@@ -66,6 +66,13 @@ def test_each_log_event_of_the_source_has_a_meaning() -> None:
     assert sorted(described) == sorted({each.text for each in log_calls()})
 
 
+def test_each_attribute_of_the_python_interface_has_a_meaning() -> None:
+    """It is in the docstring of its class."""
+    page = (FOLDER / "python.md").read_text(encoding="utf-8")
+    assert re.findall(r"^\| `\w+` \|.*\|  \|$", page, re.M) == []
+    assert "| `document` |" in page
+
+
 def test_the_examples_of_resume_tokens_are_valid_and_in_order() -> None:
     """The page shows tokens as clients get them."""
     page = (FOLDER / "resume-tokens.md").read_text(encoding="utf-8")

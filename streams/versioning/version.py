@@ -73,8 +73,19 @@ class Version:
     """A record of the archive, as readers see it.
 
     Attributes:
-        token: The record's `_id`.
+        token: The record's `_id`: the resume token of the write, without the deployment's tag.
+        document: The document's `_id`.
+        number: Number of the version; it grows from version to version of a document.
+        operation: BASELINE, INSERT, UPDATE, REPLACE or DELETE.
+        at: Cluster time of the write.
+        wall: Time of the server's clock.
         previous: Token of the version before.
+        by: Author, if the writer said so.
+        why: Reason, if the writer said so.
+        restored_from: Number of the version that was restored.
+        draft: Number of the draft that was published.
+        changed: Stored paths that differ from the version before.
+        gap: Something may be missing before this version.
         cut: Mark of deleted versions before it.
         traceparent: Trace of the write (W3C Trace Context).
         copies: The document's `_copies`.

@@ -15,6 +15,7 @@ from tools.reference import (
     log_events,
     metrics,
     model_language,
+    python_api,
     transcripts,
 )
 
@@ -31,6 +32,7 @@ PARTS: Mapping[str, Callable[[], str]] = {
     **log_events.PARTS,
     **metrics.PARTS,
     **model_language.PARTS,
+    **python_api.PARTS,
     **transcripts.PARTS,
 }
 
