@@ -95,8 +95,9 @@ def serve_command(**given: Any) -> None:
 
 @cli.command("record")
 @options(
-    "config", "schema", "mongodb_uri", "mongodb_uri_file", "database", "listeners", "sink_secrets",
-    "sink_secrets_file", "images", "experimental_sharded", "driver", "lease_s", "connect_s",
+    "config", "schema", "mongodb_uri", "mongodb_uri_file", "database", "management_host",
+    "management_port", "listeners", "sink_secrets", "sink_secrets_file", "images",
+    "experimental_sharded", "driver", "lease_s", "connect_s",
     "read_limit_s", "retention_every_s", "log_level", "log_json", "tracing",
 )  # fmt: skip
 def record_command(**given: Any) -> None:

@@ -9,7 +9,7 @@ from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
-from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Mount, Route
 from starlette.types import ASGIApp, Receive, Send
 from starlette.types import Scope as ASGIScope
@@ -29,9 +29,8 @@ from revstream.gql.runtime.configuration.limit_setup import (
     persisted_documents,
 )
 from revstream.gql.runtime.gateway import Gateway
-from revstream.gql.runtime.metrics_endpoint import metrics_route
+from revstream.gql.runtime.management import api_connections, management_routes
 from revstream.gql.schema import build_schema, print_sdl, select_naming
-from revstream.gql.server.websocket_connection import Connections
 from revstream.resolvers.access.permissions import OPEN, Scope, has_access
 from revstream.resolvers.access.principal import ANONYMOUS, Principal
 from revstream.resolvers.access.row_filter import claims_named
@@ -131,14 +130,7 @@ def create_app(gateway: Gateway, sign_in: Authenticator | None = None) -> Starle
         heartbeat_s=settings.heartbeat_s,
         max_operations=settings.max_connection_operations or None,
     )
-    connections = Connections(
-        most=settings.sockets,
-        most_http=settings.connections,
-        most_http_bytes=settings.connections_bytes,
-        most_bytes=settings.sockets_bytes,
-        stalled_s=settings.socket_stalled_s,
-        failed=schema.error_reporter.response,
-    )
+    connections = api_connections(settings, schema.error_reporter)
 
     def for_those_who_may_ask(handle: Handle) -> Handle:
         """Guard a route that shows the schema, under the same rule as introspection."""
@@ -157,18 +149,9 @@ def create_app(gateway: Gateway, sign_in: Authenticator | None = None) -> Starle
     async def schema_graphql(request: Request) -> Response:
         return PlainTextResponse(sdl)
 
-    async def livez(request: Request) -> Response:
-        return JSONResponse({"live": True})
-
-    async def readyz(request: Request) -> Response:
-        missing = gateway.not_ready()
-        said: dict[str, object] = {"ready": not missing, "notReady": missing}
-        if troubles := gateway.troubles():
-            said["trouble"] = troubles
-        if warnings := await gateway.warnings():
-            said["warnings"] = warnings
-        return JSONResponse(said, status_code=503 if missing else 200)
-
+    managed = []
+    if settings.management_port is None:
+        managed = management_routes(gateway, schema.operations, schema.limiter, connections)
     hosts = allowed_hosts(settings.allowed_hosts, settings.host)
     requests = _shared(endpoint, origins) if origins else endpoint
     routes: list[Route | Mount] = [
@@ -176,9 +159,7 @@ def create_app(gateway: Gateway, sign_in: Authenticator | None = None) -> Starle
         Route("/graphql", requests),
         Route("/schema.graphql", for_those_who_may_ask(schema_graphql)),
         *client_routes(sdl, for_those_who_may_ask),
-        Route("/livez", livez),
-        Route("/readyz", readyz),
-        metrics_route(gateway, schema.operations, schema.limiter, connections),
+        *managed,
         *admin_routes(callers, settings.admin_role, schema.error_reporter, settings.body_bytes),
         *pages_routes(lambda: examples_of(gateway.model), for_those_who_may_ask),
     ]
@@ -189,5 +170,6 @@ def create_app(gateway: Gateway, sign_in: Authenticator | None = None) -> Starle
         middleware=[checked],
     )
     app.state.operations = schema.operations
+    app.state.limiter = schema.limiter
     app.state.connections = connections
     return app

@@ -72,6 +72,7 @@ class Gateway:
     follows: bool
     setup: CollectionSetup
     tasks: list[asyncio.Task[None]]
+    stopping: asyncio.Event = field(default_factory=asyncio.Event)
     opened_at: float = field(default_factory=time.monotonic)
 
     def not_ready(self) -> dict[str, str]:
@@ -80,7 +81,7 @@ class Gateway:
         A recorder that runs in another process is no reason.
         """
         found: dict[str, str] = {}
-        if self.services.live.farewell.said:
+        if self.stopping.is_set():
             found["gateway"] = "shutting down"
         silent_s = time.monotonic() - self.hub.moved_at
         if self.follows and not self.source.connected:
@@ -132,7 +133,10 @@ class Gateway:
                 )
 
     def hand_over(self) -> None:
-        """Release the leases, so that other processes record before the subscriptions end here."""
+        """Be no longer ready, and release the leases, so that other processes record before the
+        subscriptions end here.
+        """
+        self.stopping.set()
         for task in self.tasks:
             if task.get_name() != STREAM:
                 task.cancel()

@@ -14,6 +14,7 @@ import signal
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 
 import click
 import uvloop
@@ -30,6 +31,7 @@ from revstream.gql.runtime.configuration.settings import Settings
 from revstream.gql.runtime.embedded.embedded_mongod import embedded_mongod
 from revstream.gql.runtime.gateway import Gateway
 from revstream.gql.runtime.lifecycle import open_gateway
+from revstream.gql.runtime.management import management_app
 from revstream.gql.runtime.progress_display import shown_progress, shown_readings
 from revstream.gql.server.uvicorn_server import BACKLOG, UvicornServer
 from revstream.gql.server.websocket_connection import Connections
@@ -102,8 +104,8 @@ async def serve(
     # Before anything is opened: what cannot be served safely is not.
     sign_in = sign_in_of(settings, model) if http else None
     stop = _Stop()
-    bound = _bound(settings) if http else contextlib.nullcontext()
-    with _signals(stop), traced(enabled=settings.tracing), bound as listening:
+    tracing = traced(enabled=settings.tracing)
+    with _signals(stop), tracing, _ports(settings, http=http) as ports:
         async with (
             _mongodb(settings, stop) as (uri, database),
             shown_progress() as report,
@@ -123,7 +125,7 @@ async def serve(
             stop.serving = True
             gc_policy.settle(most=gc_policy.SERVING if http else gc_policy.RECORDING)
             beside = None if ready is None else lambda address: ready(gateway, address, uri)
-            await _until_stopped(settings, gateway, sign_in, listening, stop, beside)
+            await _until_stopped(settings, gateway, sign_in, ports, stop, beside)
     if stop.failure is not None:
         raise Failed(str(stop.failure)) from stop.failure
 
@@ -146,18 +148,17 @@ async def _until_stopped(
     settings: Settings,
     gateway: Gateway,
     sign_in: Authenticator | None,
-    listening: socket.socket | None,
+    ports: _Ports,
     stop: _Stop,
     beside: Beside | None,
 ) -> None:
     address = ""
     async with asyncio.TaskGroup() as tasks:
-        server = None
+        server = app = None
         # How many are open: none of who only records.
         sockets: Callable[[], int] = int
-        if listening is not None:
-            host, port = listening.getsockname()[:2]
-            address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
+        if ports.api is not None:
+            address = _address(ports.api)
             app = create_app(gateway, sign_in)
             _allow_files(app.state.connections)
             sockets = app.state.connections.__len__
@@ -169,8 +170,21 @@ async def _until_stopped(
                 shutdown_s=settings.shutdown_s,
                 before_closing=lambda: _end_subscriptions(gateway, operations),
             )
-            accepting = [listening, *(listening.dup() for _ in range(1, _ACCEPTED_A_TURN))]
+            accepting = [ports.api, *(ports.api.dup() for _ in range(1, _ACCEPTED_A_TURN))]
             serving = tasks.create_task(server.serve(sockets=accepting))
+        managing = None
+        if ports.management is not None:
+            management = management_app(gateway, app)
+            # Serves until the API's server has ended: it tells that this process is not ready.
+            managing = UvicornServer(
+                management,
+                management.state.connections,
+                message_bytes=settings.socket_message_bytes,
+                shutdown_s=1,
+                before_closing=_nothing,
+            )
+            managed = tasks.create_task(managing.serve(sockets=[ports.management]))
+            log.info("managing", extra={"address": _address(ports.management)})
         collecting = tasks.create_task(gc_policy.collect_garbage(sockets))
         key_stores = () if sign_in is None else sign_in.keys
         watching = [tasks.create_task(each.watch()) for each in key_stores]
@@ -188,9 +202,21 @@ async def _until_stopped(
         if server is not None:
             server.should_exit = True
             await serving
+        if managing is not None:
+            managing.should_exit = True
+            await managed
         for each in watching:
             each.cancel()
         collecting.cancel()
+
+
+def _address(listening: socket.socket) -> str:
+    host, port = listening.getsockname()[:2]
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}"
+
+
+async def _nothing() -> None:
+    """Have nothing to do before the connections are closed."""
 
 
 async def _guarded(work: Awaitable[None], stop: _Stop) -> None:
@@ -239,19 +265,43 @@ def _signals(stop: _Stop) -> Iterator[None]:
             loop.remove_signal_handler(each)
 
 
+@dataclass(frozen=True, slots=True)
+class _Ports:
+    """Listening sockets: of the API, and of health and metrics where they have one of their own."""
+
+    api: socket.socket | None
+    management: socket.socket | None
+
+
 @contextlib.contextmanager
-def _bound(settings: Settings) -> Iterator[socket.socket]:
+def _ports(settings: Settings, *, http: bool) -> Iterator[_Ports]:
     """Bind first: a port that is taken should not be found out after a minute of starting."""
-    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    with contextlib.ExitStack() as stack:
+        api = management = None
+        if http:
+            api = stack.enter_context(_bound(settings.host, settings.port, ""))
+        if settings.management_port is not None:
+            host = settings.management_host or settings.host
+            management = stack.enter_context(_bound(host, settings.management_port, "management-"))
+        yield _Ports(api, management)
+
+
+@contextlib.contextmanager
+def _bound(host: str, port: int, options: str) -> Iterator[socket.socket]:
+    """Bind an address.
+
+    Args:
+        options: what the names of its options begin with.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        address = settings.host, settings.port
-        bound = socket.create_server(address, family=family, backlog=BACKLOG)
+        bound = socket.create_server((host, port), family=family, backlog=BACKLOG)
     except (OSError, OverflowError) as exc:
         # Python appends the address, which is said already.
         reason = str(getattr(exc, "strerror", exc)).partition(" (while attempting")[0]
         raise click.ClickException(
-            f"address to listen on: {settings.host}:{settings.port}: {reason}; "
-            "choose another --port or --host"
+            f"address to listen on: {host}:{port}: {reason}; "
+            f"choose another --{options}port or --{options}host"
         ) from exc
     with bound:
         yield bound

@@ -16,6 +16,7 @@ EVENTS: Mapping[str, Mapping[str, str]] = {
         "progress": "A step of the start, as of building indexes.",
         "serving": "The address answers.",
         "recording": "`revstream record` runs.",
+        "managing": "The management port answers.",
         "stopping": "SIGTERM or Ctrl+C came: subscriptions end, leases are released.",
         "stopped": "The process ends.",
         "data": "A field does not fit the model in a sample of documents, or a collection is not "

@@ -56,6 +56,14 @@ class Settings:
     database: str | None = _mongodb(None, "Name of the database; without it, the one in the URI.")
     host: str = _http("127.0.0.1", "Address to listen on.")
     port: int = _http(8000, "Port to listen on; 0 for a free one.")
+    management_port: int | None = _http(
+        None,
+        "Port for /livez, /readyz and /metrics, which the API's port then does not serve; 0 for a "
+        "free one. The only port of `record`.",
+    )
+    management_host: str | None = _http(
+        None, "Address to listen on for the management port; without it, that of --host."
+    )
     allowed_origins: str | None = _http(
         None,
         "Origins of other pages that may use the API, separated by commas, such as "
