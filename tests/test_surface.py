@@ -38,13 +38,10 @@ def test_the_sdl_with_relay_naming_is_the_snapshot() -> None:
     ("name", "collect"),
     [
         ("help.txt", surface.help_pages),
-        ("settings.txt", surface.settings),
-        ("metrics.txt", surface.metrics),
         ("error_codes.txt", surface.error_codes),
-        ("log_events.txt", surface.log_events),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_the_texts_for_operators_are_the_snapshot(name: str, collect: Callable[[], str]) -> None:
-    """Help, settings, metrics, error codes and log events change only on purpose."""
+    """Help and error codes change only on purpose."""
     assert_snapshot(name, collect())

@@ -1,13 +1,11 @@
-"""Texts of the product's surface: SDL, help, settings, metrics, error codes and log events."""
+"""Texts of the product's surface: SDL, help and error codes."""
 
 from __future__ import annotations
 
-import dataclasses
 import logging
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import get_type_hints
 
 from click.testing import CliRunner
 from graphql import TypeSystemDefinitionNode, parse
@@ -16,13 +14,10 @@ from revstream.gql.cli.main import cli
 from revstream.gql.http.media_types import JSON
 from revstream.gql.observability.error_response import answer
 from revstream.gql.observability.error_table import TABLE
-from revstream.gql.observability.metric_definitions import METRICS
-from revstream.gql.runtime.configuration.settings import PREFIX, Settings
 from revstream.gql.schema import build_schema, print_sdl, select_naming
 from revstream.model.compiler.loader import read_model
-from tools.reference.log_calls import log_calls
 
-__all__ = ["error_codes", "help_pages", "log_events", "metrics", "sdl", "sdl_beside", "settings"]
+__all__ = ["error_codes", "help_pages", "sdl", "sdl_beside"]
 
 
 def sdl(model: Path, *, relay: bool = False) -> str:
@@ -78,32 +73,6 @@ def _commands(page: str) -> list[str]:
     return re.findall(r"^  (\S+)", listed, re.M)
 
 
-def settings() -> str:
-    """Return name, variable, type, default and help of each setting."""
-    hints = get_type_hints(Settings)
-    return _table(
-        ("name", "variable", "type", "default", "help"),
-        (
-            (
-                each.name,
-                PREFIX + each.name.upper(),
-                hints[each.name].__name__
-                if isinstance(hints[each.name], type)
-                else re.sub(r"\b\w+\.", "", str(hints[each.name])),
-                str(each.default),
-                each.metadata["help"],
-            )
-            for each in dataclasses.fields(Settings)
-        ),
-    )
-
-
-def metrics() -> str:
-    """Return name, type, labels and help of each metric."""
-    rows = ((each.name, each.kind, ", ".join(each.labels), each.says) for each in METRICS)
-    return _table(("name", "type", "labels", "help"), rows)
-
-
 def error_codes() -> str:
     """Return class, code, log level, masking and HTTP status of each error.
 
@@ -120,11 +89,3 @@ def error_codes() -> str:
 
 def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
     return "".join(" | ".join(each) + "\n" for each in (head, *rows))
-
-
-def log_events() -> str:
-    """Return the level and the text of each log line whose text is fixed in the source.
-
-    Names no module: an event that moves stays the same.
-    """
-    return _table(("level", "event"), sorted({(each.level, each.text) for each in log_calls()}))
