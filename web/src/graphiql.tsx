@@ -5,8 +5,9 @@ import "./graphiql.css";
 
 import { createGraphiQLFetcher, type Fetcher } from "@graphiql/toolkit";
 import { GraphiQL } from "graphiql";
-import { Kind, parse } from "graphql";
+import { type ExecutionResult, Kind, parse } from "graphql";
 import { createRoot } from "react-dom/client";
+import { withKind, withoutCheckpoints } from "./checkpoints";
 
 interface Example {
   name: string;
@@ -40,8 +41,12 @@ const fetcher: Fetcher = (params, options) => {
   try {
     const documentAST = parse(params.query);
     const [operation, ...others] = documentAST.definitions.filter((each) => each.kind === Kind.OPERATION_DEFINITION);
-    if (operation && others.length === 0)
-      return send({ ...params, operationName: operation.name?.value }, { ...options, documentAST });
+    if (operation && others.length === 0) {
+      const query = withKind(params.query, operation);
+      const sent = send({ ...params, query, operationName: operation.name?.value }, { ...options, documentAST });
+      if (query === params.query) return sent;
+      return Promise.resolve(sent).then((events) => withoutCheckpoints(events as AsyncIterable<ExecutionResult>));
+    }
   } catch {
     // The gateway says better what is wrong with the text.
   }
