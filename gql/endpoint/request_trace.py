@@ -1,4 +1,4 @@
-"""Trace of a request or an operation, as its client names it (W3C Trace Context).
+"""Trace of a request or an operation, as its client names it (W3C Trace Context), and its id.
 
 A WebSocket has no headers for each operation: there, an operation names its trace in `extensions`,
 or the connection does for all of its operations, in the payload of `connection_init` or in the
@@ -12,6 +12,7 @@ from typing import Any
 
 from starlette.types import ASGIApp
 
+from revstream.gql.observability.request_id import enter_operation_id
 from revstream.streams.core.traceparent import TRACEPARENT, read_traceparent
 from revstream.streams.core.tracing import Tracer
 
@@ -32,8 +33,9 @@ def enter_connection(headers: Mapping[str, str], payload: object) -> None:
     TRACEPARENT.set(read_traceparent(given) or read_traceparent(headers.get(_NAME)))
 
 
-def enter_operation(extensions: Mapping[str, Any] | None) -> None:
-    """Set the trace of an operation of a WebSocket, if it names one, in its own task."""
+def enter_operation(operation_id: str, extensions: Mapping[str, Any] | None) -> None:
+    """Set the id of an operation of a WebSocket, and its trace if it names one, in its own task."""
+    enter_operation_id(operation_id)
     given = read_traceparent(extensions.get(_NAME)) if extensions else None
     if given is not None:
         TRACEPARENT.set(given)

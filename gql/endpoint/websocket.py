@@ -155,7 +155,7 @@ class TransportSocket(BaseGraphQLTransportWSHandler[RequestContext, None]):
         CURRENT_TARGET.set(target)
         if target is not None:
             self._targets[operation.id] = target
-        enter_operation(_extensions.get())
+        enter_operation(operation.id, _extensions.get())
         with self._operations:
             await super().run_operation(operation)
 
@@ -267,7 +267,7 @@ class LegacySocket(BaseGraphQLWSHandler[RequestContext, None]):
         scope = self.websocket.ws.scope  # type: ignore[attr-defined]
         target = WebSocketTarget.from_scope(scope, args[0], b"data", _extensions.get())
         CURRENT_TARGET.set(target)
-        enter_operation(_extensions.get())
+        enter_operation(args[0], _extensions.get())
         try:
             # No code retrieves the exception of the task.
             with self._operations, suppress(WebSocketDisconnected):

@@ -132,6 +132,9 @@ CODES: Mapping[str, ErrorCode] = {
         "A fault of revstream. The message is masked.",
         "no",
         "Report it with the lines of the log that have the incident.",
-        {"incident": "the number under which the log has the fault"},
+        {
+            "incident": "the number under which the log has the fault",
+            "requestId": "the id of the request, if it is no subscription",
+        },
     ),
 }

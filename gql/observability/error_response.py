@@ -17,6 +17,7 @@ from revstream.gql.http.media_types import JSON, MediaType
 from revstream.gql.http.request import Refused
 from revstream.gql.observability.error_table import Incidents, finish_errors, storms
 from revstream.gql.observability.operation_metrics import Operations
+from revstream.gql.observability.request_id import REQUEST_ID
 from revstream.streams.core.errors import GatewayError
 
 __all__ = ["ErrorReporter", "answer"]
@@ -39,7 +40,15 @@ class ErrorReporter:
         self, errors: list[GraphQLError], kind: str, token_out: Callable[[str], str] = str
     ) -> None:
         """Finish the errors of one response in place and count them; see `finish_errors`."""
-        finish_errors(errors, token_out, storms=self._storms, incidents=self._incidents)
+        # An event may be for many subscribers, and is not for the first one's id.
+        request_id = None if kind == "subscription" else REQUEST_ID.get()
+        finish_errors(
+            errors,
+            token_out,
+            storms=self._storms,
+            incidents=self._incidents,
+            request_id=request_id,
+        )
         self._operations.note(errors, kind)
 
     def error(self, exc: Exception, kind: str = "unknown") -> GraphQLError:

@@ -169,6 +169,7 @@ def finish_errors(
     *,
     storms: Mapping[str, LogThrottle] | None = None,
     incidents: Incidents | None = None,
+    request_id: str | None = None,
 ) -> None:
     """Log each error by its rule and reduce it, in place, to what the client may read.
 
@@ -181,6 +182,7 @@ def finish_errors(
         storms: log throttles by code, since refusals may come with every event, or at every client
             at once; without them, each refusal is logged.
         incidents: ids of the process; without them, each fault gets an id of its own.
+        request_id: shown with a masked error.
     """
     failed = list(errors)
     _join_past_misfits(errors)
@@ -209,7 +211,8 @@ def finish_errors(
             if more:
                 facts["more"] = more
             error.message = f"internal error; see incident {incident} in the log"
-            error.extensions = {"code": rule.code, "incident": incident}
+            request = {} if request_id is None else {"requestId": request_id}
+            error.extensions = {"code": rule.code, "incident": incident, **request}
         else:
             error.extensions = {"code": rule.code, **_shown(error.extensions or {}, token_out)}
         if id(cause) not in logged:

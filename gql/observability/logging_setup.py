@@ -18,6 +18,7 @@ from typing import Any
 import orjson
 from strawberry.http.exceptions import WebSocketDisconnected
 
+from revstream.gql.observability.request_id import add_request_id
 from revstream.gql.observability.tracing import add_trace_ids
 from revstream.streams.core.errors import Unavailable
 from revstream.streams.core.lru_cache import LruCache
@@ -48,6 +49,7 @@ def configure_logging(level: str, *, json: bool) -> None:
     handler = _Stderr()
     handler.setFormatter(_Json() if json else _Text())
     handler.addFilter(LibraryThrottle())
+    handler.addFilter(add_request_id)
     handler.addFilter(add_trace_ids)
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
     # These log each connection and each request.

@@ -23,6 +23,7 @@ from revstream.gql.endpoint.http import GraphQLEndpoint
 from revstream.gql.endpoint.pages import Handle, pages_routes
 from revstream.gql.engine.request.context import RequestContext
 from revstream.gql.engine.request.context_factory import RequestContextFactory
+from revstream.gql.observability.request_id import identified
 from revstream.gql.runtime.configuration.limit_setup import (
     concurrency_limiter,
     document_limits,
@@ -73,7 +74,7 @@ def _shared(endpoint: ASGIApp, origins: Collection[str]) -> ASGIApp:
         allow_origins=origins,
         allow_methods=("GET", "POST"),
         allow_headers=("*",),
-        expose_headers=("retry-after",),
+        expose_headers=("retry-after", "x-request-id"),
     )
 
 
@@ -90,6 +91,8 @@ class Application(Starlette):
 
     async def __call__(self, scope: ASGIScope, receive: Receive, send: Send) -> None:
         busy = self._busy.get(scope.get("path", ""))
+        if scope["type"] in ("http", "websocket"):
+            send = identified(scope, send)
         await (super().__call__ if busy is None else busy)(scope, receive, send)
 
 

@@ -74,6 +74,7 @@ _VARIES = [
     (r"^id: ?\S+$", "id: <token>"),
     (r'"at":"[^"]+"', '"at":"<moment>"'),
     (r'"incident":"[0-9a-f]{12}"', '"incident":"<incident>"'),
+    (r"(x-request-id: |\"requestId\":\")[0-9a-f]{32}", r"\1<request>"),
     (r"incident [0-9a-f]{12}", "incident <incident>"),
     (r"request: not JSON: [^\"]+", "request: not JSON: <reason>"),
     (r"message: not JSON: .+", "message: not JSON: <reason>"),

@@ -155,3 +155,11 @@ def test_repeated_faults_of_one_line_of_code_are_one_incident_for_a_while(
         assert failed(RuntimeError, "again") not in numbers
     *_, last = caplog.records
     assert vars(last)["more"] == 49
+
+
+def test_a_masked_error_has_the_id_of_its_request() -> None:
+    """A user reports it, and an operator finds the lines of the request in the log."""
+    errors = [GraphQLError("secret", original_error=RuntimeError("secret"))]
+    finish_errors(errors, str, request_id="r1")
+    [error] = errors
+    assert (error.extensions or {})["requestId"] == "r1"
