@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from statistics import median
 from typing import Self
 
@@ -39,7 +40,7 @@ class Chart:
         return replace(self, heights=[median(each) for each in heights])
 
     def markdown(self) -> str:
-        values = ", ".join(f"{each:.4g}" for each in self.heights)
+        values = ", ".join(map(_rounded, self.heights))
         return "\n".join(
             [
                 "```mermaid",
@@ -47,7 +48,7 @@ class Chart:
                 "xychart-beta",
                 f'    title "{self.title}"',
                 f"    x-axis {self.x_axis}",
-                f"    y-axis {self.y_title}0 --> {max(self.heights) * 1.1:.4g}",
+                f"    y-axis {self.y_title}0 --> {_rounded(max(self.heights) * 1.1)}",
                 f"    {self.kind} [{values}]",
                 "```",
             ]
@@ -67,4 +68,9 @@ def curve(title: str, across: str, end: float, up: str, heights: Sequence[float]
         across, up: titles of the axes, with units.
     """
     step = max(1, -(-len(heights) // _POINTS))
-    return Chart(title, f'"{across}" 0 --> {end:.4g}', f'"{up}" ', "line", heights[::step])
+    return Chart(title, f'"{across}" 0 --> {_rounded(end)}', f'"{up}" ', "line", heights[::step])
+
+
+def _rounded(value: float) -> str:
+    """Return four digits, without the exponent, which Mermaid does not read."""
+    return format(Decimal(f"{value:.4g}"), "f")

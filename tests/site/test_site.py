@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 from html.parser import HTMLParser
 from pathlib import Path
-
-import pytest
 
 from tests.site.page import read_blocks
 
@@ -19,23 +14,6 @@ EXECUTED = ("tutorials", "how-to")
 # Attributes whose address a browser loads by itself; `href` of these elements only.
 _LOADED = ("src", "srcset", "poster", "data")
 _LINKED = "link"
-
-
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Build the site as `make docs` does; a warning fails."""
-    folder = tmp_path_factory.mktemp("site")
-    command = ["mkdocs", "build", "--strict", "--site-dir", str(folder)]
-    built = subprocess.run(
-        [sys.executable, "-m", *command],
-        cwd=ROOT,
-        env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
-        capture_output=True,
-        text=True,
-    )
-    assert built.returncode == 0, built.stderr
-    assert "WARNING" not in built.stderr
-    return folder
 
 
 class _Content(HTMLParser):

@@ -98,7 +98,7 @@ def _visit_demo(ports: Ports) -> None:
     with _opened(f"{address}/#/product/p020", height=600, width=1200) as page:
         expect(page.get_by_text("4 versions")).to_be_visible(timeout=PATIENCE_MS)
         expect(page.get_by_text("opening offer")).to_be_visible(timeout=PATIENCE_MS)
-        page.locator("#timeline").evaluate("heading => heading.scrollIntoView()")
+        page.locator("#timeline").evaluate("heading => scrollTo(0, heading.offsetTop - 24)")
         page.screenshot(path=SCREENSHOTS / "timeline.png")
         # The price that the lamp has when the reader opens GraphiQL.
         restored = httpx.post(f"{address}/graphql", json={"query": _RESTORE}, timeout=60).json()

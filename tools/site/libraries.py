@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,3 +26,10 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     for name, path in LIBRARIES.items():
         files.append(File.generated(config, name, abs_src_path=str(path)))
     return files
+
+
+def on_post_page(output: str, config: MkDocsConfig, **_: object) -> str:
+    """Leave the 3 MB of Mermaid out of a page without a diagram."""
+    if '<pre class="mermaid">' in output:
+        return output
+    return re.sub(r'\s*<script src="[^"]*assets/(mermaid\.min|diagrams)\.js"></script>', "", output)
