@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from tests.support.bare_mongod import short_lived_replica_set
@@ -20,14 +21,18 @@ def test_an_outage_makes_alerts_fire_and_its_end_ends_them(tmp_path: Path) -> No
     model.write_text(MODEL)
     with (
         short_lived_replica_set() as mongod,
-        running_gateway(mongod.uri, "shop", model) as recording,
+        running_gateway(
+            mongod.uri, "shop", model, "--management-port", "0", command="record"
+        ) as recording,
         running_gateway(mongod.uri, "shop", model, "--no-record") as serving,
         prometheus(
-            tmp_path, *(each.address.removeprefix("http://") for each in (recording, serving))
+            tmp_path,
+            serving.address.removeprefix("http://"),
+            *re.findall(r"managing address=http://(\S+)", "".join(recording.lines)),
         ) as server,
     ):
         wait_until(lambda: server.targets() == ["up", "up"], within_s=60)
-        recording.query('mutation { createThing(document: { name: "a" }) { __typename } }')
+        serving.query('mutation { createThing(document: { name: "a" }) { __typename } }')
         wait_until(lambda: server.query("sum(revstream_recorder_versions_total) == 1"), within_s=60)
         wait_until(lambda: not server.firing(), within_s=60)
         # Each is accepted; those without data are about what has not happened here.
@@ -47,3 +52,5 @@ def test_an_outage_makes_alerts_fire_and_its_end_ends_them(tmp_path: Path) -> No
         recording.kill()
         wait_until(lambda: "RevstreamDown" in server.firing(), within_s=60)
         assert server.firing()["RevstreamDown"].endswith(" does not answer")
+        nobody = "No process records things (1/1)"
+        wait_until(lambda: server.firing().get("RevstreamNobodyRecords") == nobody, within_s=60)
