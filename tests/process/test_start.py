@@ -212,6 +212,24 @@ def test_a_port_that_is_taken_is_reported_at_once(model: Path) -> None:
     assert "--port" in message
 
 
+def test_a_file_of_settings_is_used_and_its_mistakes_are_refused(model: Path) -> None:
+    """The file's port is taken; a path in it is relative to the file."""
+    file = model.with_name("revstream.toml")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        file.write_text(
+            f'schema = "{model.name}"\n[http]\nport = {port}\n'
+            '[mongodb]\nmongodb-uri = "mongodb://joe:s3cret@127.0.0.1:1/shop"\n'
+        )
+        assert f"127.0.0.1:{port}: Address already in use" in refusal(
+            1, "serve", "--config", str(file)
+        )
+    file.write_text('prot = 1\nmongodb-uri = ["mongodb://joe:s3cret@host/shop"]\n')
+    message = refusal(2, "serve", "--config", str(file))
+    assert f"{file}: prot: no setting; did you mean port?" in message
+    assert f"{file}: mongodb-uri: ***, expected a text" in message
+
+
 @pytest.mark.parametrize("command", representatives(["serve", "record", "schema"], "serve"))
 def test_a_missing_model_is_named(tmp_path: Path, command: str) -> None:
     """The error has the page on models, and the option for the path."""
