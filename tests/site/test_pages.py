@@ -22,8 +22,11 @@ NOT_RUN = {
 
 PAGES = [
     read_page(path, path.relative_to(ROOT).as_posix())
-    for folder in ("tutorials", "how-to")
-    for path in sorted((ROOT / "docs" / folder).glob("**/*.md"))
+    for path in (
+        ROOT / "README.md",
+        *sorted((ROOT / "docs" / "tutorials").glob("**/*.md")),
+        *sorted((ROOT / "docs" / "how-to").glob("**/*.md")),
+    )
 ]
 
 
