@@ -87,13 +87,19 @@ def gateway(environment: Mapping[str, str], client: Client) -> Iterator[RunningG
     database = client[DATABASE]
     with running_gateway(uri, DATABASE, model) as running:
         wait_until(lambda: "listener=sink:products" in "".join(running.lines))
-        database.products.insert_one({"_id": "p1", "name": "Lamp", "price": 30})
+        # Together: the receiver takes one of them, so that the other one is refused for itself.
+        database.products.insert_many(
+            [
+                {"_id": "p1", "name": "Lamp", "price": 30},
+                {"_id": "p2", "name": "Shade", "price": 9},
+            ]
+        )
         database.products.update_one({"_id": "p1"}, {"$set": {"price": 25}})
-        database.products.insert_one({"_id": "p2", "name": "Shade", "price": 9})
         note = {"current": {"text": "b", "version": 1}, "prev": []}
         database.notes.insert_one({"_id": "n1", **note})
-        wait_until(lambda: "p1" in run_command("deliveries", "list", **environment).stdout)
-        wait_until(lambda: run_command("verify", **environment).stdout.count("documents") == 2)
+        wait_until(lambda: database["revstream.deliveries"].find_one({"doc": "p1"}))
+        wait_until(lambda: database["products.versions"].count_documents({}) == 3)
+        wait_until(lambda: database["notes.versions"].find_one())
         yield running
     client.drop_database(DATABASE)
 

@@ -66,8 +66,13 @@ def shop(mongo_uri: str, client: Client) -> Iterator[RunningGateway]:
             {"_id": "p1"}, {"$set": {"price": Decimal128("25.00"), "_change": change}}
         )
         wait_until(lambda: database["products.versions"].find_one({"doc": "p1", "v": 3}))
+        wait_until(lambda: not {"waiting", "reading"} & _states(running))
         yield running
     client.drop_database(name)
+
+
+def _states(gateway: RunningGateway) -> set[str]:
+    return {each["state"] for each in gateway.query("{ streams { state } }")["streams"]}
 
 
 @pytest.fixture(scope="module")

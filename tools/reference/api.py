@@ -63,13 +63,13 @@ def _field(root: str, name: str) -> str:
 
 
 def _arguments(arguments: Mapping[str, GraphQLArgument]) -> str:
-    return table(
-        ("argument", "type", "default", "meaning"),
-        (
-            (code(name), code(each.type), _default(each), linked(_line(each.description)))
-            for name, each in arguments.items()
-        ),
-    )
+    rows = [
+        (code(name), code(each.type), _default(each), linked(_line(each.description)))
+        for name, each in arguments.items()
+    ]
+    if any(default for _, _, default, _ in rows):
+        return table(("argument", "type", "default", "meaning"), rows)
+    return table(("argument", "type", "meaning"), [(*row[:2], row[3]) for row in rows])
 
 
 def _default(argument: GraphQLArgument) -> str:

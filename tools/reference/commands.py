@@ -14,10 +14,7 @@ from revstream.gql.runtime.configuration.setting_field import GROUPS
 from revstream.gql.runtime.configuration.settings import Settings
 from tools.reference.markdown import code, linked, table
 
-__all__ = ["COMMANDS", "PARTS", "SERVERS"]
-
-SERVERS = ("serve", "record", "demo")
-"""Commands that stay."""
+__all__ = ["CHECKS", "COMMANDS", "PARTS"]
 
 
 def _commands(group: click.Group, *before: str) -> Iterator[tuple[str, click.Command]]:
@@ -30,6 +27,10 @@ def _commands(group: click.Group, *before: str) -> Iterator[tuple[str, click.Com
 
 COMMANDS = dict(_commands(cli))
 """Each command by its name without `revstream`."""
+
+_CHECKS = ("verify", "doctor", "purge", "deliveries", "migrate")
+CHECKS = [each for each in COMMANDS if each.partition(" ")[0] in _CHECKS]
+"""Commands that examine or repair a database."""
 
 _ARGUMENTS = {
     "TYPE": "Name of a type of the model that has a collection.",

@@ -9,7 +9,7 @@ from typing import Any, get_type_hints
 
 from revstream.gql.runtime.configuration.setting_field import GROUPS, kind_of, unit_of
 from revstream.gql.runtime.configuration.settings import PREFIX, Settings
-from tools.reference.commands import COMMANDS, SERVERS
+from tools.reference.commands import CHECKS, COMMANDS
 from tools.reference.markdown import code, linked, table
 
 __all__ = ["PARTS"]
@@ -60,16 +60,11 @@ def _default(setting: dataclasses.Field[Any]) -> str:
 
 
 def _commands(name: str) -> str:
-    taken = [
-        command
-        for command, found in COMMANDS.items()
-        if name in _taken(found) and command != "config"
-    ]
-    rest = [each for each in taken if each not in SERVERS]
-    others = [each for each in COMMANDS if each not in (*SERVERS, "config", "schema")]
-    if rest and set(others) <= set(rest):
-        rest = [each for each in rest if each not in others] + ["checks"]
-    return ", ".join([each for each in taken if each in SERVERS] + rest)
+    """Return the commands that take a setting, without `config`, which takes all."""
+    taken = [each for each, command in COMMANDS.items() if name in _taken(command)]
+    if set(CHECKS) <= set(taken):
+        taken = [each for each in taken if each not in CHECKS] + ["checks"]
+    return ", ".join(each for each in taken if each != "config")
 
 
 def _taken(command: Any) -> set[str]:
