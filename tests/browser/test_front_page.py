@@ -78,3 +78,11 @@ async def test_the_page_uses_the_color_scheme_of_the_system(page: Page, scheme: 
     colour = await page.evaluate("getComputedStyle(document.documentElement).backgroundColor")
     brightness = sum(int(part) for part in colour.removeprefix("rgb(").rstrip(")").split(","))
     assert (brightness > 3 * 128) == (scheme == "light")
+
+
+async def test_the_front_page_has_no_links_to_a_management_port(page: Page) -> None:
+    """Metrics and readiness are on another port then, and their addresses answer 404 here."""
+    await page.route("**/readyz", lambda route: route.fulfill(status=404))
+    await page.goto("/")
+    links = page.get_by_role("navigation").get_by_role("link")
+    await expect(links).to_have_text(["GraphiQL", "Schema"])
