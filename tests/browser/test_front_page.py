@@ -80,6 +80,7 @@ async def test_the_page_uses_the_color_scheme_of_the_system(page: Page, scheme: 
     assert (brightness > 3 * 128) == (scheme == "light")
 
 
+@pytest.mark.parametrize("expected_error", ["status of 404"])
 async def test_the_front_page_has_no_links_to_a_management_port(page: Page) -> None:
     """Metrics and readiness are on another port then, and their addresses answer 404 here."""
     await page.route("**/readyz", lambda route: route.fulfill(status=404))
