@@ -30,8 +30,8 @@ test: setup lint
 test-all: setup lint
 	$(PYTEST) $(IN_PARALLEL) -m "not packages"
 
-# The wheel and the steps of the image in clean systems, which debootstrap makes; for root, with the
-# network, some minutes.
+# The wheel and the systemd units in clean systems, which debootstrap makes, and the image; for root,
+# with the network, some minutes.
 test-packages:
 	@tools/setup packages
 	$(PYTEST) -m packages tests/packages
