@@ -1,7 +1,7 @@
 """Configuration files for the caches and code generators of clients.
 
 Source: Apollo Client, `possibleTypes`; urql, Graphcache "Schema Awareness" and "Custom Keys"; The
-Guild, graphql-codegen `scalars`; Relay, `relay.config.json`. docs/how-to/clients.md
+Guild, graphql-codegen `scalars`; Relay, `relay.config.json`. docs/how-to/code-generation.md
 """
 
 from __future__ import annotations

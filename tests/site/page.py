@@ -21,7 +21,7 @@ COMMON_PORTS = (8000, 27017)
 
 _SHELL = ("sh", "bash")
 _KINDS = ("background", "skip", "fails", "eventually", "stop")
-_SETTINGS = {"run", "mongodb", "ports", "exhaustive"}
+_SETTINGS = {"mongodb", "ports", "exhaustive"}
 _KNOWN_TO_MKDOCS = {"title", "description", "hide", "search", "icon", "tags"}
 
 _FENCE = re.compile(r"(?P<indent>\s*)(?P<fence>`{3,}|~{3,})\s*(?P<info>.*?)\s*")
@@ -70,7 +70,6 @@ class Page:
 
     path: Path
     name: str
-    run: bool
     mongodb: bool
     exhaustive: bool
     ports: tuple[int, ...]
@@ -96,14 +95,12 @@ def read_page(path: Path, name: str | None = None) -> Page:
     page = Page(
         path=path,
         name=name,
-        run=matter.get("run", True),
         mongodb=matter.get("mongodb", False),
         exhaustive=matter.get("exhaustive", False),
         ports=tuple(dict.fromkeys((*COMMON_PORTS, *matter.get("ports", ())))),
         steps=[],
     )
-    if page.run:
-        page.steps.extend(_steps(page, read_blocks(path, name)))
+    page.steps.extend(_steps(page, read_blocks(path, name)))
     return page
 
 

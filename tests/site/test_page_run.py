@@ -242,12 +242,6 @@ def test_a_page_that_breaks_the_convention_is_refused(write, text: str, fault: s
         write(text)
 
 
-def test_a_page_with_run_false_is_not_parsed(write) -> None:
-    """Such a page may have blocks of any language."""
-    page = write("---\nrun: false\n---\n```ruby\nputs 1\n```\n")
-    assert (page.run, page.steps) == (False, [])
-
-
 def test_a_page_runs_in_a_folder_and_an_environment_of_its_own(
     write, monkeypatch: pytest.MonkeyPatch
 ) -> None:

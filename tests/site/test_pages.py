@@ -15,11 +15,6 @@ from tests.site.visits import VISITS
 
 ROOT = Path(__file__).parents[2]
 
-NOT_RUN = {
-    "docs/how-to/clients.md",
-}
-"""Pages of before the convention, with `run: false`. Write them anew, and take them from here."""
-
 PAGES = [
     read_page(path, path.relative_to(ROOT).as_posix())
     for path in (
@@ -44,8 +39,3 @@ def test_a_page_does_what_it_says(page: Page) -> None:
     with followed_page(page) as ports:
         if page.name in VISITS:
             VISITS[page.name](ports)
-
-
-def test_pages_that_are_not_run_are_the_known_ones() -> None:
-    """No new page is left out."""
-    assert {each.name for each in PAGES if not each.run} == NOT_RUN

@@ -84,7 +84,7 @@ class Settings:
     relay: bool = _general(
         False,
         "Name ids for Relay: `id` is unique over all types, and a document's own id is "
-        "`documentId` (docs/how-to/clients.md).",
+        "`documentId` (docs/how-to/caches.md).",
     )
     record: bool = _recording(True, "Compete for the leases of the recorders.")
     listeners: str | None = _listeners(
