@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import random
 import re
 import shlex
 import socket
@@ -78,7 +79,7 @@ def followed_page(page: Page, served: Mapping[int, int] | None = None) -> Iterat
                 run.do(step)
             except PageError:
                 raise
-            except (OSError, httpx.HTTPError, AssertionError) as exc:
+            except (OSError, ValueError, httpx.HTTPError, AssertionError) as exc:
                 raise page.fault(step.block, f"{step.kind}: {exc}") from exc
         yield ports
         run.stop_all()
@@ -290,11 +291,19 @@ def _replaced(text: str, ports: Mapping[int, int]) -> str:
 
 
 def _free_ports(ports: Iterable[int]) -> dict[int, int]:
+    """Return a free port for each, below those that the kernel gives to connections: a page may
+    listen much later."""
+    candidates = iter(random.sample(range(15_000, 32_000), k=1_000))
     with ExitStack() as stack:
-        return {
-            port: stack.enter_context(socket.create_server(("127.0.0.1", 0))).getsockname()[1]
-            for port in ports
-        }
+        return {port: _bound(stack, candidates) for port in ports}
+
+
+def _bound(stack: ExitStack, candidates: Iterator[int]) -> int:
+    for candidate in candidates:
+        with contextlib.suppress(OSError):
+            stack.enter_context(socket.create_server(("127.0.0.1", candidate)))
+            return candidate
+    raise AssertionError("no free port")
 
 
 def _answers(address: str) -> bool:
