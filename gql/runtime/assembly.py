@@ -28,6 +28,7 @@ from revstream.resolvers.history.time_point import TimePointResolver
 from revstream.resolvers.history.versions import VersionHistory
 from revstream.resolvers.subscriptions.stream import Changes
 from revstream.streams.archive.coverage import CoverageStore
+from revstream.streams.archive.indexes import referring_fields
 from revstream.streams.archive.store import Archive
 from revstream.streams.changefeed.source import Source
 from revstream.streams.coordination.checkpoint import Checkpoints
@@ -87,7 +88,12 @@ async def assemble_gateway(
     setup = CollectionSetup(mongo, model, images=settings.images)
     await setup.begin(report)
     archives = {
-        each.collection: Archive(mongo, each.collection, create_layout(mongo, each))
+        each.collection: Archive(
+            mongo,
+            each.collection,
+            create_layout(mongo, each),
+            referring_fields(model, each.collection),
+        )
         for each in model.entities
     }
     async with explain_refusal(mongo, _NEEDS, "readWrite"):

@@ -36,8 +36,8 @@ from revstream.resolvers.filters.expression import (
     paths,
 )
 from revstream.resolvers.filters.mongo_query import to_query
-from revstream.resolvers.history.content_filter import ContentFilter
-from revstream.resolvers.history.id_walk import IdWalk
+from revstream.resolvers.history.as_of.content_filter import ContentFilter
+from revstream.resolvers.history.as_of.id_walk import IdWalk
 from revstream.resolvers.pagination.keyset import Keyset
 from revstream.resolvers.pagination.order_by import order_keys
 from revstream.resolvers.pagination.page import Page, PageRequest, Window, and_queries

@@ -26,9 +26,13 @@ from revstream.resolvers.current.stored_ids import (
     ids_shown_as,
     read_with_other_ids,
 )
-from revstream.resolvers.filters.parser import Condition
+from revstream.resolvers.filters.expression import EVERYTHING, Condition
+from revstream.resolvers.history.as_of.referring_documents import (
+    ReferringDocuments,
+    WantedReferrers,
+)
 from revstream.resolvers.history.changed_paths import read_changes_before
-from revstream.resolvers.history.collection_as_of import CollectionAsOf
+from revstream.resolvers.history.collection_as_of import CollectionAsOf, to_record_condition
 from revstream.resolvers.history.document_states import DocumentState, DocumentStates
 from revstream.resolvers.history.hidden_predecessor import conceal_changes
 from revstream.resolvers.history.replaced_at import add_replacement_times
@@ -39,10 +43,11 @@ from revstream.resolvers.history.version_pages import VersionPages
 from revstream.resolvers.pagination.page import Page
 from revstream.resolvers.pagination.page_query import PageQuery
 from revstream.resolvers.pagination.projection import ENDED, Fields, record_projection
-from revstream.streams.archive.horizon import Horizons
+from revstream.streams.archive.coverage import CoverageStore
+from revstream.streams.archive.horizon import Horizons, check_horizon
 from revstream.streams.archive.store import Archive
 from revstream.streams.changefeed.event import identity
-from revstream.streams.core.errors import HistoryLost
+from revstream.streams.core.errors import ArchiveBehind, HistoryLost
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.codecs import Document
 from revstream.streams.mongo.find_options import FindOptions
@@ -70,6 +75,7 @@ class VersionHistory:
         self._archives = archives
         self._own_writes = own_writes
         self._horizons = Horizons(mongo)
+        self._coverages = CoverageStore(mongo)
         self._states = DocumentStates(mongo, own_writes)
         self._pages = VersionPages(mongo)
         self._scope = OPEN
@@ -330,6 +336,39 @@ class VersionHistory:
         states = CollectionAsOf(self._mongo, self._archive(entity), entity, moment.at, reading)
         page = await states.page()
         return (await self._ended(entity, [page], query.facts))[0]
+
+    async def referring_as_of(
+        self,
+        entity: Entity,
+        stored: str,
+        wanted: Sequence[WantedReferrers],
+        query: PageQuery[Condition],
+    ) -> list[Page[Version] | HistoryLost | ArchiveBehind]:
+        """N pages of the versions of documents that referred to others at moments, in that order.
+
+        A moment at which not all of them are known has an error in place of its page.
+
+        Args:
+            stored: the stored field that holds the id.
+
+        Raises:
+            BadUserInput: an order that cannot be, a cursor of another list.
+            TimeLimit: the read took longer than it may.
+        """
+        rows, archive = self._scope.read_rows(entity), self._archive(entity)
+        where = to_record_condition(rows.narrowed(query.where) or EVERYTHING, entity)
+        reading = ReferringDocuments(self._mongo, archive, entity, stored, where, query)
+        pages = await reading.pages(wanted)
+        # After the read: see `streams.archive.horizon`.
+        coverage = await self._coverages.load(entity.collection)
+        found: list[Page[Version] | HistoryLost | ArchiveBehind] = []
+        for each, page in zip(wanted, pages, strict=True):
+            try:
+                check_horizon(entity.collection, each.at, coverage)
+                found.append(page)
+            except (HistoryLost, ArchiveBehind) as exc:
+                found.append(exc)
+        return found
 
     async def _ended(
         self, entity: Entity, pages: Sequence[Page[Any]], facts: Fields

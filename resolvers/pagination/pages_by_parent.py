@@ -32,6 +32,7 @@ async def pages_by_key(
     at: Timestamp | None = None,
     snapshot: bool = False,
     token: str | None = None,
+    variables: Sequence[Mapping[str, Any]] = (),
 ) -> list[Page[T]]:
     """Read a page of the matching documents for each of many keys, with one command.
 
@@ -50,6 +51,7 @@ async def pages_by_key(
         at: the cluster time to read at.
         snapshot: True to read at a single cluster time.
         token: the resume token of the pages.
+        variables: n items: values that the lookup's first stages have as `$$name`.
 
     Returns:
         n pages in the order of the keys.
@@ -58,7 +60,15 @@ async def pages_by_key(
         return []
     rows: list[list[Document]] = [[] for _ in keys]
     totals = [0] * len(keys)
-    pipeline = _pipeline(joined, keys, query, window, projection, total)
+    rows_in = [
+        {"n": n, "key": key, **(variables[n] if variables else {})}
+        for n, key in enumerate(keys)
+        if key is not None
+    ]
+    if variables:
+        lookup = {**joined[0], "let": {name: f"${name}" for name in variables[0]}}
+        joined = lookup, joined[1]
+    pipeline = _pipeline(joined, rows_in, query, window, projection, total)
     read = await mongo.aggregate(None, pipeline, at=at, snapshot=snapshot)
     for each in read:
         totals[each["n"]] = each.get("total", 0)
@@ -76,7 +86,7 @@ async def pages_by_key(
 
 def _pipeline(
     joined: tuple[Mapping[str, Any], Sequence[Document]],
-    keys: Sequence[Any],
+    rows: Sequence[Document],
     query: Mapping[str, Any],
     window: Window,
     projection: Mapping[str, Any],
@@ -87,11 +97,7 @@ def _pipeline(
     """
     stages: list[Document] = [
         # literal: an id such as "$name" is a value, not a field path
-        {
-            "$documents": {
-                "$literal": [{"n": n, "key": key} for n, key in enumerate(keys) if key is not None]
-            }
-        }
+        {"$documents": {"$literal": rows}}
     ]
     lookup, beginning = joined
     if total:

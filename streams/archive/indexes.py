@@ -12,6 +12,7 @@ from typing import Any
 from bson import Timestamp
 from bson.min_key import MinKey
 
+from revstream.model.definition import Model, Storage
 from revstream.streams.mongo.driver.codecs import Document
 
 __all__ = [
@@ -24,6 +25,8 @@ __all__ = [
     "last_version_stages",
     "lookup_stages",
     "newest_stages",
+    "reference_index",
+    "referring_fields",
     "replacement_stages",
 ]
 
@@ -57,6 +60,31 @@ INDEXES: tuple[tuple[list[tuple[str, int]], dict[str, Any]], ...] = (
     # number of versions after a gap, of which few exist
     ([("gap", 1)], {"name": "gaps", "partialFilterExpression": {"gap": True}}),
 )
+
+
+def referring_fields(model: Model, collection: str) -> list[str]:
+    """Return the stored names of a collection's fields that a `@referencedBy` of the model names.
+
+    None if contents lie outside of the archive's records, where no index has them.
+    """
+    entity = model.entity_of_collection(collection)
+    if entity is None or entity.layout is not None or entity.storage is not Storage.FULL:
+        return []
+    named = {
+        back.field
+        for each in model.entities
+        for back in each.back_references
+        if back.target == entity.name
+    }
+    return [each.stored for each in entity.fields if each.name in named and each.stored != "_id"]
+
+
+def reference_index(stored: str) -> tuple[list[tuple[str, int]], dict[str, Any]]:
+    """Return the index that finds the documents that have ever held an id in a field.
+
+    Source: docs/decisions/0049-references-as-of.md.
+    """
+    return [(f"full.{stored}", 1), ("doc", 1)], {}
 
 
 def last_version_stages(at: Timestamp | None = None) -> list[Mapping[str, Any]]:

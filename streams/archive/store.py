@@ -27,11 +27,12 @@ from revstream.streams.archive.indexes import (
     INDEXES,
     last_version_stages,
     newest_stages,
+    reference_index,
     replacement_stages,
 )
 from revstream.streams.changefeed.event import identity, possible_ids
 from revstream.streams.core import resume_tokens
-from revstream.streams.core.errors import DamagedArchive, DuplicateKey, Unsuitable
+from revstream.streams.core.errors import DamagedArchive, DatabaseError, DuplicateKey, Unsuitable
 from revstream.streams.core.log_throttle import LogThrottle
 from revstream.streams.layouts.archive import ArchiveLayout
 from revstream.streams.layouts.core.interface import Layout
@@ -55,19 +56,31 @@ _NEWEST_FIRST = (("at", -1), ("v", -1))
 class Archive:
     """The versions of one collection.
 
+    Args:
+        references: The result of `referring_fields`.
+
     Attributes:
         layout: Layout of the collection's documents; if it keeps versions too, they have no content
             here.
         contents: Reader of the contents.
+        indexes: Keys and options of its indexes.
     """
 
-    def __init__(self, mongo: Mongo, collection: str, layout: Layout | None = None) -> None:
+    def __init__(
+        self,
+        mongo: Mongo,
+        collection: str,
+        layout: Layout | None = None,
+        references: Iterable[str] = (),
+    ) -> None:
         self._mongo = mongo
         self.collection = collection
         self.layout = layout or ArchiveLayout(mongo, collection)
         self.name = f"{collection}.versions"
         self.parts = f"{collection}.overflow"
         self.contents = ContentReader(mongo, collection, self.layout)
+        self.indexes = (*INDEXES, *map(reference_index, references))
+        self._indexed: set[str] = set()
         self._has_packed = self._prepared = False
         self._damaged = LogThrottle(log, "version cannot be read", level=logging.ERROR)
 
@@ -79,7 +92,7 @@ class Archive:
             await self._mongo.drop_index(self.name, FORMER_INDEX)
 
     async def _create_indexes(self) -> None:
-        await self._mongo.create_indexes(self.name, INDEXES)
+        await self._mongo.create_indexes(self.name, self.indexes)
         self._prepared = True
 
     def recheck_indexes(self) -> None:
@@ -147,6 +160,16 @@ class Archive:
                 )
             )
         return self._has_packed
+
+    async def finds_references(self, stored: str) -> bool:
+        """Return whether the index of a reference exists; once seen, it is taken to stay."""
+        if stored not in self._indexed:
+            with suppress(DatabaseError):  # There is no archive yet.
+                reply = await self._mongo.command({"listIndexes": self.name})
+                found = [[*each["key"].items()] for each in reply["cursor"]["firstBatch"]]
+                if reference_index(stored)[0] in found:
+                    self._indexed.add(stored)
+        return stored in self._indexed
 
     async def find(
         self,

@@ -14,7 +14,7 @@ from bson import Timestamp
 
 from revstream.model.definition import Model
 from revstream.streams.archive.coverage import CoverageStore
-from revstream.streams.archive.indexes import INDEXES
+from revstream.streams.archive.indexes import referring_fields
 from revstream.streams.archive.store import Archive
 from revstream.streams.coordination.checkpoint import Checkpoint
 from revstream.streams.coordination.lease import Holder
@@ -287,7 +287,8 @@ class Diagnosis:
         for name, keys, _, _ in wanted_indexes(self._mongo, self._model):
             wanted.setdefault(name, []).append(keys)
         for name in {each.collection for each in self._checkpoints}:
-            wanted[Archive(self._mongo, name).name] = [keys for keys, _ in INDEXES]
+            archive = Archive(self._mongo, name, references=referring_fields(self._model, name))
+            wanted[archive.name] = [keys for keys, _ in archive.indexes]
         lacking = 0
         # Indexes are created with a collection; a view has none, and is reported already.
         unfit = await find_unsupported_collections(self._mongo, list(wanted))

@@ -24,6 +24,8 @@ from revstream.resolvers.history.time_point import TimePointResolver
 from revstream.resolvers.history.versions import VersionHistory
 from revstream.resolvers.subscriptions.stream import Changes
 from revstream.streams.archive.coverage import CoverageStore
+from revstream.streams.archive.indexes import referring_fields
+from revstream.streams.archive.store import Archive
 from revstream.streams.coordination.checkpoint import Baseline, Checkpoints
 from revstream.streams.coordination.lease import LeaseOptions, Leases
 from revstream.streams.coordination.partition import Partition
@@ -103,6 +105,8 @@ async def filled(mongo: Mongo) -> RequestContext:
     later.
     """
     products, suppliers = Scribe(mongo, PRODUCT), Scribe(mongo, SUPPLIER)
+    fields = referring_fields(MODEL, "products")
+    products.archive = Archive(mongo, PRODUCT.collection, references=fields)
     for n, id_ in enumerate(SUPPLIERS):
         suppliers.write(id_, {"name": f"old {n}"}, at(0, n + 1))
         suppliers.write(id_, {"name": f"new {n}"}, at(9, n + 1))
@@ -151,6 +155,21 @@ QUERIES = {
         }
       }
     """.replace("TOKEN", TOKEN),
+    "back references as of a moment": """
+      query($n: Int) {
+        suppliersAsOf(first: $n, asOf: {token: "TOKEN"}) {
+          nodes { document { name products(first: 2, orderBy: [{stock: DESC}]) {
+            nodes { stock supplier { name products(first: 1) { totalCount } } } totalCount
+          } } }
+        }
+      }
+    """.replace("TOKEN", TOKEN),
+    "back references of a history": """
+      query($n: Int) {
+        suppliers(first: $n) { nodes { history(first: 2) { nodes { version
+          document { products(first: 2) { nodes { stock } } } } } } }
+      }
+    """,
 }
 
 
@@ -192,6 +211,38 @@ async def test_nested_relations_have_the_cluster_time_of_the_root(
         "then": {
             "nodes": [{"version": 2, "document": {"stock": 1, "supplier": {"name": "old 0"}}}]
         },
+    }
+
+
+async def test_back_references_have_the_cluster_time_of_the_root(
+    mongo: Mongo, schema: strawberry.Schema
+) -> None:
+    """The documents that referred then, in their state of then, along any path."""
+    context = await filled(mongo)
+    result = await schema.execute(
+        "query($t: ResumeToken!) { suppliersAsOf(first: 1, asOf: {token: $t}) { nodes { document {"
+        " name products(where: {stock: {gte: 1}}) { totalCount pageInfo { hasNextPage } nodes {"
+        " id stock supplier { name products { edges { cursor node { __typename stock } } } } }"
+        " } } } } }",
+        {"t": TOKEN},
+        context,
+    )
+    assert result.errors is None
+    assert result.data is not None
+    [version] = result.data["suppliersAsOf"]["nodes"]
+    [edge] = version["document"]["products"]["nodes"][0]["supplier"]["products"].pop("edges")
+    assert edge["node"] == {"__typename": "ProductSnapshot", "stock": 1}
+    assert version == {
+        "document": {
+            "name": "old 0",
+            "products": {
+                "totalCount": 1,
+                "pageInfo": {"hasNextPage": False},
+                "nodes": [
+                    {"id": "p00@2", "stock": 1, "supplier": {"name": "old 0", "products": {}}}
+                ],
+            },
+        }
     }
 
 

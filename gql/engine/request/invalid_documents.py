@@ -26,6 +26,7 @@ from revstream.gql.engine.request.selection import Nodes, Selections
 from revstream.gql.engine.request.source import (
     CurrentDocument,
     EmbeddedDocument,
+    SnapshotDocument,
     VersionRecord,
     not_archived_error,
 )
@@ -113,6 +114,25 @@ def report_invalid_versions(
                 misfit = (_key(named),), exc
         misfits.append(misfit)
     _report(info, misfits, shape.version)
+    return [misfit is None for misfit in misfits]
+
+
+def report_invalid_snapshots(
+    info: ResolveInfo, snapshots: Sequence[SnapshotDocument], shape: ObjectTypeInfo, nodes: Nodes
+) -> list[bool]:
+    """Return the same for past documents, which need a valid id."""
+    asked = info.context.selections(info).under(nodes, shape.snapshot)
+    named = next((each for name, each in asked.items() if name in _IDS), None)
+    misfits: list[_Misfit | None] = []
+    for each in snapshots:
+        misfit: _Misfit | None = None
+        if named is not None:
+            try:
+                each.id_text  # noqa: B018
+            except DocumentMisfit as exc:
+                misfit = (_key(named),), exc
+        misfits.append(misfit)
+    _report(info, misfits, shape.snapshot)
     return [misfit is None for misfit in misfits]
 
 

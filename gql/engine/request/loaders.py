@@ -19,6 +19,7 @@ from revstream.model.definition import Entity
 from revstream.resolvers.current.batcher import BatchLoader
 from revstream.resolvers.drafts.comments import Subject
 from revstream.resolvers.drafts.draft import Draft
+from revstream.resolvers.history.as_of.referring_documents import WantedReferrers
 from revstream.resolvers.history.document_states import DocumentState
 from revstream.resolvers.history.time_point import TimePoint
 from revstream.streams.changefeed.event import identity
@@ -126,6 +127,32 @@ class Loaders:
             return await self._history.as_of(entity, wanted, fields)
 
         return await self._load(("at", entity.name, fields), (id_, at), load, _id_and)
+
+    async def referring_at(
+        self,
+        kind: Hashable,
+        at: Timestamp,
+        keys: Sequence[Any],
+        entity: Entity,
+        read: Callable[[list[WantedReferrers]], Awaitable[Sequence[T]]],
+    ) -> T:
+        """Load a page of the documents that referred to one document at a cluster time.
+
+        Args:
+            kind: equal for documents whose pages are read together.
+            keys: the ids of the document.
+            entity: of the referring documents; waits until its archive has reached the time.
+            read: n documents and times -> one result for each, in the same order.
+        """
+
+        async def load(wanted: list[WantedReferrers]) -> Sequence[T]:
+            await self._moments.reached(entity, TimePoint(at=max(each.at for each in wanted)))
+            return await read(wanted)
+
+        key = WantedReferrers(keys, at)
+        return await self._load(
+            ("referring", kind), key, load, lambda each: (each.at, *map(identity, each.keys))
+        )
 
     async def version_before(
         self, entity: Entity, token: str, fields: Fields | None

@@ -10,7 +10,11 @@ from strawberry.types.field import StrawberryField
 from revstream.gql.engine.definitions.field import Resolve
 from revstream.gql.engine.definitions.object_type import BackLink
 from revstream.gql.engine.request.context import ResolveInfo
-from revstream.gql.engine.request.source import CurrentDocument
+from revstream.gql.engine.request.invalid_documents import (
+    report_invalid_snapshots,
+    report_unordered,
+)
+from revstream.gql.engine.request.source import CurrentDocument, SnapshotDocument
 from revstream.gql.schema.entities.connections import (
     PAGE_ARGUMENTS,
     PageRecord,
@@ -23,10 +27,12 @@ from revstream.gql.schema.entities.connections import (
 from revstream.model.definition import Entity, Model
 from revstream.resolvers.current.stored_ids import other_ids
 from revstream.resolvers.filters.expression import Condition
-from revstream.resolvers.pagination.page import page_request
+from revstream.resolvers.history.as_of.referring_documents import WantedReferrers
+from revstream.resolvers.pagination.page import Page, page_request
 from revstream.resolvers.pagination.page_query import PageQuery
+from revstream.streams.versioning.version import Version
 
-__all__ = ["back_reference_field"]
+__all__ = ["back_reference_field", "past_back_reference_field"]
 
 
 def _equivalent_ids(entity: Entity, id_: Any) -> Any:
@@ -75,6 +81,63 @@ def back_reference_field(model: Model, link: BackLink) -> StrawberryField:
         f"{connection_name(target.name)}!",
         link.reference.description
         or f"The documents of {target.name} whose `{by.name}` refers to this document.",
+        resolve,
+        (*filter_arguments(target), *PAGE_ARGUMENTS),
+    )
+
+
+def past_back_reference_field(model: Model, link: BackLink) -> StrawberryField:
+    """Return the field of a back reference of a past document: it is read at the same moment."""
+    target, by = link.target, link.by
+
+    async def resolve(
+        source: SnapshotDocument,
+        info: ResolveInfo,
+        where: Mapping[str, Any] | None = None,
+        order_by: Any = None,
+        **page: Any,
+    ) -> PageRecord:
+        context = info.context
+        selections = context.selections(info)
+        selected = selections.connection(
+            info.field_nodes, connection_name(target.snapshot), edge_name(target.snapshot)
+        )
+
+        async def read(wanted: list[WantedReferrers]) -> Any:
+            query: PageQuery[Condition] = PageQuery(
+                where=await context.parse_filter(model, target.entity, where),
+                order=parse_allowed_order(context, target, order_by),
+                page=page_request(**page),
+                fields=selections.stored(selected.items, target, target.snapshot),
+                total=selected.total,
+            )
+            return await context.services.history.referring_as_of(
+                target.entity, by.stored, wanted, query
+            )
+
+        kind = (source.shape.name, link.reference.name, *map(id, info.field_nodes))
+        id_ = source.values["_id"]
+        keys = [id_, *other_ids(source.shape.entity, id_)]
+        found: Page[Version] = await context.loads.referring_at(
+            kind, source.moment, keys, target.entity, read
+        )
+        snapshots = [
+            SnapshotDocument(
+                target, each.full or {"_id": each.document}, each.number, source.moment
+            )
+            for each in found.items
+        ]
+        report_unordered(info, found)
+        fits = report_invalid_snapshots(info, snapshots, target, selected.items)
+        return PageRecord(snapshots, fits, found)
+
+    described = link.reference.description or (
+        f"The documents of {target.name} whose `{by.name}` referred to this document."
+    )
+    return Resolve(
+        link.reference.name,
+        f"{connection_name(target.snapshot)}!",
+        f"{described} They are read at the same time point.",
         resolve,
         (*filter_arguments(target), *PAGE_ARGUMENTS),
     )

@@ -26,6 +26,7 @@ __all__ = [
     "connection_name",
     "define_connection",
     "define_connections",
+    "define_snapshot_connection",
     "document_page_record",
     "edge_name",
     "filter_arguments",
@@ -274,6 +275,13 @@ def define_connections(types: Types, shape: ObjectTypeInfo) -> None:
         gaps,
     )
     define_connection(types, shape.version, f"A page of versions of {shape.name}.", lost)
+
+
+def define_snapshot_connection(types: Types, shape: ObjectTypeInfo) -> None:
+    """Define the connection of an entity's past documents, for back references of the past."""
+    define_connection(
+        types, shape.snapshot, f"A page of documents of {shape.name} at a time point."
+    )
 
 
 def define_connection(types: Types, item: str, description: str, *more: Read | Resolve) -> None:

@@ -36,7 +36,10 @@ __all__ = ["define_states"]
 
 
 def define_states(
-    types: Types, shape: ObjectTypeInfo, more: Sequence[StrawberryField] = ()
+    types: Types,
+    shape: ObjectTypeInfo,
+    more: Sequence[StrawberryField] = (),
+    past_more: Sequence[StrawberryField] = (),
 ) -> None:
     """Define the interface of a type of the model and its two object types.
 
@@ -44,6 +47,7 @@ def define_states(
         types: the registry of the schema.
         shape: the type of the model.
         more: additional fields of the current document: history and back references.
+        past_more: additional fields of the past document: back references.
     """
     what = shape.type.description
     types.add_interface(
@@ -54,7 +58,7 @@ def define_states(
     current = _fields(shape, past=False, type_of=lambda inner: inner.name)
     past = _fields(shape, past=True, type_of=lambda inner: inner.snapshot)
     current = [check_field_access(shape, each) for each in current]
-    past = [check_field_access(shape, each) for each in past]
+    past = [check_field_access(shape, each) for each in (*past, *past_more)]
     more = [check_field_access(shape, each) for each in more]
     if shape.is_entity:
         current = [*_identity(shape, types.naming), _version(shape), *current, *more]

@@ -81,6 +81,8 @@ ENTITY_SUFFIXES = (
     "Edge",
     "VersionConnection",
     "VersionEdge",
+    "SnapshotConnection",
+    "SnapshotEdge",
     "Change",
     "Draft",
     "DraftChange",
