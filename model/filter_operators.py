@@ -15,6 +15,15 @@ __all__ = ["BOOLEAN_OPERANDS", "LIST_OPERANDS", "filter_operators"]
 _ORDER = ("lt", "lte", "gt", "gte")
 _CHOICE = ("eq", "ne", "in", "notIn", "exists")
 _ORDERED = ("eq", "ne", "in", "notIn", *_ORDER, "exists")
+_TEXT = (
+    "startsWith",
+    "endsWith",
+    "contains",
+    "eqIgnoreCase",
+    "startsWithIgnoreCase",
+    "endsWithIgnoreCase",
+    "containsIgnoreCase",
+)
 _LIST = ("has", "hasEvery", "hasSome", "isEmpty", "exists")
 _EMBEDDED = ("and", "or", "not", "exists")
 _LIST_OF_EMBEDDED = ("some", "every", "none", "isEmpty", "exists")
@@ -22,7 +31,7 @@ _BY_SCALAR: Mapping[Scalar, tuple[str, ...]] = {
     Scalar.ID: _CHOICE,
     Scalar.OBJECTID: _CHOICE,
     Scalar.UUID: _CHOICE,
-    Scalar.STRING: ("eq", "ne", "in", "notIn", *_ORDER, "startsWith", "contains", "exists"),
+    Scalar.STRING: ("eq", "ne", "in", "notIn", *_ORDER, *_TEXT, "exists"),
     Scalar.INT: _ORDERED,
     Scalar.LONG: _ORDERED,
     Scalar.FLOAT: _ORDERED,

@@ -85,11 +85,18 @@ class In:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """The value, or one of a list, is a string with `text` in it, or at its start."""
+    """The value, or one of a list, is a string with `text` in it, at its start or at its end.
+
+    Attributes:
+        at_end: with `at_start`, the whole string is `text`.
+        ignore_case: characters are equal that `case_folding` folds to the same one.
+    """
 
     path: str
     text: str
-    at_start: bool
+    at_start: bool = False
+    at_end: bool = False
+    ignore_case: bool = False
 
 
 @dataclass(frozen=True, slots=True)

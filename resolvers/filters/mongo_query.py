@@ -8,6 +8,7 @@ from uuid import UUID
 
 from bson import Int64, ObjectId
 
+from revstream.resolvers.filters.case_folding import case_variants
 from revstream.resolvers.filters.expression import (
     NOTHING,
     All,
@@ -71,8 +72,12 @@ def _operator(condition: Compare | In | Text | IsList | Empty | Some) -> dict[st
             return {comparison.value: value}
         case In(_, values):
             return {"$in": list(values)}
-        case Text(_, text, at_start):
-            return {"$regex": regular_expression(text, at_start)}
+        case Text(_, text, at_start, at_end, ignore_case):
+            return {
+                "$regex": regular_expression(
+                    text, at_start=at_start, at_end=at_end, ignore_case=ignore_case
+                )
+            }
         case IsList():
             return {"$type": "array"}
         case Empty():
@@ -112,9 +117,22 @@ def _merged(queries: list[dict[str, Any]]) -> dict[str, Any]:
     return {"$and": [{key: value} for key, value in merged.items()] + apart}
 
 
-def regular_expression(text: str, at_start: bool) -> str:
-    """Return an expression for exactly that text: case, scripts, newlines and NUL included."""
-    return ("^" if at_start else "") + text.translate(SPECIAL)
+def regular_expression(
+    text: str, *, at_start: bool = False, at_end: bool = False, ignore_case: bool = False
+) -> str:
+    """Return an expression for exactly that text: scripts, newlines and NUL included.
+
+    Without case it lists the variants of each character: the option `i` has the server's table of
+    characters, which differs between versions.
+    """
+    literal = "".join(map(_any_case, text)) if ignore_case else text.translate(SPECIAL)
+    # Unlike `$`, `\z` does not match before a newline at the end.
+    return ("^" if at_start else "") + literal + ("\\z" if at_end else "")
+
+
+def _any_case(character: str) -> str:
+    variants = case_variants(character)
+    return f"[{variants}]" if len(variants) > 1 else character.translate(SPECIAL)
 
 
 SPECIAL = str.maketrans({each: f"\\{each}" for each in "\\^$.|?*+()[]{}"} | {"\0": "\\x00"})

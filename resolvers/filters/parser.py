@@ -42,6 +42,9 @@ DEEPEST = 20
 LONGEST_TEXT = 10_000
 """Characters of a text to search for; MongoDB refuses regular expressions somewhat longer."""
 
+LONGEST_TEXT_IN_ANY_CASE = 1_000
+"""The same without regard to case: each character becomes a class of characters."""
+
 
 def operators(field: Field) -> tuple[str, ...]:
     """Return the operators of a field's filter; see `model.filter_operators`."""
@@ -254,14 +257,16 @@ def _equal_to_one(field: Field, path: str, values: Sequence[Any]) -> Condition:
             return In(path, tuple(values))
 
 
-def _text(at_start: bool) -> Operation:
+def _text(*, at_start: bool = False, at_end: bool = False, ignore_case: bool = False) -> Operation:
+    longest = LONGEST_TEXT_IN_ANY_CASE if ignore_case else LONGEST_TEXT
+
     def operation(field: Field, path: str, owner: str, operand: object) -> Condition:
         text = _value(field, owner, operand)
-        if len(text) > LONGEST_TEXT:
+        if len(text) > longest:
             raise BadUserInput(
-                f"{owner}: {len(text):,} characters, maximum is {LONGEST_TEXT:,}; shorten the text"
+                f"{owner}: {len(text):,} characters, maximum is {longest:,}; shorten the text"
             )
-        return Text(path, text, at_start)
+        return Text(path, text, at_start, at_end, ignore_case)
 
     return operation
 
@@ -300,7 +305,12 @@ OPERATIONS: Mapping[str, Operation] = {
     "gt": _compare(Comparison.GT),
     "gte": _compare(Comparison.GTE),
     "startsWith": _text(at_start=True),
-    "contains": _text(at_start=False),
+    "endsWith": _text(at_end=True),
+    "contains": _text(),
+    "eqIgnoreCase": _text(at_start=True, at_end=True, ignore_case=True),
+    "startsWithIgnoreCase": _text(at_start=True, ignore_case=True),
+    "endsWithIgnoreCase": _text(at_end=True, ignore_case=True),
+    "containsIgnoreCase": _text(ignore_case=True),
     "exists": _exists,
     "has": _equal,
     "hasSome": _in,

@@ -24,6 +24,7 @@ from bson.int64 import Int64
 from bson.objectid import ObjectId
 from bson.regex import Regex
 
+from revstream.resolvers.filters.case_folding import fold_case
 from revstream.resolvers.filters.expression import (
     All,
     AnyOf,
@@ -70,8 +71,8 @@ def compile_predicate(condition: Condition) -> Predicate:
             return _at(path, _ordered(comparison, value))
         case In(path, values):
             return _at(path, _equal_to(values))
-        case Text(path, text, at_start):
-            return _at(path, _contains(text, at_start))
+        case Text(path):
+            return _at(path, _has_text(condition))
         case IsList(path):
             return _of_list(path, lambda items: True)
         case Empty(path):
@@ -234,17 +235,32 @@ ORDER: Mapping[Comparison, Callable[[Any, Any], bool]] = {
 }
 
 
-def _contains(text: str, at_start: bool) -> Test:
-    pattern = regular_expression(text, at_start)
+def _has_text(condition: Text) -> Test:
+    at_start, at_end, ignore_case = condition.at_start, condition.at_end, condition.ignore_case
+    pattern = regular_expression(
+        condition.text, at_start=at_start, at_end=at_end, ignore_case=ignore_case
+    )
+    has = _text_test(fold_case(condition.text) if ignore_case else condition.text, condition)
 
     def test(value: Any) -> bool:
         if value.__class__ is str:
-            found: bool = value.startswith(text) if at_start else text in value
-            return found
+            return has(fold_case(value) if ignore_case else value)
         # A stored regular expression meets one that is written just so.
         return value.__class__ is Regex and value.pattern == pattern and value.flags == 0
 
     return test
+
+
+def _text_test(text: str, condition: Text) -> Callable[[str], bool]:
+    match condition.at_start, condition.at_end:
+        case True, True:
+            return lambda value: value == text
+        case True, False:
+            return lambda value: value.startswith(text)
+        case False, True:
+            return lambda value: value.endswith(text)
+        case _:
+            return lambda value: text in value
 
 
 # One function per kind: the value as Python compares it with others of that kind, None where it is

@@ -16,10 +16,16 @@ from pymongo.collection import Collection
 
 from revstream.model.definition import EnumType, Field, ObjectType, Scalar
 from revstream.resolvers.filters.mongo_query import to_query
-from revstream.resolvers.filters.parser import DEEPEST, LONGEST_TEXT, operators, parse_where
+from revstream.resolvers.filters.parser import (
+    DEEPEST,
+    LONGEST_TEXT,
+    LONGEST_TEXT_IN_ANY_CASE,
+    operators,
+    parse_where,
+)
 from revstream.resolvers.filters.predicate import compile_predicate
 from revstream.streams.mongo.driver.codecs import DECODED, RAW, decode
-from tests.support.drawn import ANY, NOTABLE, batches, decimal_beside
+from tests.support.drawn import ANY, CASES, NOTABLE, batches, decimal_beside
 from tests.support.exhaustive import examples, representatives
 from tests.support.shapes import LISTS, SHAPES, SINGLE, THING
 
@@ -232,11 +238,27 @@ def test_both_sides_agree_on_doubles_and_nearby_decimals(things: Things) -> None
     check(things, [{"price": each, "ratio": each} for each in NEIGHBOURS], filters)
 
 
+def test_both_sides_ignore_the_case_of_the_same_characters(things: Things) -> None:
+    """Each character whose case is special meets each other one, alone and inside a text."""
+    operators_ = [f"{each}IgnoreCase" for each in ("eq", "startsWith", "endsWith", "contains")]
+    check(
+        things,
+        [{"t": held} for each in CASES for held in (each, f"a{each}", f"{each}a", f"{each}\n")],
+        [
+            {"text": {operator: each}}
+            for operator in operators_
+            for each in [*CASES, "SS", "i\u0307"]
+        ],
+    )
+
+
 def test_the_longest_text_and_the_deepest_filter_are_accepted_by_the_server(
     things: Things,
 ) -> None:
     """The server accepts every filter that the parser accepts."""
-    texts = [letter * LONGEST_TEXT for letter in ("a", "(", "\0", "é", "日", "🙂")]
+    letters = ("a", "(", "\0", "é", "日", "🙂", "k", "\u03b8", "\U00010400")
+    texts = [letter * LONGEST_TEXT for letter in letters]
+    shorter = [letter * LONGEST_TEXT_IN_ANY_CASE for letter in letters]
     deepest: dict[str, Any] = {"sku": {"eq": "a"}, "count": {"eq": 1}}
     for _ in range(DEEPEST):
         deepest = {"lines": {"every": deepest}}
@@ -245,8 +267,17 @@ def test_the_longest_text_and_the_deepest_filter_are_accepted_by_the_server(
         alternating = {"not": {"or": [alternating, {"flag": {"eq": True}}]}}
     check(
         things,
-        [{"t": "a" + each} for each in texts] + [{"lines": [{}]}],
-        [{"text": {operator: each}} for each in texts for operator in ("contains", "startsWith")]
+        [{"t": "a" + each} for each in [*texts, *shorter]] + [{"lines": [{}]}],
+        [
+            {"text": {operator: each}}
+            for each in texts
+            for operator in ("contains", "startsWith", "endsWith")
+        ]
+        + [
+            {"text": {f"{operator}IgnoreCase": each}}
+            for each in shorter
+            for operator in ("contains", "startsWith", "endsWith", "eq")
+        ]
         + [deepest, alternating],
     )
 

@@ -29,7 +29,13 @@ from revstream.resolvers.filters.parser import operators
 from revstream.resolvers.values.dates import from_milliseconds
 from tests.support.shapes import SHAPES, THING
 
-LETTERS = "aB.^$*\\([|\x00\nßé日\ud7ff\ue000🙂\U0010ffff"
+LETTERS = "aAbB.^$*\\([|\x00\nßéÉ日\ud7ff\ue000🙂\U0010ffff"
+
+CASES = (
+    "sSkKßiIé\u017f\u212a\u1e9e\u03c3\u03a3\u03c2\u0130\u0131\u03b8\u03d1\u01c5\u01c4\u1fb3\u1fbc"
+    "\u0345\u03b9\uab70\u13a0\U00010400\U00010428"
+)
+"""Characters whose case is special: variants beside upper and lower case, or of another length."""
 
 BEYOND = (
     "9007199254740993",
@@ -44,7 +50,23 @@ BEYOND = (
 """Decimals at the limits of other number types, or beyond them."""
 
 NOTABLE: Mapping[Scalar, Sequence[Any]] = {
-    Scalar.STRING: ["", *LETTERS, "ab", "a\x00b", "a.b", "a\U0010ffff", "RED", "1", "true", "NaN"],
+    Scalar.STRING: [
+        "",
+        *LETTERS,
+        "\u1e9e",
+        "s",
+        "\u017f",
+        "ab",
+        "AB",
+        "ab\n",
+        "a\x00b",
+        "a.b",
+        "a\U0010ffff",
+        "RED",
+        "1",
+        "true",
+        "NaN",
+    ],
     Scalar.INT: [-1, 0, 1, 2, 2**31 - 1, -(2**31)],
     Scalar.LONG: [
         Int64(each) for each in (-1, 0, 1, 2, 2**53, 2**53 + 1, 2**63 - 1, -(2**63), -(2**63) + 1)
@@ -106,6 +128,7 @@ OPERANDS: Mapping[Scalar, st.SearchStrategy[Any]] = {
     **{scalar: st.sampled_from(pool) for scalar, pool in NOTABLE.items()},
     Scalar.STRING: st.sampled_from(NOTABLE[Scalar.STRING])
     | st.text(LETTERS, max_size=3)
+    | st.text(CASES, max_size=2)
     | st.text(max_size=4),
     Scalar.FLOAT: DOUBLES,
     Scalar.DECIMAL: st.sampled_from(NOTABLE[Scalar.DECIMAL]) | decimals_beside(),

@@ -110,6 +110,18 @@ _VALUES: dict[str, tuple[str, str, str]] = {
     "UUID": ("serial", f'"{UUID(int=1)}"', f'"{UUID(int=2)}"'),
     "enum": ("socket", "E14", "E27"),
 }
+_TEXTS = {
+    each.operator: each
+    for each in (
+        Filter("startsWith", '{ name: { startsWith: "Be" } }', "b"),
+        Filter("endsWith", '{ name: { endsWith: "t" } }', "ac"),
+        Filter("contains", '{ name: { contains: "a" } }', "c"),
+        Filter("eqIgnoreCase", '{ name: { eqIgnoreCase: "BEE" } }', "b"),
+        Filter("startsWithIgnoreCase", '{ name: { startsWithIgnoreCase: "b" } }', "b"),
+        Filter("endsWithIgnoreCase", '{ name: { endsWithIgnoreCase: "NT" } }', "a"),
+        Filter("containsIgnoreCase", '{ name: { containsIgnoreCase: "A" } }', "ac"),
+    )
+}
 _SOCKET = EnumType(name="Socket", values=("E14", "E27", "GU10"))
 
 
@@ -120,10 +132,8 @@ def _of_scalar(kind: str) -> list[Filter]:
     found = []
     for each in filter_operators(scalar, is_list=False):
         operand = {"in": f"[{first}, {second}]", "notIn": f"[{first}, {second}]"}.get(each, second)
-        if each == "startsWith":
-            filter_ = Filter(each, '{ name: { startsWith: "Be" } }', "b")
-        elif each == "contains":
-            filter_ = Filter(each, '{ name: { contains: "a" } }', "c")
+        if each in _TEXTS:
+            filter_ = _TEXTS[each]
         elif each == "exists":
             ids = "abcd" if kind == "ID" else _FOUND[each]
             filter_ = Filter(each, f"{{ {name}: {{ exists: true }} }}", ids)

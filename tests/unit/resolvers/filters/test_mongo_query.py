@@ -94,3 +94,9 @@ def test_text_never_becomes_an_expression() -> None:
     )
     assert regular_expression("a\0b", at_start=True) == r"^a\x00b"
     assert regular_expression("\né日🙂 #-/", at_start=False) == "\né日🙂 #-/"
+
+
+def test_text_without_regard_to_case_lists_the_variants() -> None:
+    """The server needs no table of characters of its own."""
+    whole = regular_expression("Kn.é日", at_start=True, at_end=True, ignore_case=True)
+    assert whole == "^[kK\u212a][nN]\\.[éÉ]日\\z"

@@ -58,6 +58,14 @@ def parse(where: dict[str, Any] | None) -> Condition:
         ({"text": {"notIn": []}}, EVERYTHING),
         ({"text": {"startsWith": "a.*"}}, Text("t", "a.*", True)),
         ({"text": {"contains": ""}}, Text("t", "", False)),
+        ({"text": {"endsWith": "a"}}, Text("t", "a", at_end=True)),
+        (
+            {"text": {"eqIgnoreCase": "a"}},
+            Text("t", "a", at_start=True, at_end=True, ignore_case=True),
+        ),
+        ({"text": {"startsWithIgnoreCase": "a"}}, Text("t", "a", at_start=True, ignore_case=True)),
+        ({"text": {"endsWithIgnoreCase": "a"}}, Text("t", "a", at_end=True, ignore_case=True)),
+        ({"text": {"containsIgnoreCase": "a"}}, Text("t", "a", ignore_case=True)),
         ({"text": {"exists": True}}, Not(NULL_TEXT)),
         ({"text": {"exists": False}}, NULL_TEXT),
         ({"whole": {"gte": 1, "lt": 5}}, All((Compare("whole", GTE, 1), Compare("whole", LT, 5)))),
@@ -191,6 +199,14 @@ def test_each_operator_has_one_meaning(where: dict[str, Any] | None, condition: 
             {"text": {"contains": "x" * 10_001}},
             "Thing.text.contains: 10,001 characters, maximum is 10,000; shorten the text",
         ),
+        (
+            {"text": {"eqIgnoreCase": "x" * 1_001}},
+            "Thing.text.eqIgnoreCase: 1,001 characters, maximum is 1,000; shorten the text",
+        ),
+        (
+            {"text": {"eqIgnoreCase": None}},
+            "Thing.text.eqIgnoreCase: null, expected a value; remove the operator",
+        ),
     ],
 )
 def test_an_invalid_filter_is_refused(where: dict[str, Any], message: str) -> None:
@@ -238,4 +254,4 @@ def test_every_operator_of_the_schema_is_parsed() -> None:
                 parse({field.name: {operator: object()}})
             assert f"{field.name}: {operator!r}" not in caught.value.message
             assert "expected a field" not in caught.value.message
-    assert {len(operators(each)) for each in SINGLE} == {3, 5, 9, 11}
+    assert {len(operators(each)) for each in SINGLE} == {3, 5, 9, 16}

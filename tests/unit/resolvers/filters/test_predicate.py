@@ -6,6 +6,7 @@ common meaning.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
@@ -106,6 +107,20 @@ def test_text_matches_literally() -> None:
     assert matching(Text("a", "a", at_start=True), [Regex("^a"), Regex("a"), Regex("^a", "i")]) == [
         Regex("^a")
     ]
+    assert matching(Text("a", "a.b", at_end=True), [*texts, "a.b\n"]) == ["a.b", "xa.b", "\na.b"]
+
+
+def test_text_without_regard_to_case_compares_character_by_character() -> None:
+    """Accents count, and no character is equal to two."""
+    texts = ["straße", "STRASSE", "STRA\u1e9eE", "Straße 5", "die Straße", "strasse", 5]
+    whole = Text("a", "STRAßE", at_start=True, at_end=True, ignore_case=True)
+    assert matching(whole, texts) == ["straße", "STRA\u1e9eE"]
+    assert matching(replace(whole, at_end=False), texts) == [*texts[:3:2], "Straße 5"]
+    assert matching(replace(whole, at_start=False), texts) == [*texts[:3:2], "die Straße"]
+    anywhere = replace(whole, at_start=False, at_end=False)
+    assert matching(anywhere, texts) == [*texts[:3:2], *texts[3:5]]
+    e_acute = Text("a", "É", at_start=True, at_end=True, ignore_case=True)
+    assert matching(e_acute, ["é", "É", "e", "e\u0301"]) == ["é", "É"]
 
 
 def test_dates_compare_by_millisecond_beyond_python_s_years_too() -> None:
