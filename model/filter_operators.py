@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from revstream.model.definition import EnumType, Scalar
 
-__all__ = ["BOOLEAN_OPERANDS", "LIST_OPERANDS", "filter_operators"]
+__all__ = ["BOOLEAN_OPERANDS", "LIST_OPERANDS", "NUMBER_OPERANDS", "filter_operators"]
 
 _ORDER = ("lt", "lte", "gt", "gte")
 _CHOICE = ("eq", "ne", "in", "notIn", "exists")
@@ -24,9 +24,9 @@ _TEXT = (
     "endsWithIgnoreCase",
     "containsIgnoreCase",
 )
-_LIST = ("has", "hasEvery", "hasSome", "isEmpty", "exists")
+_LIST = ("has", "hasEvery", "hasSome", "size", "isEmpty", "exists")
 _EMBEDDED = ("and", "or", "not", "exists")
-_LIST_OF_EMBEDDED = ("some", "every", "none", "isEmpty", "exists")
+_LIST_OF_EMBEDDED = ("some", "every", "none", "size", "isEmpty", "exists")
 _BY_SCALAR: Mapping[Scalar, tuple[str, ...]] = {
     Scalar.ID: _CHOICE,
     Scalar.OBJECTID: _CHOICE,
@@ -44,6 +44,8 @@ LIST_OPERANDS = frozenset({"in", "notIn", "hasEvery", "hasSome"})
 """Operators whose operand is a list of values."""
 BOOLEAN_OPERANDS = frozenset({"exists", "isEmpty"})
 """Operators whose operand is true or false, whatever the field holds."""
+NUMBER_OPERANDS = frozenset({"size"})
+"""Operators whose operand is a number of items, whatever the field holds."""
 
 
 def filter_operators(kind: Scalar | EnumType | None, *, is_list: bool) -> tuple[str, ...]:

@@ -21,10 +21,10 @@ __all__ = [
     "Compare",
     "Comparison",
     "Condition",
-    "Empty",
     "In",
     "IsList",
     "Not",
+    "Size",
     "Some",
     "Text",
     "all_of",
@@ -107,10 +107,11 @@ class IsList:
 
 
 @dataclass(frozen=True, slots=True)
-class Empty:
-    """The value is a list without items."""
+class Size:
+    """The value is a list with this number of items."""
 
     path: str
+    count: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +122,7 @@ class Some:
     condition: Condition
 
 
-Condition = All | AnyOf | Not | Compare | In | Text | IsList | Empty | Some
+Condition = All | AnyOf | Not | Compare | In | Text | IsList | Size | Some
 
 EVERYTHING: Final = All(())
 NOTHING: Final = AnyOf(())

@@ -16,10 +16,10 @@ from revstream.resolvers.filters.expression import (
     Compare,
     Comparison,
     Condition,
-    Empty,
     In,
     IsList,
     Not,
+    Size,
     Some,
     Text,
 )
@@ -66,7 +66,7 @@ def to_query(condition: Condition, *, prefix: str = "") -> dict[str, Any]:
             return {prefix + condition.path: _operator(condition)}
 
 
-def _operator(condition: Compare | In | Text | IsList | Empty | Some) -> dict[str, Any]:
+def _operator(condition: Compare | In | Text | IsList | Size | Some) -> dict[str, Any]:
     match condition:
         case Compare(_, comparison, value):
             return {comparison.value: value}
@@ -80,8 +80,8 @@ def _operator(condition: Compare | In | Text | IsList | Empty | Some) -> dict[st
             }
         case IsList():
             return {"$type": "array"}
-        case Empty():
-            return {"$size": 0}
+        case Size(_, count):
+            return {"$size": count}
         case Some(_, inner):
             return {"$elemMatch": to_query(inner)}
 

@@ -21,10 +21,10 @@ from revstream.resolvers.filters.expression import (
     Compare,
     Comparison,
     Condition,
-    Empty,
     In,
     IsList,
     Not,
+    Size,
     Some,
     Text,
     all_of,
@@ -175,6 +175,8 @@ class _Parser:
         self, kind: EmbeddedType, path: str, owner: str, operator: str, operand: object
     ) -> Condition:
         match operator:
+            case "size":
+                return _size(path, owner, operand)
             case "isEmpty":
                 return _is_empty(path, owner, operand)
             case "exists":
@@ -287,8 +289,15 @@ def _list_exists(path: str, owner: str, operand: object) -> Condition:
 def _is_empty(path: str, owner: str, operand: object) -> Condition:
     # A list that is missing is neither empty nor not.
     if _boolean(owner, operand):
-        return Empty(path)
-    return all_of([IsList(path), Not(Empty(path))])
+        return Size(path, 0)
+    return all_of([IsList(path), Not(Size(path, 0))])
+
+
+def _size(path: str, owner: str, operand: object) -> Condition:
+    if not isinstance(operand, int) or isinstance(operand, bool) or operand < 0:
+        raise BadUserInput(f"{owner}: {shorten_repr(operand)}, expected a number of items, from 0")
+    # MongoDB takes no number of items above 32 bits.
+    return Size(path, min(operand, 2**31 - 1))
 
 
 def _negated(operation: Operation) -> Operation:
@@ -315,5 +324,6 @@ OPERATIONS: Mapping[str, Operation] = {
     "has": _equal,
     "hasSome": _in,
     "hasEvery": _has_every,
+    "size": lambda field, path, owner, operand: _size(path, owner, operand),
     "isEmpty": lambda field, path, owner, operand: _is_empty(path, owner, operand),
 }

@@ -31,10 +31,10 @@ from revstream.resolvers.filters.expression import (
     Compare,
     Comparison,
     Condition,
-    Empty,
     In,
     IsList,
     Not,
+    Size,
     Some,
     Text,
 )
@@ -75,8 +75,8 @@ def compile_predicate(condition: Condition) -> Predicate:
             return _at(path, _has_text(condition))
         case IsList(path):
             return _of_list(path, lambda items: True)
-        case Empty(path):
-            return _of_list(path, lambda items: not items)
+        case Size(path, count):
+            return _of_list(path, lambda items: len(items) == count)
         case Some(path, inner):
             return _of_list(path, _some(compile_predicate(inner)))
 

@@ -120,6 +120,8 @@ def operands(field: Field, operator: str) -> list[Any]:
     """Return the notable operands for a field's operator."""
     if operator in ("exists", "isEmpty"):
         return [True, False]
+    if operator == "size":
+        return [0, 1, 2, 2**31 - 1]
     if isinstance(field.type, EnumType):
         values: list[Any] = list(field.type.values)
     else:
@@ -201,7 +203,14 @@ def test_both_sides_agree_on_every_nesting_of_documents(
         others = [{"exists": True}, {"exists": False}, {}]
         check(things, [*drawn, {}], [{name: each} for each in wheres + others])
     else:
-        others = [{"isEmpty": True}, {"isEmpty": False}, {"exists": True}, {"exists": False}]
+        others = [
+            {"size": 1},
+            {"size": 2},
+            {"isEmpty": True},
+            {"isEmpty": False},
+            {"exists": True},
+            {"exists": False},
+        ]
         wheres += [{}, {"marks": {"exists": False}}, {"size": {"width": {"eq": None}}}]
         check(
             things,

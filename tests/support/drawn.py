@@ -224,6 +224,8 @@ def _filters(draw: st.DrawFn, kind: ObjectType, name: str, depth: int) -> Any:
 def _operands(draw: st.DrawFn, field: Field, operator: str, depth: int) -> Any:
     if operator in ("exists", "isEmpty"):
         return draw(BOOLEANS)
+    if operator == "size":
+        return draw(st.integers(0, 3))
     if isinstance(field.type, str):
         kind = SHAPES.embedded(field.type)
         return {} if depth > 4 else draw(st.just({}) | wheres(kind, depth + 1))

@@ -12,6 +12,7 @@ from revstream.gql.engine.definitions.field import InputField
 from revstream.gql.engine.definitions.object_type import ObjectTypeInfo
 from revstream.gql.schema.common.type_builder import Types
 from revstream.model.definition import EnumType, Field, Scalar
+from revstream.model.filter_operators import BOOLEAN_OPERANDS, LIST_OPERANDS, NUMBER_OPERANDS
 from revstream.resolvers.filters.parser import operators
 from revstream.resolvers.history.version_filter import OPERATION
 
@@ -37,13 +38,12 @@ OPERATOR_DESCRIPTIONS: Mapping[str, str] = {
     "has": "At least one item is equal to this value.",
     "hasEvery": "The list contains each of these values.",
     "hasSome": "The list contains at least one of these values.",
+    "size": "A list with this number of items.",
     "isEmpty": "True: a list without items. False: with items. A missing list matches neither.",
     "some": "At least one item matches.",
     "every": "All items match, or the list is empty.",
     "none": "No item matches.",
 }
-_LISTS = frozenset({"in", "notIn", "hasEvery", "hasSome"})
-_FLAGS = frozenset({"exists", "isEmpty"})
 _QUANTIFIERS = frozenset({"some", "every", "none"})
 
 
@@ -169,7 +169,13 @@ def _define_list_of_embedded_filter(types: Types, field: Field) -> None:
 
 
 def _operator(name: str, item: str) -> InputField:
-    type_ = "Boolean" if name in _FLAGS else f"[{item}!]" if name in _LISTS else item
+    type_ = item
+    if name in BOOLEAN_OPERANDS:
+        type_ = "Boolean"
+    elif name in NUMBER_OPERANDS:
+        type_ = "Int"
+    elif name in LIST_OPERANDS:
+        type_ = f"[{item}!]"
     return InputField(name, type_, OPERATOR_DESCRIPTIONS[name])
 
 

@@ -34,7 +34,12 @@ from revstream.model.compiler.parsing.declarations import (
 from revstream.model.compiler.parsing.diagnostics import shortened, written
 from revstream.model.compiler.validation.references import named_ids
 from revstream.model.definition import EnumType, Scalar
-from revstream.model.filter_operators import BOOLEAN_OPERANDS, LIST_OPERANDS, filter_operators
+from revstream.model.filter_operators import (
+    BOOLEAN_OPERANDS,
+    LIST_OPERANDS,
+    NUMBER_OPERANDS,
+    filter_operators,
+)
 from revstream.model.naming import did_you_mean
 
 __all__ = ["check_rows"]
@@ -166,10 +171,12 @@ class _Rule:
                     f'has no operator "{operator}" for "{name}"',
                     did_you_mean(operator, operators, f"it has {', '.join(operators)}"),
                 )
-            elif isinstance(kind, TypeDeclaration) and operator not in BOOLEAN_OPERANDS:
-                self.check(entry.value, kind)
             elif operator in BOOLEAN_OPERANDS:
                 self._check_literal(path, entry.value, Scalar.BOOLEAN)
+            elif operator in NUMBER_OPERANDS:
+                self._check_literal(path, entry.value, Scalar.INT)
+            elif isinstance(kind, TypeDeclaration):
+                self.check(entry.value, kind)
             elif operator in LIST_OPERANDS and isinstance(entry.value, ListValueNode):
                 for each in entry.value.values:
                     self._check_literal(path, each, kind)

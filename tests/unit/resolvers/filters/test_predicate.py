@@ -26,10 +26,10 @@ from revstream.resolvers.filters.expression import (
     Compare,
     Comparison,
     Condition,
-    Empty,
     In,
     IsList,
     Not,
+    Size,
     Some,
     Text,
 )
@@ -174,7 +174,8 @@ def test_a_list_matches_if_one_of_its_items_does() -> None:
     assert matching(Compare("a", EQ, 1), lists) == [[1], [2, 1], 1]
     assert matching(Compare("a", GT, 1), lists) == [[2, 1]]
     assert matching(Compare("a", EQ, None), lists) == [[None]]
-    assert matching(Empty("a"), lists) == [[]]
+    assert matching(Size("a", 0), lists) == [[]]
+    assert matching(Size("a", 2), lists) == [[2, 1]]
     assert matching(IsList("a"), lists) == lists[:5]
 
 

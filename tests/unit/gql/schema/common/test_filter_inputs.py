@@ -88,6 +88,7 @@ def test_the_filters_of_lists_and_embedded_documents(types: dict[str, Any]) -> N
         "some": "PackageWhere",
         "every": "PackageWhere",
         "none": "PackageWhere",
+        "size": "Int",
         "isEmpty": "Boolean",
         "exists": "Boolean",
     }
@@ -95,6 +96,7 @@ def test_the_filters_of_lists_and_embedded_documents(types: dict[str, Any]) -> N
         "has": "Colour",
         "hasEvery": "[Colour!]",
         "hasSome": "[Colour!]",
+        "size": "Int",
         "isEmpty": "Boolean",
         "exists": "Boolean",
     }

@@ -133,7 +133,7 @@ MISTAKES = [
     pytest.param(
         "{ tags: { eq: $sub } }",
         '@access(rows:) has no operator "eq" for "tags"',
-        "it has has, hasEvery, hasSome, isEmpty, exists",
+        "it has has, hasEvery, hasSome, size, isEmpty, exists",
         id="an operator of values on a list",
     ),
     pytest.param(
@@ -253,7 +253,7 @@ MISTAKES = [
     pytest.param(
         "{ sizes: { has: 1 } }",
         '@access(rows:) has no operator "has" for "sizes"',
-        "it has some, every, none, isEmpty, exists",
+        "it has some, every, none, size, isEmpty, exists",
         id="an operator of items that is none",
     ),
     pytest.param(
@@ -339,6 +339,7 @@ OPERATORS = {
     "has": "$x",
     "hasEvery": "$x",
     "hasSome": "$x",
+    "size": "$x",
     "isEmpty": "true",
     "some": "{}",
     "every": "{}",
