@@ -144,3 +144,7 @@ def test_notes_of_a_release_are_its_section_of_the_changelog() -> None:
     other = subprocess.run([program, "99.0.0"], capture_output=True, text=True)
     assert other.returncode != 0
     assert "99.0.0, expected" in other.stderr
+    base = "https://example.org/"
+    own = subprocess.run([program, PROJECT["version"], base], capture_output=True, text=True)
+    assert own.stdout.strip(), own.stderr
+    assert [each for each in re.findall(r"\]\((.+?)\)", own.stdout) if ":" not in each] == []
