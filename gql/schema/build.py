@@ -15,6 +15,7 @@ from revstream.gql.engine.limits.concurrency import ConcurrencyExtension, Concur
 from revstream.gql.engine.limits.document_limits import Limits
 from revstream.gql.engine.limits.persisted_documents import AutomaticDocuments, Persisted
 from revstream.gql.observability.operation_metrics import Operations, timed
+from revstream.gql.schema.aggregates.types import define_aggregates
 from revstream.gql.schema.common.descriptions import enum_description
 from revstream.gql.schema.common.document_inputs import define_inputs
 from revstream.gql.schema.common.filter_inputs import define_filters
@@ -46,6 +47,7 @@ from revstream.gql.schema.roots.query import define_query
 from revstream.gql.schema.roots.subscription import define_subscription
 from revstream.gql.schema.roots.write_result import define_applied, define_refusals, define_written
 from revstream.model.definition import Model
+from revstream.resolvers.aggregates.measure import result_model
 
 __all__ = ["build_schema", "print_sdl"]
 
@@ -102,7 +104,9 @@ def build_schema(
         define_written(types, shape)
         if shape.entity.fence is not None:
             define_applied(types, applied_type_name(shape.entity))
-    define_query(types, model, shapes)
+    results = result_model(model)
+    define_aggregates(types, results, shapes)
+    define_query(types, model, results, shapes)
     define_mutation(types, model, shapes)
     define_subscription(types, model, shapes)
     every = types.finish()

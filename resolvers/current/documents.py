@@ -18,6 +18,13 @@ from bson import Timestamp
 from revstream.model.definition import Entity
 from revstream.resolvers.access.cluster_time import at_one_time
 from revstream.resolvers.access.permissions import OPEN, Scope
+from revstream.resolvers.aggregates.pipeline import (
+    AggregateResult,
+    aggregate_result,
+    aggregate_stages,
+    translate_refusals,
+)
+from revstream.resolvers.aggregates.query import AggregateQuery
 from revstream.resolvers.current.batcher import BatchLoaders
 from revstream.resolvers.current.document_lookup import find_by_id
 from revstream.resolvers.current.page_read import PageRead, resume_token_from_time
@@ -222,6 +229,24 @@ class Current:
             return [replace(each, unordered=unordered) for each in found] if unordered else found
 
         return await (at_one_time(self._mongo, read) if query.token else read())
+
+    async def aggregate(self, entity: Entity, query: AggregateQuery) -> AggregateResult:
+        """Compute an aggregate of the documents that match a filter.
+
+        Raises:
+            BadUserInput: an unknown time zone.
+            LimitExceeded: the groups need too much memory.
+            ArchiveBehind, TimeLimit: see `page`.
+        """
+        where = {} if query.where is None else to_query(query.where)
+        matching = self._scope.read_rows(entity).limited(where)
+        numbered = asks_for_number(entity, query.where)
+        layout = self._layout(entity, numbered=numbered)
+        if numbered:
+            await self._numbers_settled(entity)
+        with translate_refusals():
+            found = await layout.aggregate(matching, aggregate_stages(query))
+        return aggregate_result(query, found)
 
     def read_positions(self) -> ReadPositions:
         """Return resume tokens by collection that later reads reach; an argument of `numbers`."""

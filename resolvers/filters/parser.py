@@ -62,7 +62,7 @@ Operation = Callable[[Field, str, str, object], Condition]
 
 
 def parse_where(
-    model: Model, entity: Entity, where: Mapping[str, Any] | None, check: Check | None = None
+    model: Model, kind: ObjectType, where: Mapping[str, Any] | None, check: Check | None = None
 ) -> Condition:
     """Parse a `where` argument with API names; None matches everything.
 
@@ -76,7 +76,7 @@ def parse_where(
     """
     if where is None:
         return EVERYTHING
-    return _Parser(model, check).where(entity, entity.name, where, "")
+    return _Parser(model, check).where(kind, kind.name, where, "")
 
 
 class _Parser:

@@ -8,7 +8,7 @@ Source: docs/decisions/0010-version-of-a-current-document.md.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any
 
 from bson import Timestamp
@@ -65,6 +65,12 @@ class NumberedReads(ArchiveLayout):
         stages = [*self._matched(query), {"$count": "n"}]
         found = await self.mongo.aggregate(self.collection, stages, at=at)
         return int(found[0]["n"]) if found else 0
+
+    async def aggregate(
+        self, query: Mapping[str, Any], stages: Sequence[Mapping[str, Any]]
+    ) -> list[Document]:
+        pipeline = [*self._matched(query), *stages]
+        return await self.mongo.aggregate(self.collection, pipeline, in_memory=True)
 
     def pages(
         self, query: Mapping[str, Any], *, size: int, at: Timestamp

@@ -111,20 +111,24 @@ class Reads:
         hint: str | None = None,
         short: bool = False,
         naive: bool = False,
+        in_memory: bool = False,
     ) -> list[Any]:
         """Return all results of a pipeline on a collection, or on the database where it is None.
 
         Args:
             snapshot: Read everything, lookups too, at the last majority-committed cluster time.
             short, naive: See `find`.
+            in_memory: Refuse stages that would use the server's disks.
         """
         short = (short or naive) and self._finder is not None
         extra = {} if hint is None else {"hint": hint}
+        disks = {"allowDiskUse": False} if in_memory else {}
         command: Document = {
             "aggregate": collection or 1,
             "pipeline": list(pipeline),
             "collation": COLLATION,
             "cursor": {"batchSize": _BATCH},
+            **disks,
         }
 
         async def attempt(limit_ms: int, read_class: ReadClass) -> list[Any]:
@@ -148,6 +152,7 @@ class Reads:
                             collation=COLLATION,
                             session=session,
                             **extra,
+                            **disks,
                         )
                     )
                     return await _all_of(cursor, raw=raw)

@@ -111,6 +111,8 @@ class Read(FunctionField):
         read: the source -> the value as the API shows it.
         stored: the field of the model; its value is in the source's `values`.
         shown_as: its name in the API, if it is a different one (`gql.schema.common.id_naming`).
+        counted: true for a list whose length an argument of the parent's field bounds; the cost of
+            the operation counts its items there.
     """
 
     takes_info = False
@@ -124,11 +126,13 @@ class Read(FunctionField):
         stored: Field | None = None,
         *,
         shown_as: str | None = None,
+        counted: bool = False,
     ) -> None:
         super().__init__(python_name=name, graphql_name=shown_as or name, description=description)
         self.type_text = type_
         self.read = read
         self.stored = stored
+        self.counted = counted
 
     def value(self, source: Any, info: FieldInfo | None, arguments: Mapping[str, Any]) -> Any:
         return self.read(source)

@@ -34,6 +34,7 @@ from graphql import (
 
 from revstream.gql.engine.definitions.field import strawberry_field
 from revstream.gql.engine.limits.filter_conditions import FilterConditions
+from revstream.resolvers.aggregates.query import DEFAULT_GROUPS, MAX_GROUPS
 from revstream.resolvers.errors import BadUserInput
 from revstream.resolvers.pagination.page import DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE
 
@@ -244,13 +245,16 @@ class CostCalculator:
         if "first" in found.args and "last" in found.args:
             items = pages.size(node)
             own.cost += times * items
+        elif "first" in found.args and "groupBy" in found.args:
+            items = pages.group_count(node)
+            own.cost += times * items
         elif not getattr(strawberry_field(found), "is_basic_field", True):
             # It may have to be read; see `gql.engine.definitions.field.Resolve`.
             own.cost += times * strawberry_field(found).cost
         if is_list_type(get_nullable_type(found.type)):
             items = _ITEMS.get((parent.name, name), LIST_ITEMS)  # type: ignore[union-attr]
             # The field of the connection has counted them.
-            if name in ("nodes", "edges"):
+            if name in ("nodes", "edges") or getattr(strawberry_field(found), "counted", False):
                 items = 1
         return get_named_type(found.type), depth + 1, times * items
 
@@ -287,6 +291,17 @@ class _Pages:
             return DEFAULT_PAGE_SIZE
         # A longer page is refused when it is read.
         return max(1, *sizes) if max(sizes) <= MAX_PAGE_SIZE else 1
+
+    def group_count(self, node: FieldNode) -> int:
+        """Return the maximum number of groups of an aggregate; the totals count as one."""
+        given = {each.name.value: each.value for each in node.arguments or ()}
+        if "groupBy" not in given:
+            return 1
+        number = self._number(given.get("first"))
+        if number is None:
+            return DEFAULT_GROUPS
+        # More groups are refused later.
+        return max(1, number) if number <= MAX_GROUPS else 1
 
     def _number(self, value: ValueNode | None) -> int | None:
         if isinstance(value, IntValueNode):

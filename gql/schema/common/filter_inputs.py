@@ -16,7 +16,14 @@ from revstream.model.filter_operators import BOOLEAN_OPERANDS, LIST_OPERANDS, NU
 from revstream.resolvers.filters.parser import operators
 from revstream.resolvers.history.version_filter import OPERATION
 
-__all__ = ["OPERATOR_DESCRIPTIONS", "define_filters", "orderable_fields"]
+__all__ = [
+    "OPERATOR_DESCRIPTIONS",
+    "combinators",
+    "define_filter",
+    "define_filters",
+    "field_filter",
+    "orderable_fields",
+]
 
 OPERATOR_DESCRIPTIONS: Mapping[str, str] = {
     "eq": "Equal to this value; `null` matches a missing value.",
@@ -58,7 +65,7 @@ def define_filters(types: Types, shapes: Mapping[str, ObjectTypeInfo]) -> None:
         else:
             _define_embedded_where(types, shape, fields)
         for each in fields:
-            _define_filter(types, each)
+            define_filter(types, each)
 
 
 def orderable_fields(shape: ObjectTypeInfo) -> list[str]:
@@ -81,7 +88,8 @@ def _version(shape: ObjectTypeInfo) -> list[str]:
     return ["version"] if shape.entity.version is not None else []
 
 
-def _combinators(name: str) -> list[InputField]:
+def combinators(name: str) -> list[InputField]:
+    """Return the fields `and`, `or` and `not` of a filter."""
     return [
         InputField(
             "and", f"[{name}!]", "All of these filters match. An empty list matches everything."
@@ -97,14 +105,14 @@ def _combinators(name: str) -> list[InputField]:
 
 def _define_where(types: Types, shape: ObjectTypeInfo, fields: list[Field]) -> None:
     name = f"{shape.name}Where"
-    of_fields = [_field_filter(each) for each in fields]
+    of_fields = [field_filter(each) for each in fields]
     counter = [
         InputField(each, "IntFilter", "Conditions for the version number.")
         for each in _version(shape)
     ]
     types.add_input(
         name,
-        [*_combinators(name), of_fields[0], *counter, *of_fields[1:]],
+        [*combinators(name), of_fields[0], *counter, *of_fields[1:]],
         f"Filter for documents of {shape.name}. A document must match all conditions.",
     )
 
@@ -114,15 +122,16 @@ def _define_embedded_where(types: Types, shape: ObjectTypeInfo, fields: list[Fie
     types.add_input(
         name,
         [
-            *_combinators(name),
-            *map(_field_filter, fields),
+            *combinators(name),
+            *map(field_filter, fields),
             InputField("exists", "Boolean", OPERATOR_DESCRIPTIONS["exists"]),
         ],
         f"Filter for embedded documents of type {shape.name}. All conditions must match.",
     )
 
 
-def _field_filter(field: Field) -> InputField:
+def field_filter(field: Field) -> InputField:
+    """Return the conditions of a field, as a field of a filter."""
     return InputField(
         field.name, _filter_name(field), field.description or f"Conditions for `{field.name}`."
     )
@@ -134,7 +143,8 @@ def _filter_name(field: Field) -> str:
     return f"{field.type_name}ListFilter" if field.is_list else f"{field.type_name}Filter"
 
 
-def _define_filter(types: Types, field: Field) -> None:
+def define_filter(types: Types, field: Field) -> None:
+    """Define the filter type of a field, if it is not defined yet."""
     name = _filter_name(field)
     if name in types or (isinstance(field.type, str) and not field.is_list):
         return

@@ -11,6 +11,7 @@ from revstream.gql.engine.definitions.field import Argument, Resolve
 from revstream.gql.engine.definitions.object_type import ObjectTypeInfo
 from revstream.gql.engine.request.context import RequestContext, ResolveInfo
 from revstream.gql.engine.request.source import CurrentDocument, VersionRecord
+from revstream.gql.schema.aggregates.field import aggregate_field
 from revstream.gql.schema.common.type_builder import Types
 from revstream.gql.schema.entities.compiled_pages import PageReadCache, compile_page
 from revstream.gql.schema.entities.connections import (
@@ -59,8 +60,14 @@ _CACHED_QUERIES_BYTES = 500_000
 _ID = Argument("id", "ID!", "The id of the document.")
 
 
-def define_query(types: Types, model: Model, shapes: Mapping[str, ObjectTypeInfo]) -> None:
-    """Define the type `Query`."""
+def define_query(
+    types: Types, model: Model, results: Model, shapes: Mapping[str, ObjectTypeInfo]
+) -> None:
+    """Define the type `Query`.
+
+    Args:
+        results: the types of the results of aggregates.
+    """
     root = [node_field(shapes, types.naming.node), _resume_token_field(), _streams_field()]
     fields = [*root, _saved_cursors_field()]
     for entity in model.entities:
@@ -68,6 +75,7 @@ def define_query(types: Types, model: Model, shapes: Mapping[str, ObjectTypeInfo
         fields += [
             _document_field(shape),
             _list_field(model, shape),
+            aggregate_field(model, results, shape),
             _version_field(shape),
             _as_of_field(model, shape),
             _audit_trail_field(model, shape),

@@ -59,7 +59,9 @@ FIXED_TYPES = frozenset(
         "StreamReading",
         "StreamStatus",
         "Subscription",
+        "TimeBucket",
         "TimePoint",
+        "TimeUnit",
         "Transition",
         "Version",
         "VersionConflict",
@@ -71,6 +73,16 @@ FIXED_TYPES = frozenset(
 )
 """Types that every API has."""
 
+AGGREGATE_SUFFIXES = (
+    "AggregateGroupBy",
+    "AggregateKey",
+    "AggregateKeyOrder",
+    *(
+        f"Aggregate{result}{suffix}"
+        for result in ("Sum", "Average", "Extremes", "Distinct")
+        for suffix in ("", "Order", "Where")
+    ),
+)
 ENTITY_SUFFIXES = (
     "Version",
     "Snapshot",
@@ -96,8 +108,21 @@ ENTITY_SUFFIXES = (
     "Write",
     "Drafted",
     "Proposal",
+    "Aggregate",
+    "AggregateGroup",
+    "AggregateGroupOrder",
+    "AggregateGroupWhere",
+    *AGGREGATE_SUFFIXES,
 )
-EMBEDDED_SUFFIXES = ("State", "Snapshot", "Where", "ListFilter", "Input", "Patch")
+EMBEDDED_SUFFIXES = (
+    "State",
+    "Snapshot",
+    "Where",
+    "ListFilter",
+    "Input",
+    "Patch",
+    *AGGREGATE_SUFFIXES,
+)
 ENUM_SUFFIXES = ("Filter", "ListFilter")
 
 QUERY_FIELDS = ("node", "resumeToken", "savedCursors", "streams", "allDrafts", "allComments")
@@ -291,6 +316,7 @@ def _root_fields(type_: TypeDeclaration) -> Iterator[tuple[str, str, bool]]:
     if many:
         yield "Query", many, True
         yield "Query", f"{many}AsOf", True
+        yield "Query", f"{many}Aggregate", True
     if many and _has_fence(type_):
         yield "Mutation", f"apply{upper_first(many)}", True
 

@@ -86,6 +86,12 @@ class Layout(ABC):
         """Return the number of matching current documents."""
 
     @abstractmethod
+    async def aggregate(
+        self, query: Mapping[str, Any], stages: Sequence[Mapping[str, Any]]
+    ) -> list[Document]:
+        """Return what stages make of the matching current documents, without the use of disks."""
+
+    @abstractmethod
     def pages(
         self, query: Mapping[str, Any], *, size: int, at: Timestamp
     ) -> AsyncGenerator[list[Document]]:

@@ -5,7 +5,7 @@ No stage is put before the query, and every index can be used.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any
 
 from bson import Timestamp
@@ -29,6 +29,12 @@ class PlainCollectionLayout(Layout):
 
     async def count(self, query: Mapping[str, Any], *, at: Timestamp | None = None) -> int:
         return await self.mongo.count(self.collection, query, at=at)
+
+    async def aggregate(
+        self, query: Mapping[str, Any], stages: Sequence[Mapping[str, Any]]
+    ) -> list[Document]:
+        pipeline = [{"$match": query}, *stages]
+        return await self.mongo.aggregate(self.collection, pipeline, in_memory=True)
 
     def pages(
         self, query: Mapping[str, Any], *, size: int, at: Timestamp

@@ -136,6 +136,14 @@ class SelfVersionedLayout(Layout):
         found = await self.mongo.aggregate(self.collection, stages, at=at, snapshot=self.snapshot)
         return int(found[0]["n"]) if found else 0
 
+    async def aggregate(
+        self, query: Mapping[str, Any], stages: Sequence[Mapping[str, Any]]
+    ) -> list[Document]:
+        pipeline = [*self.current_stages(query), *stages]
+        return await self.mongo.aggregate(
+            self.collection, pipeline, snapshot=self.snapshot, in_memory=True
+        )
+
     def pages(
         self, query: Mapping[str, Any], *, size: int, at: Timestamp
     ) -> AsyncGenerator[list[Document]]:

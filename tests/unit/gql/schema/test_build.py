@@ -29,12 +29,16 @@ def test_every_entity_has_all_root_fields(schema: strawberry.Schema) -> None:
     assert built.query_type is not None
     assert set(built.query_type.fields) == {
         "node", "resumeToken", "savedCursors", "streams", "allDrafts", "allComments",
-        "product", "products", "productVersion", "productsAsOf", "productVersions",
-        "supplier", "suppliers", "supplierVersion", "suppliersAsOf", "supplierVersions",
+        "product", "products", "productVersion", "productsAsOf", "productsAggregate",
+        "productVersions",
+        "supplier", "suppliers", "supplierVersion", "suppliersAsOf", "suppliersAggregate",
+        "supplierVersions",
         "productDrafts", "supplierDrafts", "cityDrafts", "readingDrafts",
         "productComments", "supplierComments", "cityComments", "readingComments",
-        "city", "towns", "cityVersion", "townsAsOf", "cityVersions",
-        "reading", "readings", "readingVersion", "readingsAsOf", "readingVersions",
+        "city", "towns", "cityVersion", "townsAsOf", "townsAggregate",
+        "cityVersions",
+        "reading", "readings", "readingVersion", "readingsAsOf", "readingsAggregate",
+        "readingVersions",
     }  # fmt: skip
     assert built.subscription_type is not None
     assert set(built.subscription_type.fields) == {

@@ -29,6 +29,7 @@ BOUNDS: dict[str, tuple[int, str]] = {
     "blame": (50, "the fields of one document: counted as values"),
     "streams": (1, "recorders and listeners of the model"),
     "savedCursors": (1, f"{MOST_SAVED_CURSORS} of a caller"),
+    "groups": (1, "`first` of the aggregate, which counts as that many documents"),
     "gaps": (1, f"{MOST_GAPS} of a collection: counted as values, and read once"),
 }
 """Lists that are neither pages nor part of a document, with their cost and their bound.

@@ -1,0 +1,1 @@
+"""Fields, types and inputs of aggregates."""

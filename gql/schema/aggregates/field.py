@@ -1,0 +1,139 @@
+"""Fields that return aggregates: their arguments, and the results that a request selects."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from strawberry.types.field import StrawberryField
+
+from revstream.gql.engine.definitions.field import Argument, Resolve
+from revstream.gql.engine.definitions.object_type import ObjectTypeInfo
+from revstream.gql.engine.request.context import ResolveInfo
+from revstream.gql.engine.request.selection import Nodes, Selections
+from revstream.gql.schema.aggregates.inputs import group_by_name
+from revstream.gql.schema.aggregates.types import aggregate_name
+from revstream.model.definition import Model
+from revstream.resolvers.aggregates.measure import (
+    KEY,
+    Measure,
+    Measured,
+    group_type_name,
+    key_type_name,
+    measure_type_name,
+)
+from revstream.resolvers.aggregates.pipeline import AggregateResult
+from revstream.resolvers.aggregates.query import (
+    DEFAULT_GROUPS,
+    MAX_GROUPS,
+    AggregateRequest,
+    AggregateSelection,
+    parse_aggregate,
+)
+
+__all__ = ["aggregate_field"]
+
+
+def aggregate_field(model: Model, results: Model, shape: ObjectTypeInfo) -> StrawberryField:
+    """Return the root field of an entity's aggregates."""
+    entity = shape.entity
+
+    async def resolve(
+        _root: None,
+        info: ResolveInfo,
+        where: Mapping[str, Any] | None = None,
+        **request: Any,
+    ) -> AggregateResult:
+        context = info.context
+        query = parse_aggregate(
+            model,
+            results,
+            entity,
+            await context.parse_filter(model, entity, where),
+            AggregateRequest(**request),
+            _selection(context.selections(info), info.field_nodes, shape),
+            context.scope.check_read,
+        )
+        return await context.services.current.aggregate(entity, query)
+
+    return Resolve(
+        f"{entity.plural}Aggregate",
+        f"{aggregate_name(shape.name)}!",
+        f"Counts, sums and other results over the current documents of `{entity.collection}`, "
+        "in total and in groups.",
+        resolve,
+        _arguments(results, shape),
+    )
+
+
+def _arguments(results: Model, shape: ObjectTypeInfo) -> tuple[Argument, ...]:
+    group = group_type_name(shape.name)
+    where = Argument("where", f"{shape.name}Where", "Only documents that match.")
+    if results.embedded(group).field(KEY) is None:
+        return (where,)
+    return (
+        where,
+        Argument(
+            "groupBy",
+            group_by_name(shape.name),
+            "The fields by which documents are grouped. "
+            "A missing value, or one that does not fit the model, is null in the key.",
+        ),
+        Argument("having", f"{group}Where", "Only groups that match."),
+        Argument(
+            "orderBy",
+            f"[{group}Order!]",
+            "The order of the groups, the most important field first. Default: by key.",
+        ),
+        Argument(
+            "first",
+            "Int",
+            f"The maximum number of groups, at most {MAX_GROUPS:,}. Default: {DEFAULT_GROUPS}.",
+        ),
+    )
+
+
+def _selection(selections: Selections, nodes: Nodes, shape: ObjectTypeInfo) -> AggregateSelection:
+    selected = selections.under(nodes, aggregate_name(shape.name))
+    group: Mapping[str, Nodes] = {}
+    if "groups" in selected:
+        group = selections.under(selected["groups"], group_type_name(shape.name))
+    keys = _paths(selections, group.get(KEY, ()), shape, key_type_name)
+    groups = not selected.keys().isdisjoint({"groups", "totalGroups", "hasMoreGroups"})
+    total = frozenset(_measured(selections, selected, shape))
+    return AggregateSelection(
+        totals="count" in selected or bool(total) or not groups,
+        total=total,
+        groups=groups,
+        grouped=frozenset(_measured(selections, group, shape)),
+        keys=frozenset(keys),
+        group_count="totalGroups" in selected,
+    )
+
+
+def _measured(
+    selections: Selections, selected: Mapping[str, Nodes], shape: ObjectTypeInfo
+) -> Iterator[Measured]:
+    for measure in Measure:
+        nodes = selected.get(measure.value, ())
+
+        def type_name(name: str, measure: Measure = measure) -> str:
+            return measure_type_name(name, measure)
+
+        for names in _paths(selections, nodes, shape, type_name):
+            yield Measured(measure, names)
+
+
+def _paths(
+    selections: Selections, nodes: Nodes, shape: ObjectTypeInfo, type_name: Any
+) -> Iterator[tuple[str, ...]]:
+    """Yield the API paths of the fields that are selected of keys or results."""
+    if not nodes:
+        return
+    for name, places in selections.under(nodes, type_name(shape.name)).items():
+        inner = shape.embedded.get(name)
+        if inner is not None:
+            for path in _paths(selections, places, inner, type_name):
+                yield (name, *path)
+        elif name in shape.fields:
+            yield (name,)

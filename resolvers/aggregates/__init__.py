@@ -1,0 +1,1 @@
+"""Aggregates: counts, sums and other measures of documents, in groups."""

@@ -1,0 +1,180 @@
+"""Aggregates as a pipeline of MongoDB, and its result.
+
+The pipeline follows stages that yield the matching documents. It first reduces each document to the
+values that are measured, so that each is converted once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from revstream.model.definition import Field, Scalar
+from revstream.resolvers.aggregates.expressions import Expression, bucket_start, fitting_value
+from revstream.resolvers.aggregates.measure import KEY, Measure, Measured
+from revstream.resolvers.aggregates.query import AggregateQuery
+from revstream.resolvers.errors import BadUserInput, LimitExceeded
+from revstream.resolvers.filters.mongo_query import to_query
+from revstream.streams.core.errors import DatabaseError
+from revstream.streams.mongo.driver.codecs import Document
+
+__all__ = ["AggregateResult", "aggregate_result", "aggregate_stages", "translate_refusals"]
+
+_MEMORY_BYTES = 100 * 1024 * 1024
+"""Memory of a stage that MongoDB allows without the use of disks."""
+
+_UNKNOWN_TIME_ZONE = 40485
+_OUT_OF_MEMORY = frozenset({146, 292})
+
+_NOTHING: Mapping[str, Any] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class AggregateResult:
+    """Result of an aggregate.
+
+    Attributes:
+        totals: `count`, and the results of each measure by its name; fields are nested as in the
+            API.
+        groups: the same for each group, with its key.
+        has_more: True if there are more groups than requested.
+        group_count: number of all groups; None if it was not requested.
+    """
+
+    totals: Mapping[str, Any]
+    groups: Sequence[Mapping[str, Any]]
+    has_more: bool
+    group_count: int | None
+
+
+def aggregate_stages(query: AggregateQuery) -> list[Document]:
+    """Return the stages that compute an aggregate of the documents before them."""
+    selection = query.selection
+    values = [f"f{n}" for n in range(len(query.fields))]
+    places = dict(zip(query.fields, values, strict=True))
+    shown: Document = {
+        place: fitting_value(each.field, each.path)
+        for place, each in zip(values, query.fields.values(), strict=True)
+    }
+    for n, key in enumerate(query.keys):
+        value = fitting_value(key.of.field, key.of.path)
+        shown[f"k{n}"] = value if key.bucket is None else bucket_start(key.bucket, value)
+    stages: list[Document] = [{"$project": {"_id": 0, **shown}}] if shown else []
+    results: dict[str, list[Document]] = {}
+    if selection.totals:
+        results["totals"] = _grouping(query, selection.total, places, {})
+    if selection.groups:
+        having = [] if query.having is None else [{"$match": to_query(query.having)}]
+        by = {f"k{n}": f"$k{n}" for n in range(len(query.keys))}
+        grouping = [*_grouping(query, query.grouped, places, by), *having]
+        results["groups"] = [
+            *grouping,
+            {"$sort": dict(query.order)},
+            {"$limit": query.first + 1},
+        ]
+        if selection.group_count:
+            results["groupCount"] = [*grouping, {"$count": "n"}]
+    if len(results) == 1:
+        return [*stages, *next(iter(results.values()))]
+    return [*stages, {"$facet": results}]
+
+
+def aggregate_result(query: AggregateQuery, found: Sequence[Mapping[str, Any]]) -> AggregateResult:
+    """Return the result that the rows of the pipeline contain."""
+    selection = query.selection
+    if selection.totals + selection.groups + selection.group_count > 1:
+        [parts] = found
+    else:
+        parts = {"totals" if selection.totals else "groups": found}
+    totals, groups = parts.get("totals", ()), parts.get("groups", ())
+    count = None
+    if selection.group_count:
+        count = int(parts["groupCount"][0]["n"]) if parts["groupCount"] else 0
+    return AggregateResult(
+        totals=totals[0] if totals else _NOTHING,
+        groups=groups[: query.first],
+        has_more=len(groups) > query.first,
+        group_count=count,
+    )
+
+
+@contextmanager
+def translate_refusals() -> Iterator[None]:
+    """Turn refusals of MongoDB that the request causes into errors of the request.
+
+    Raises:
+        BadUserInput: an unknown time zone.
+        LimitExceeded: the groups need more memory than is allowed.
+    """
+    try:
+        yield
+    except DatabaseError as exc:
+        if exc.number == _UNKNOWN_TIME_ZONE:
+            raise BadUserInput(
+                "timeZone: unknown to MongoDB, expected an Olson name such as Europe/Berlin, or "
+                "an offset such as +02:00",
+                argument="groupBy",
+            ) from exc
+        if exc.number in _OUT_OF_MEMORY:
+            raise LimitExceeded(
+                f"memory of the groups: more than {_MEMORY_BYTES:,} bytes, which is the maximum; "
+                "group by fields with fewer values, remove distinctCount, or filter with `where`",
+                limit="memory",
+                bound=_MEMORY_BYTES,
+            ) from exc
+        raise
+
+
+def _grouping(
+    query: AggregateQuery,
+    measures: Iterable[Measured],
+    places: Mapping[tuple[str, ...], str],
+    by: Document,
+) -> list[Document]:
+    """Return the stages that group, and give each group the form of the API."""
+    accumulators: Document = {"count": {"$sum": 1}}
+    result: Document = {"count": "$count"}
+    for n, key in enumerate(query.keys if by else ()):
+        _place(result, (KEY, *key.of.names), f"$_id.k{n}")
+    for each in sorted(measures, key=lambda each: (each.measure.value, each.names)):
+        place, field = places[each.names], query.fields[each.names].field
+        made, value = _accumulated(each.measure, field, place)
+        accumulators |= made
+        _place(result, (each.measure.value, *each.names), value)
+    return [{"$group": {"_id": by or None, **accumulators}}, {"$replaceWith": result}]
+
+
+def _place(result: Document, names: Sequence[str], value: Expression) -> None:
+    for name in names[:-1]:
+        result = result.setdefault(name, {})
+    result[names[-1]] = value
+
+
+def _accumulated(measure: Measure, field: Field, place: str) -> tuple[Document, Expression]:
+    """Return the accumulators of a measure, by name, and the expression of its result."""
+    value = f"${place}"
+    match measure:
+        case Measure.MIN | Measure.MAX:
+            name = f"{measure.value}_{place}"
+            return {name: {f"${measure.value}": value}}, f"${name}"
+        case Measure.DISTINCT:
+            name = f"set_{place}"
+            present = {"$ifNull": [value, "$$REMOVE"]}
+            return {name: {"$addToSet": present}}, {"$size": f"${name}"}
+    summed, count = f"sum_{place}", f"n_{place}"
+    # The server adds longs exactly up to 64 bits only.
+    exact = {"$toDecimal": value} if field.type is Scalar.LONG else value
+    accumulators = {
+        summed: {"$sum": exact},
+        count: {"$sum": {"$cond": [{"$eq": [value, None]}, 0, 1]}},
+    }
+    result: Expression = f"${summed}"
+    if measure is Measure.AVERAGE:
+        if field.type is Scalar.INT:
+            result = {"$toDecimal": result}
+        result = {"$divide": [result, f"${count}"]}
+        if field.type in (Scalar.INT, Scalar.LONG):
+            result = {"$toDouble": result}
+    return accumulators, {"$cond": [{"$gt": [f"${count}", 0]}, result, None]}
