@@ -41,8 +41,11 @@ class Scalar(Enum):
     BOOLEAN = "Boolean"
     DECIMAL = "Decimal"
     DATETIME = "DateTime"
+    DATE = "Date"
+    TIMESTAMP = "Timestamp"
     OBJECTID = "ObjectID"
     UUID = "UUID"
+    BINARY = "Binary"
     JSON = "JSON"
 
 

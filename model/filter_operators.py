@@ -31,12 +31,15 @@ _BY_SCALAR: Mapping[Scalar, tuple[str, ...]] = {
     Scalar.ID: _CHOICE,
     Scalar.OBJECTID: _CHOICE,
     Scalar.UUID: _CHOICE,
+    Scalar.BINARY: _CHOICE,
     Scalar.STRING: ("eq", "ne", "in", "notIn", *_ORDER, *_TEXT, "exists"),
     Scalar.INT: _ORDERED,
     Scalar.LONG: _ORDERED,
     Scalar.FLOAT: _ORDERED,
     Scalar.DECIMAL: _ORDERED,
     Scalar.DATETIME: _ORDERED,
+    Scalar.DATE: _ORDERED,
+    Scalar.TIMESTAMP: _ORDERED,
     Scalar.BOOLEAN: ("eq", "ne", "exists"),
 }
 

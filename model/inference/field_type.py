@@ -33,6 +33,8 @@ _SCALARS: tuple[tuple[Scalar, frozenset[Kind]], ...] = (
     (Scalar.DATETIME, frozenset({Kind.DATETIME})),
     (Scalar.OBJECTID, frozenset({Kind.OBJECTID})),
     (Scalar.UUID, frozenset({Kind.UUID})),
+    (Scalar.BINARY, frozenset({Kind.BINARY})),
+    (Scalar.TIMESTAMP, frozenset({Kind.TIMESTAMP})),
 )
 
 

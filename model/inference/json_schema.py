@@ -24,6 +24,7 @@ _KINDS = {
     "bool": Kind.BOOLEAN,
     "boolean": Kind.BOOLEAN,
     "date": Kind.DATETIME,
+    "timestamp": Kind.TIMESTAMP,
     "objectId": Kind.OBJECTID,
     "object": Kind.OBJECT,
     "array": Kind.LIST,

@@ -31,6 +31,8 @@ class Kind(Enum):
     DATETIME = "date"
     OBJECTID = "objectId"
     UUID = "UUID"
+    BINARY = "binary"
+    TIMESTAMP = "timestamp"
     OBJECT = "object"
     LIST = "list"
     OTHER = "other"

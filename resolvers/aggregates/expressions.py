@@ -14,6 +14,7 @@ from bson.binary import Binary
 from bson.int64 import Int64
 
 from revstream.model.definition import EnumType, Field, Scalar
+from revstream.resolvers.values.dates import DAY_MS
 from revstream.resolvers.values.output import INT_LIMIT, LONG_LIMIT
 
 __all__ = ["Bucket", "Expression", "bucket_start", "fitting_value"]
@@ -109,6 +110,11 @@ def _of_type(name: str) -> Callable[[str], Expression]:
     return lambda value: _if({"$eq": [{"$type": value}, name]}, value)
 
 
+def _day(value: str) -> Expression:
+    midnight = {"$eq": [{"$mod": [{"$toLong": value}, DAY_MS]}, 0]}
+    return _if({"$eq": [{"$type": value}, "date"]}, _if(midnight, value))
+
+
 def _uuid(value: str) -> Expression:
     # Binary data is ordered by length, then subtype, then content.
     least, most = Binary(b"\x00" * 16, 4), Binary(b"\xff" * 16, 4)
@@ -129,6 +135,8 @@ _FITTING: Mapping[Scalar, Callable[[str], Expression]] = {
     Scalar.DECIMAL: _decimal,
     Scalar.BOOLEAN: _of_type("bool"),
     Scalar.DATETIME: _of_type("date"),
+    Scalar.DATE: _day,
+    Scalar.TIMESTAMP: _of_type("timestamp"),
     Scalar.OBJECTID: _of_type("objectId"),
     Scalar.UUID: _uuid,
 }

@@ -72,6 +72,7 @@ _SUMS = {
     Scalar.FLOAT: Scalar.FLOAT,
     Scalar.DECIMAL: Scalar.DECIMAL,
 }
+_TIMES = frozenset({Scalar.DATETIME, Scalar.DATE, Scalar.TIMESTAMP})
 
 
 def measure_type_name(type_name: str, measure: Measure) -> str:
@@ -179,7 +180,7 @@ def _result_field(field: Field, measure: Measure | None) -> Field | None:
     type_ = field.type
     assert isinstance(type_, Scalar | EnumType)
     result = replace(field, stored=field.name, required=False, unique=False, copy=None, access=None)
-    if type_ is Scalar.JSON:
+    if type_ in (Scalar.JSON, Scalar.BINARY):
         return None
     if measure is None:
         return result
@@ -187,7 +188,7 @@ def _result_field(field: Field, measure: Measure | None) -> Field | None:
         case Measure.DISTINCT:
             return Field(name=field.name, stored=field.name, type=Scalar.INT, required=True)
         case Measure.MIN | Measure.MAX:
-            return result if type_ in _SUMS or type_ is Scalar.DATETIME else None
+            return result if type_ in _SUMS or type_ in _TIMES else None
         case _ if type_ not in _SUMS:
             return None
         case Measure.SUM:

@@ -23,6 +23,7 @@ from bson.decimal128 import Decimal128
 from bson.int64 import Int64
 from bson.objectid import ObjectId
 from bson.regex import Regex
+from bson.timestamp import Timestamp
 
 from revstream.resolvers.filters.case_folding import fold_case
 from revstream.resolvers.filters.expression import (
@@ -301,6 +302,15 @@ def _same_uuid(value: Any) -> str | None:
     return None if text is REFUSED else text
 
 
+def _same_binary(value: Any) -> bytes | None:
+    # The driver decodes subtype 0 to bytes.
+    return value if value.__class__ is bytes else None
+
+
+def _same_timestamp(value: Any) -> Timestamp | None:
+    return value if value.__class__ is Timestamp else None
+
+
 def _same_document(value: Any) -> Any:
     return identity(value) if isinstance(value, Mapping) else None
 
@@ -316,5 +326,7 @@ KINDS: Mapping[type, Callable[[Any], Any]] = {
     DatetimeMS: _same_date,
     ObjectId: _same_objectid,
     Binary: _same_uuid,
+    bytes: _same_binary,
+    Timestamp: _same_timestamp,
     dict: _same_document,
 }

@@ -16,9 +16,12 @@ from bson.datetime_ms import DatetimeMS
 from bson.tz_util import utc
 
 __all__ = [
+    "DAY_MS",
     "date_from_text",
     "date_text",
     "date_texts",
+    "day_from_text",
+    "day_text",
     "from_milliseconds",
     "in_utc",
     "milliseconds",
@@ -34,6 +37,8 @@ LAST_MS = (datetime.max.replace(tzinfo=UTC) - EPOCH) // MILLISECOND
 _POINT = ord(".")
 _DATETIME = frozenset({datetime})
 _UTC = orjson.OPT_NAIVE_UTC | orjson.OPT_UTC_Z
+_MIDNIGHT = "T00:00:00.000Z"
+_DAY = re.compile(r"(\d{4}|[+-]\d{6,9})-\d\d-\d\d", re.ASCII)
 _LENGTH = len("2024-05-01T12:00:00.123Z")
 
 RFC_3339 = re.compile(
@@ -140,6 +145,17 @@ def date_from_text(text: str) -> datetime | DatetimeMS | None:
         offset = (offset_hour * 60 + offset_minute) * 60_000
         count -= offset if part["offset"][0] == "+" else -offset
     return from_milliseconds(count) if -(2**63) <= count < 2**63 else None
+
+
+def day_text(date: datetime | DatetimeMS) -> str | None:
+    """Format a day, for example `2024-05-01`; None for another time than midnight in UTC."""
+    text = date_text(date)
+    return text.removesuffix(_MIDNIGHT) if text.endswith(_MIDNIGHT) else None
+
+
+def day_from_text(text: str) -> datetime | DatetimeMS | None:
+    """Parse a day, as midnight in UTC; None if the text is not a valid day."""
+    return date_from_text(text + _MIDNIGHT) if _DAY.fullmatch(text) else None
 
 
 def _far_text(count: int) -> str:

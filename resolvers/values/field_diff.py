@@ -14,8 +14,8 @@ from typing import Any, TypeAlias
 
 from revstream.model.definition import Entity, EnumType, Field, Model, ObjectType, Scalar
 from revstream.resolvers.errors import BadUserInput
-from revstream.resolvers.values.json_value import json_value
-from revstream.resolvers.values.output import any_id
+from revstream.resolvers.values.json_value import REFUSED, json_value
+from revstream.resolvers.values.output import TO_API, any_id
 from revstream.streams.mongo.driver.codecs import Document
 from revstream.streams.raw_bson.diff import (
     OBJECTS,
@@ -260,7 +260,7 @@ def api_value(field: Field, model: Model, value: Any) -> Any:
     if isinstance(field.type, EnumType):
         return _enum(field.type.by_stored, value)
     if not isinstance(field.type, str):
-        return json_value(value)
+        return _typed(field.type, value) if field.type in _TYPED else json_value(value)
     kind = model.embedded(field.type)
     if isinstance(value, list):
         return [_embedded(kind, model, item) for item in value]
@@ -269,9 +269,20 @@ def api_value(field: Field, model: Model, value: Any) -> Any:
 
 def _api_value_converter(field: Field, model: Model) -> Callable[[Any], Any]:
     """Return `api_value` for many values of one field."""
-    if field.type is Scalar.ID or isinstance(field.type, str | EnumType):
+    if field.type in _TYPED or isinstance(field.type, str | EnumType):
         return partial(api_value, field, model)
     return json_value
+
+
+# Scalars with another text than values of their BSON type have in JSON.
+_TYPED = frozenset({Scalar.ID, Scalar.DATE, Scalar.TIMESTAMP})
+
+
+def _typed(scalar: Scalar, value: Any) -> Any:
+    if isinstance(value, list):
+        return [_typed(scalar, item) for item in value]
+    shown = REFUSED if value is None else TO_API[scalar](value)
+    return json_value(value) if shown is REFUSED else shown
 
 
 def _enum(by_stored: Mapping[str, str], value: Any) -> Any:

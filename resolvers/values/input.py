@@ -8,6 +8,7 @@ The opposite direction is `resolvers.values.output`.
 
 from __future__ import annotations
 
+import base64
 import json
 import math
 import re
@@ -22,11 +23,18 @@ from bson.datetime_ms import DatetimeMS
 from bson.decimal128 import Decimal128
 from bson.int64 import Int64
 from bson.objectid import ObjectId
+from bson.timestamp import Timestamp
 
 from revstream.model.definition import EnumType, Field, Scalar
 from revstream.model.naming import with_article
 from revstream.resolvers.errors import BadUserInput
-from revstream.resolvers.values.dates import date_from_text, from_milliseconds, milliseconds
+from revstream.resolvers.values.dates import (
+    date_from_text,
+    day_from_text,
+    day_text,
+    from_milliseconds,
+    milliseconds,
+)
 from revstream.resolvers.values.json_value import REFUSED, json_value, uuid_text
 from revstream.resolvers.values.output import (
     INT_LIMIT,
@@ -44,6 +52,7 @@ JSON_DEPTH = 80
 
 DECIMAL_TEXT = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,5})?|NaN|-?Infinity")
 NUMBER_TEXT = re.compile(r"0|-?[1-9][0-9]{0,18}")
+TIMESTAMP_TEXT = re.compile("(0|[1-9][0-9]{0,9}):(0|[1-9][0-9]{0,9})")
 UUID_TEXT = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE | re.ASCII)
 
 
@@ -226,6 +235,37 @@ def _datetime(value: Any) -> Any:
     return from_milliseconds(milliseconds(value))
 
 
+def _date(value: Any) -> Any:
+    if isinstance(value, str):
+        return day_from_text(value) or REFUSED
+    if not isinstance(value, datetime | DatetimeMS) or day_text(value) is None:
+        return REFUSED
+    return from_milliseconds(milliseconds(value))
+
+
+def _timestamp(value: Any) -> Any:
+    if isinstance(value, Timestamp):
+        return value
+    if not isinstance(value, str) or not TIMESTAMP_TEXT.fullmatch(value):
+        return REFUSED
+    seconds, counter = map(int, value.split(":"))
+    # MongoDB replaces an empty timestamp by its own time.
+    if max(seconds, counter) >= 2**32 or not seconds + counter:
+        return REFUSED
+    return Timestamp(seconds, counter)
+
+
+def _binary(value: Any) -> Any:
+    if isinstance(value, str):
+        try:
+            data = base64.b64decode(value, validate=True)
+        except ValueError:
+            return REFUSED
+        # One text for each value: the decoder ignores unused bits.
+        return data if base64.b64encode(data).decode() == value else REFUSED
+    return value if value.__class__ is bytes else REFUSED
+
+
 def _objectid(value: Any) -> Any:
     if isinstance(value, str):
         return ObjectId(value) if re.fullmatch("[0-9a-fA-F]{24}", value) else REFUSED
@@ -268,8 +308,11 @@ FROM_API: Mapping[Scalar, Callable[[object], Any]] = {
     Scalar.BOOLEAN: _boolean,
     Scalar.DECIMAL: _decimal,
     Scalar.DATETIME: _datetime,
+    Scalar.DATE: _date,
+    Scalar.TIMESTAMP: _timestamp,
     Scalar.OBJECTID: _objectid,
     Scalar.UUID: _uuid,
+    Scalar.BINARY: _binary,
     Scalar.JSON: _json,
 }
 
@@ -297,7 +340,10 @@ EXPECTED: Mapping[Scalar, str] = {
     Scalar.BOOLEAN: "true or false",
     Scalar.DECIMAL: "a decimal number of at most 34 digits",
     Scalar.DATETIME: "a date and time with offset, as in 2024-05-01T12:00:00.000Z",
+    Scalar.DATE: "a day, as in 2024-05-01",
+    Scalar.TIMESTAMP: "seconds and a counter, as in 1714550400:1",
     Scalar.OBJECTID: "24 hexadecimal digits",
     Scalar.UUID: "32 hexadecimal digits in groups of 8-4-4-4-12",
+    Scalar.BINARY: "Base64 with padding",
     Scalar.JSON: "JSON with numbers of at most 64 bits and at most 80 levels",
 }

@@ -10,6 +10,7 @@ The opposite direction is `resolvers.values.input`.
 
 from __future__ import annotations
 
+import base64
 import json
 import math
 from collections.abc import Callable, Mapping
@@ -32,7 +33,7 @@ from bson.timestamp import Timestamp
 
 from revstream.model.definition import EnumType, Field, Scalar
 from revstream.resolvers.errors import DocumentMisfit
-from revstream.resolvers.values.dates import date_text
+from revstream.resolvers.values.dates import date_text, day_text
 from revstream.resolvers.values.json_value import REFUSED, json_value, safe_integer, uuid_text
 
 __all__ = [
@@ -41,6 +42,7 @@ __all__ = [
     "INT_LIMIT",
     "LONG_LIMIT",
     "TEXT_IDS",
+    "TO_API",
     "Convert",
     "ValueLocation",
     "any_id",
@@ -222,6 +224,20 @@ def _datetime(value: Any) -> Any:
     return date_text(value) if isinstance(value, datetime | DatetimeMS) else REFUSED
 
 
+def _date(value: Any) -> Any:
+    text = day_text(value) if isinstance(value, datetime | DatetimeMS) else None
+    return REFUSED if text is None else text
+
+
+def _timestamp(value: Any) -> Any:
+    return f"{value.time}:{value.inc}" if value.__class__ is Timestamp else REFUSED
+
+
+def _binary(value: Any) -> Any:
+    # The driver decodes subtype 0 to bytes; the text of others would lose their subtype.
+    return base64.b64encode(value).decode() if value.__class__ is bytes else REFUSED
+
+
 def _objectid(value: Any) -> Any:
     return str(value) if value.__class__ is ObjectId else REFUSED
 
@@ -250,8 +266,11 @@ TO_API: Mapping[Scalar, Callable[[Any], Any]] = {
     Scalar.BOOLEAN: _boolean,
     Scalar.DECIMAL: _decimal,
     Scalar.DATETIME: _datetime,
+    Scalar.DATE: _date,
+    Scalar.TIMESTAMP: _timestamp,
     Scalar.OBJECTID: _objectid,
     Scalar.UUID: uuid_text,
+    Scalar.BINARY: _binary,
     Scalar.JSON: json_value,
 }
 
@@ -338,6 +357,8 @@ DECLARED: Mapping[type, Scalar] = {
     DatetimeMS: Scalar.DATETIME,
     ObjectId: Scalar.OBJECTID,
     UUID: Scalar.UUID,
+    bytes: Scalar.BINARY,
+    Timestamp: Scalar.TIMESTAMP,
     dict: Scalar.JSON,
 }
 """Scalar with which the model declares values of each class."""

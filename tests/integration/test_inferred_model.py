@@ -11,6 +11,7 @@ from uuid import uuid4
 import pytest
 from bson import Decimal128, Int64, ObjectId
 from bson.binary import Binary
+from bson.timestamp import Timestamp
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pymongo import MongoClient
@@ -178,14 +179,25 @@ def test_one_odd_document_among_many_decides(mongo_uri: str, client: Client, dat
     assert (inner.type, inner.required) == (Scalar.INT, False)
 
 
-def test_binary_data_is_shown_as_json(mongo_uri: str, client: Client, database: str) -> None:
-    """UUIDs have a scalar of their own."""
-    client[database]["files"].insert_one({"raw": Binary(b"x"), "key": Binary(uuid4().bytes, 4)})
+def test_binary_data_has_the_scalar_of_its_subtype(
+    mongo_uri: str, client: Client, database: str
+) -> None:
+    """UUIDs and plain data have one; other subtypes are shown as JSON."""
+    client[database]["files"].insert_one(
+        {
+            "raw": Binary(b"x"),
+            "key": Binary(uuid4().bytes, 4),
+            "hash": Binary(b"x", 5),
+            "clock": Timestamp(1, 1),
+        }
+    )
     file = read(asyncio.run(inferred(mongo_uri, database))).entity("File")
     assert {each.name: each.type for each in file.fields} == {
         "id": Scalar.ID,
-        "raw": Scalar.JSON,
+        "raw": Scalar.BINARY,
         "key": Scalar.UUID,
+        "hash": Scalar.JSON,
+        "clock": Scalar.TIMESTAMP,
     }
 
 

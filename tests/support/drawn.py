@@ -78,6 +78,13 @@ NOTABLE: Mapping[Scalar, Sequence[Any]] = {
         from_milliseconds(each)
         for each in (0, 1, -1, 1_700_000_000_000, 10**15, -(10**15), 2**63 - 1, -(2**63))
     ],
+    Scalar.DATE: [
+        from_milliseconds(each * 86_400_000) for each in (0, 1, -1, 19_675, 10**7, -(10**7))
+    ],
+    Scalar.TIMESTAMP: [
+        Timestamp(*each) for each in ((0, 1), (1, 0), (1, 1), (2**32 - 1, 2**32 - 1))
+    ],
+    Scalar.BINARY: [b"", b"\x00", b"a", b"ab", UUID(int=1).bytes],
     Scalar.OBJECTID: [ObjectId(f"{each:024x}") for each in range(3)],
     Scalar.UUID: [Binary(UUID(int=each).bytes, 4) for each in range(3)],
 }

@@ -12,11 +12,12 @@ from functools import partial
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from bson import Decimal128, Int64, ObjectId
+from bson import Decimal128, Int64, ObjectId, Timestamp
 
 from revstream.gql.schema.common.filter_inputs import OPERATOR_DESCRIPTIONS
 from revstream.model.definition import EnumType, Scalar
 from revstream.model.filter_operators import filter_operators
+from revstream.resolvers.values.json_value import json_value
 from tools.reference.markdown import code, linked, table
 
 __all__ = ["DOCUMENTS", "FILTERS", "MODEL", "PARTS", "Filter"]
@@ -31,8 +32,11 @@ type Lamp @collection(name: "lamps") {
   price: Decimal
   dimmable: Boolean
   since: DateTime
+  checkedOn: Date
+  syncedAt: Timestamp
   makerId: ObjectID
   serial: UUID
+  label: Binary
   socket: Socket
   tags: [String!]
   size: Size
@@ -59,8 +63,11 @@ def _lamp(
         "price": Decimal128(Decimal(number * 10)),
         "dimmable": number != 2,
         "since": datetime(2020 + number, 1, 1, tzinfo=UTC),
+        "checkedOn": datetime(2020 + number, 1, 1, tzinfo=UTC),
+        "syncedAt": Timestamp(number, 1),
         "makerId": ObjectId(f"{number:024x}"),
         "serial": UUID(int=number),
+        "label": bytes([number]),
         "socket": socket,
         "tags": tags,
         "size": {"width": 10.0 * number, "height": 40.0},
@@ -106,8 +113,11 @@ _VALUES: dict[str, tuple[str, str, str]] = {
     "Float": ("warmth", "1.5", "2.5"),
     "Decimal": ("price", '"10"', '"20"'),
     "DateTime": ("since", '"2021-01-01T00:00:00Z"', '"2022-01-01T00:00:00Z"'),
+    "Date": ("checkedOn", '"2021-01-01"', '"2022-01-01"'),
+    "Timestamp": ("syncedAt", '"1:1"', '"2:1"'),
     "ObjectID": ("makerId", f'"{1:024x}"', f'"{2:024x}"'),
     "UUID": ("serial", f'"{UUID(int=1)}"', f'"{UUID(int=2)}"'),
+    "Binary": ("label", '"AQ=="', '"Ag=="'),
     "enum": ("socket", "E14", "E27"),
 }
 _TEXTS = {
@@ -225,6 +235,8 @@ def _shown(value: Any) -> str:
         return str(value).lower()
     if isinstance(value, datetime):
         return value.strftime("%Y-%m-%d")
+    if isinstance(value, Timestamp | bytes):
+        return str(json_value(value) if isinstance(value, bytes) else f"{value.time}:{value.inc}")
     return str(value)
 
 

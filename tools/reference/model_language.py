@@ -35,8 +35,11 @@ _STORED: Mapping[Scalar, str] = {
     Scalar.BOOLEAN: "bool",
     Scalar.DECIMAL: "decimal128, 34 digits",
     Scalar.DATETIME: "date: UTC, milliseconds",
+    Scalar.DATE: "date: midnight in UTC",
+    Scalar.TIMESTAMP: "timestamp",
     Scalar.OBJECTID: "objectId",
     Scalar.UUID: "binary, subtype 4",
+    Scalar.BINARY: "binary, subtype 0",
     Scalar.JSON: "anything",
 }
 

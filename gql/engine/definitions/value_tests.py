@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
 from functools import lru_cache
 from typing import Any
 
-from bson import Decimal128, ObjectId
+from bson import Decimal128, ObjectId, Timestamp
 
 from revstream.gql.engine.definitions.code_generator import compile_function
 from revstream.model.definition import EnumType, Field, Scalar
@@ -40,6 +41,13 @@ _USUAL = {
         "{0}.__class__ is datetime",
         "utc_text({0}) if {0}.tzinfo is None else date_text({0})",
     ),
+    Scalar.DATE: (
+        "{0}.__class__ is datetime and not "
+        "({0}.hour or {0}.minute or {0}.second or {0}.microsecond)",
+        "{0}.isoformat()[:10]",
+    ),
+    Scalar.TIMESTAMP: ("{0}.__class__ is Timestamp", "f'{{{0}.time}}:{{{0}.inc}}'"),
+    Scalar.BINARY: ("{0}.__class__ is bytes", "b64encode({0}).decode()"),
 }
 TEXTS = "{0}.__class__ is list and TEXT.issuperset(map(type, {0}))"
 _USUAL_ID = {
@@ -94,6 +102,8 @@ NAMES = {
     "FALLBACK": FALLBACK,
     "Decimal128": Decimal128,
     "ObjectId": ObjectId,
+    "Timestamp": Timestamp,
+    "b64encode": b64encode,
     "datetime": datetime,
     "date_text": date_text,
     "TEXT": frozenset({str}),

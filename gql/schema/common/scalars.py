@@ -34,9 +34,12 @@ __all__ = ["SCALARS", "SCALAR_MAP"]
 Long = NewType("Long", int)
 Decimal = NewType("Decimal", str)
 DateTime = NewType("DateTime", str)
+Date = NewType("Date", str)
+Timestamp = NewType("Timestamp", str)
 JSON = NewType("JSON", object)
 ObjectID = NewType("ObjectID", str)
 UUID = NewType("UUID", str)
+Binary = NewType("Binary", str)
 ResumeToken = NewType("ResumeToken", str)
 
 _DESCRIPTIONS = {
@@ -53,6 +56,11 @@ _DESCRIPTIONS = {
         'A time in UTC with milliseconds, in the format of RFC 3339: `"2024-05-01T12:00:00.000Z"`. '
         "In a request it may have any offset."
     ),
+    Scalar.DATE: 'A day without a time, in the format of RFC 3339: `"2024-05-01"`.',
+    Scalar.TIMESTAMP: (
+        "MongoDB's internal timestamp: seconds since 1970 and a counter within the second, both "
+        'of 32 bits: `"1714550400:1"`. It is not for dates of applications: `DateTime` is.'
+    ),
     Scalar.JSON: (
         "Any JSON value: an object, a list, text, a number, a boolean or null. "
         "Integers beyond 2^53 - 1 are text. BSON values without a JSON form are text (decimals, "
@@ -60,6 +68,7 @@ _DESCRIPTIONS = {
     ),
     Scalar.OBJECTID: "MongoDB's ObjectId: 24 hexadecimal digits.",
     Scalar.UUID: "A UUID: 32 hexadecimal digits in groups of 8-4-4-4-12.",
+    Scalar.BINARY: "Binary data as Base64 with padding (RFC 4648, section 4).",
 }
 
 
@@ -138,9 +147,12 @@ SCALAR_MAP: Mapping[object, ScalarDefinition] = {
     Long: _definition(Scalar.LONG),
     Decimal: _definition(Scalar.DECIMAL),
     DateTime: _definition(Scalar.DATETIME),
+    Date: _definition(Scalar.DATE),
+    Timestamp: _definition(Scalar.TIMESTAMP),
     JSON: _definition(Scalar.JSON),
     ObjectID: _definition(Scalar.OBJECTID),
     UUID: _definition(Scalar.UUID),
+    Binary: _definition(Scalar.BINARY),
     ResumeToken: strawberry.scalar(
         name="ResumeToken",
         description=(

@@ -137,11 +137,20 @@ scalar Decimal
 "A time in UTC, to the millisecond."
 scalar DateTime
 
+"A day without a time, stored as midnight in UTC."
+scalar Date
+
+"MongoDB's own timestamp: seconds since 1970 and a counter, as text: 1714550400:1."
+scalar Timestamp
+
 "MongoDB's own id: 12 bytes, shown as 24 hexadecimal digits."
 scalar ObjectID
 
 "128-bit id, stored as BSON binary of subtype 4."
 scalar UUID
+
+"Binary data of subtype 0, as Base64."
+scalar Binary
 
 "Any JSON: objects, lists and values without a declared type."
 scalar JSON

@@ -41,9 +41,12 @@ FENCE_SCALARS = (Scalar.INT, Scalar.LONG)
 # Type names of other languages and databases, and the names here.
 _ELSEWHERE = {
     "any": Scalar.JSON,
+    "bindata": Scalar.BINARY,
     "bigint": Scalar.LONG,
+    "blob": Scalar.BINARY,
     "bool": Scalar.BOOLEAN,
-    "date": Scalar.DATETIME,
+    "buffer": Scalar.BINARY,
+    "bytes": Scalar.BINARY,
     "decimal128": Scalar.DECIMAL,
     "double": Scalar.FLOAT,
     "guid": Scalar.UUID,
@@ -53,7 +56,7 @@ _ELSEWHERE = {
     "number": Scalar.FLOAT,
     "object": Scalar.JSON,
     "text": Scalar.STRING,
-    "timestamp": Scalar.DATETIME,
+    "time": Scalar.DATETIME,
 }
 
 # Why a directive makes no sense on `id`.

@@ -53,8 +53,11 @@ _LITERALS: dict[Scalar, tuple[type[ValueNode], ...]] = {
     Scalar.BOOLEAN: (BooleanValueNode,),
     Scalar.DECIMAL: (IntValueNode, FloatValueNode, StringValueNode),
     Scalar.DATETIME: (StringValueNode,),
+    Scalar.DATE: (StringValueNode,),
+    Scalar.TIMESTAMP: (StringValueNode,),
     Scalar.OBJECTID: (StringValueNode,),
     Scalar.UUID: (StringValueNode,),
+    Scalar.BINARY: (StringValueNode,),
 }
 
 

@@ -12,6 +12,7 @@ from bson.datetime_ms import DatetimeMS
 from bson.decimal128 import Decimal128
 from bson.int64 import Int64
 from bson.objectid import ObjectId
+from bson.timestamp import Timestamp
 
 from revstream.model.inference.profile import FieldProfile, Kind, ObjectProfile
 
@@ -27,6 +28,9 @@ _KINDS: dict[type, Kind] = {
     datetime: Kind.DATETIME,
     DatetimeMS: Kind.DATETIME,
     ObjectId: Kind.OBJECTID,
+    Timestamp: Kind.TIMESTAMP,
+    # Decoded from binary data of subtype 0.
+    bytes: Kind.BINARY,
 }
 
 

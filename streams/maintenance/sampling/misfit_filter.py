@@ -1,6 +1,6 @@
 """Filter for documents that do not fit the types which a profile has led to.
 
-Guarantees: a document that the filter does not find fits, except for binary data in place of UUIDs,
+Guarantees: a document that the filter does not find fits, except for binary data of other subtypes,
 which MongoDB's queries do not tell apart.
 """
 
@@ -29,6 +29,8 @@ _TYPES: Mapping[Scalar, tuple[str, ...]] = {
     Scalar.DATETIME: ("date",),
     Scalar.OBJECTID: ("objectId",),
     Scalar.UUID: ("binData",),
+    Scalar.BINARY: ("binData",),
+    Scalar.TIMESTAMP: ("timestamp",),
 }
 _EXACT = 2**53
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 import bson
@@ -11,6 +12,7 @@ from bson.code import Code
 from bson.decimal128 import Decimal128
 from bson.objectid import ObjectId
 from bson.raw_bson import RawBSONDocument
+from bson.timestamp import Timestamp
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -182,6 +184,19 @@ def test_values_are_json() -> None:
     number = Field(name="otherId", stored="other", type=Scalar.ID, stored_scalar=Scalar.LONG)
     assert api_value(number, SHAPES, 7) == "7"
     assert api_value(replace(number, is_list=True), SHAPES, [7, 8]) == ["7", "8"]
+
+
+def test_days_timestamps_and_binary_data_have_the_text_of_their_scalars() -> None:
+    """A date with a time in place of a day has the text of a date."""
+    day, noon = datetime(2024, 5, 1, tzinfo=UTC), datetime(2024, 5, 1, 12, tzinfo=UTC)
+    assert differences({"day": day}, {"day": noon}) == [
+        ("day", "CHANGED", "2024-05-01", "2024-05-01T12:00:00.000Z")
+    ]
+    assert differences({}, {"days": [day, None], "clock": Timestamp(5, 1), "data": b"a"}) == [
+        ("clock", "ADDED", None, "5:1"),
+        ("data", "ADDED", None, "YQ=="),
+        ("dayList", "ADDED", None, ["2024-05-01", None]),
+    ]
 
 
 def test_values_that_do_not_fit_the_model_are_rendered_unchanged() -> None:

@@ -2,24 +2,60 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from base64 import b64encode
+from datetime import UTC, date, datetime
 from typing import Any
 from uuid import UUID
 
 import pytest
+from bson import encode
 from bson.binary import Binary
 from bson.datetime_ms import DatetimeMS
 from bson.decimal128 import Decimal128
 from bson.int64 import Int64
 from bson.objectid import ObjectId
+from bson.timestamp import Timestamp
+from hypothesis import given
+from hypothesis import strategies as st
 
+from revstream.gql.engine.definitions.value_tests import NAMES, usual_value_code
 from revstream.model.definition import EnumType, Field, Scalar
 from revstream.resolvers.errors import BadUserInput
 from revstream.resolvers.values.input import field_from_api, from_api, id_from_api
+from revstream.resolvers.values.output import TO_API
+from revstream.streams.mongo.driver.codecs import DECODED, decode
 
 HEX = "64a000000000000000000001"
 SOME_UUID = UUID("12345678-1234-5678-1234-567812345678")
 AS_BINARY = Binary(SOME_UUID.bytes, 4)
+
+
+@given(
+    day=st.dates(),
+    clock=st.tuples(st.integers(0, 2**32 - 1), st.integers(1, 2**32 - 1)),
+    data=st.binary(max_size=40),
+)
+def test_a_day_a_timestamp_and_binary_data_have_one_text(
+    day: date, clock: tuple[int, int], data: bytes
+) -> None:
+    """Python's own text of each is converted to its value in MongoDB, and back."""
+    for scalar, text, stored in (
+        (Scalar.DATE, day.isoformat(), datetime(day.year, day.month, day.day, tzinfo=UTC)),
+        (Scalar.TIMESTAMP, f"{clock[0]}:{clock[1]}", Timestamp(*clock)),
+        (Scalar.BINARY, b64encode(data).decode(), data),
+    ):
+        found = from_api(scalar, text, "it")
+        assert found == from_api(scalar, found, "it") == stored
+        assert TO_API[scalar](found) == text
+        field = Field(name="it", stored="it", type=scalar)
+        code = usual_value_code(field)
+        assert code is not None
+        # The generated code of the compiled execution does the same.
+        test, shown = (each.format("value") for each in code)
+        assert eval(test, {**NAMES, "value": found})
+        assert eval(shown, {**NAMES, "value": found}) == text
+        values = decode(encode({"it": found}, codec_options=DECODED))
+        assert TO_API[scalar](values["it"]) == text
 
 
 @pytest.mark.parametrize(

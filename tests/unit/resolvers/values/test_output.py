@@ -135,7 +135,8 @@ def test_a_value_that_does_not_fit_is_named_with_its_location(
         (None, "store a value in price, or remove its ! in the model"),
         ("5", "store Int there, or declare the field as String in the model"),
         (Int64(2**40), "store Int there, or declare the field as Long in the model"),
-        (Timestamp(1, 2), "store Int there, or change the field's type in the model"),
+        (Timestamp(1, 2), "store Int there, or declare the field as Timestamp in the model"),
+        (Regex("a"), "store Int there, or change the field's type in the model"),
     ],
 )
 def test_a_misfit_has_a_fix(stored: object, mend: str) -> None:

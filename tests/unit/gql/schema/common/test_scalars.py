@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 import strawberry
-from bson import Decimal128, Int64, ObjectId
+from bson import Decimal128, Int64, ObjectId, Timestamp
 from bson.binary import Binary
+from bson.datetime_ms import DatetimeMS
 from strawberry.schema.config import StrawberryConfig
 
 from revstream.gql.engine.definitions.field import Argument, Resolve
@@ -21,7 +22,10 @@ from revstream.model.filter_operators import filter_operators
 from revstream.resolvers.values.input import EXPECTED, FROM_API
 from revstream.resolvers.values.output import TO_API
 
-NAMES = ("Long", "Decimal", "DateTime", "JSON", "ObjectID", "UUID", "ResumeToken")
+NAMES = (
+    *("Long", "Decimal", "DateTime", "Date", "Timestamp", "JSON", "ObjectID", "UUID", "Binary"),
+    "ResumeToken",
+)
 UUID_TEXT = "01234567-89ab-cdef-0123-456789abcdef"
 
 
@@ -60,6 +64,11 @@ ACCEPTED = [
         "2024-05-01T14:00:00.25+02:00",
         datetime(2024, 5, 1, 12, 0, 0, 250_000, tzinfo=UTC),
     ),
+    ("Date", '"2024-02-29"', "2024-02-29", datetime(2024, 2, 29, tzinfo=UTC)),
+    ("Date", '"+012024-02-29"', "+012024-02-29", DatetimeMS(317_278_684_800_000)),
+    ("Timestamp", '"4294967295:1"', "4294967295:1", Timestamp(2**32 - 1, 1)),
+    ("Binary", '"AAH/"', "AAH/", b"\x00\x01\xff"),
+    ("Binary", '""', "", b""),
     (
         "JSON",
         '{a: [1, 2.5, "x", true, null, {b: {}}]}',
@@ -101,6 +110,14 @@ REFUSED = [
     ("Decimal", "[1]", [1], "[1]", "decimal number"),
     ("DateTime", '"2024-05-01"', "2024-05-01", "2024-05-01", "2024-05-01T12:00:00.000Z"),
     ("DateTime", "1714564800", 1714564800, "1714564800", "2024-05-01T12:00:00.000Z"),
+    ("Date", '"2023-02-29"', "2023-02-29", "2023-02-29", "a day"),
+    ("Date", '"2024-05-01T00:00:00Z"', "2024-05-01T00:00:00Z", "2024-05-01T", "a day"),
+    ("Timestamp", '"4294967296:0"', "4294967296:0", "4294967296:0", "a counter"),
+    ("Timestamp", '"0:0"', "0:0", "0:0", "a counter"),
+    ("Timestamp", "1", 1, "1", "a counter"),
+    ("Binary", '"AAH"', "AAH", "AAH", "Base64"),
+    ("Binary", '"AB=="', "AB==", "AB==", "Base64"),
+    ("Binary", '"A_-="', "A_-=", "A_-=", "Base64"),
     ("JSON", "100000000000000000000", 10**20, "00000000000", "64 bits"),
     ("ObjectID", '"abc"', "abc", "abc", "24 hexadecimal digits"),
     ("ObjectID", "abc", None, "abc", "24 hexadecimal digits"),

@@ -53,7 +53,7 @@ MISTAKES = [
         "a scalar: not supported in a model",
         (
             "remove it; the scalars are ID, String, Int, Long, Float, Boolean, Decimal, "
-            "DateTime, ObjectID, UUID, JSON"
+            "DateTime, Date, Timestamp, ObjectID, UUID, Binary, JSON"
         ),
         id="a scalar",
     ),

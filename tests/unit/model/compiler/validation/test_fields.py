@@ -17,8 +17,8 @@ FIELD_MISTAKES = [
         id="a misspelt scalar",
     ),
     pytest.param(
-        "day: Date",
-        '"Date": unknown type',
+        "day: Time",
+        '"Time": unknown type',
         'did you mean "DateTime"?',
         id="a scalar of another language",
     ),
@@ -27,7 +27,7 @@ FIELD_MISTAKES = [
         '"Xyzzy": unknown type',
         (
             "declare a type or an enum of that name, or choose a scalar: ID, String, Int, "
-            "Long, Float, Boolean, Decimal, DateTime, ObjectID, UUID, JSON"
+            "Long, Float, Boolean, Decimal, DateTime, Date, Timestamp, ObjectID, UUID, Binary, JSON"
         ),
         id="an unknown type",
     ),
