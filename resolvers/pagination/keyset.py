@@ -39,7 +39,7 @@ from bson.timestamp import Timestamp
 from revstream.resolvers.errors import BadUserInput
 from revstream.streams.mongo.driver.codecs import DECODED, decode
 
-__all__ = ["Keyset", "reversed_keys"]
+__all__ = ["Keyset", "prefixes", "reversed_keys"]
 
 Keys = tuple[tuple[str, int], ...]
 
@@ -100,23 +100,35 @@ class Keyset:
         path = self.keys[0][0]
         return path if len(self.keys) == 1 and "." not in path else None
 
-    def cursor(self, document: Mapping[str, Any], placed: Sequence[Any] | None = None) -> str:
+    def cursor(
+        self,
+        document: Mapping[str, Any],
+        placed: Sequence[Any] | None = None,
+        *,
+        backwards: bool = False,
+    ) -> str:
         """Return the cursor of a document.
 
         Args:
             placed: the server's sort key, which says where a document with a list is sorted.
+            backwards: True if the document was read in the opposite order.
         """
-        return self.cursor_of(self.values(document, placed))
+        return self.cursor_of(self.values(document, placed, backwards=backwards))
 
     def values(
-        self, document: Mapping[str, Any], placed: Sequence[Any] | None = None
+        self,
+        document: Mapping[str, Any],
+        placed: Sequence[Any] | None = None,
+        *,
+        backwards: bool = False,
     ) -> Sequence[Any]:
         """Return the values that a document's cursor holds; arguments as for `cursor`."""
         values = [_value(document, path) for path, _ in self.keys]
         if placed is not None:
+            keys = reversed_keys(self.keys) if backwards else self.keys
             values = [
-                _of_list(value, key) if isinstance(value, list) else value
-                for value, key in zip(values, placed, strict=True)
+                _place_of_list(document, path, direction, key) if isinstance(value, list) else value
+                for value, key, (path, direction) in zip(values, placed, keys, strict=True)
             ]
         return values
 
@@ -149,7 +161,9 @@ class Keyset:
             equal.append({path: {"$eq": value}})
         if not alternatives:
             return {keys[-1][0]: {"$in": []}}
-        singles = [{path: {"$not": {"$type": "array"}}} for path, _ in keys[:-1]]
+        singles = [
+            {part: {"$not": {"$type": "array"}}} for path, _ in keys[:-1] for part in prefixes(path)
+        ]
         return _all([{"$or": alternatives}, *singles])
 
     def values_of(self, cursor: str, name: str = "cursor") -> list[Any]:
@@ -184,6 +198,12 @@ class Keyset:
 def _digest(kind: str, keys: Keys) -> bytes:
     text = "\n".join([kind, *(f"{path} {direction}" for path, direction in keys)])
     return hashlib.blake2b(text.encode(), digest_size=_DIGEST_BYTES).digest()
+
+
+def prefixes(path: str) -> list[str]:
+    """Return the paths of the values that a path leads through, and the path itself."""
+    names = path.split(".")
+    return [".".join(names[: n + 1]) for n in range(len(names))]
 
 
 def reversed_keys(keys: Keys) -> Keys:
@@ -277,11 +297,34 @@ def _is_nan(value: Any) -> bool:
     return bool(value != value)  # noqa: PLR0124 — NaN
 
 
-def _of_list(value: list[Any], key: Any) -> Any:
-    """Return the sort position of a list: its smallest or largest item, or a marker value."""
-    if not value:
+def _place_of_list(document: Mapping[str, Any], path: str, direction: int, key: Any) -> Any:
+    """Return the sort position of a list: its smallest or largest item, or a marker value.
+
+    Args:
+        path: leads to the list, or through it.
+        key: the server's sort key. For an empty list it is None, as for null.
+    """
+    if isinstance(key, list):
+        return [[]]
+    found = list(_reached(document, path.split(".")))
+    if key is None and [] in found and (direction > 0 or not any(map(_holds_null, found))):
         return []
-    return [[]] if isinstance(key, list) else key
+    return key
+
+
+def _holds_null(value: Any) -> bool:
+    return value is None or (isinstance(value, list) and None in value)
+
+
+def _reached(value: Any, names: Sequence[str]) -> Iterator[Any]:
+    """Yield the values at the end of a path, through lists; None where one is missing."""
+    if not names:
+        yield value
+    elif isinstance(value, list):
+        for item in value:
+            yield from _reached(item, names)
+    else:
+        yield from _reached(value.get(names[0]) if isinstance(value, Mapping) else None, names[1:])
 
 
 def _value(document: Mapping[str, Any], path: str) -> Any:

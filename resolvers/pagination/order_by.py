@@ -11,7 +11,10 @@ from revstream.resolvers.pagination.keyset import Keys
 __all__ = ["Order", "order_keys"]
 
 Order = Sequence[tuple[str, str]]
-"""API names of top-level fields, the most important first, each with ASC or DESC."""
+"""API names of top-level fields, the most important first, each with ASC or DESC.
+
+A field of an embedded document has its stored path instead, which has dots: `dimensions.w`.
+"""
 
 _DIRECTIONS = {"ASC": 1, "DESC": -1}
 
@@ -57,6 +60,8 @@ def order_keys(
 
 
 def _path(entity: Entity, name: str, version_path: str | None, prefix: str) -> str:
+    if "." in name:
+        return prefix + name
     field = entity.field(name)
     if field is None:
         version = version_path or entity.version

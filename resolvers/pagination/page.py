@@ -14,7 +14,7 @@ from itertools import combinations
 from typing import Any, Generic, TypeVar, cast
 
 from revstream.resolvers.errors import BadUserInput
-from revstream.resolvers.pagination.keyset import Keys, Keyset, reversed_keys
+from revstream.resolvers.pagination.keyset import Keys, Keyset, prefixes, reversed_keys
 from revstream.streams.core.errors import DatabaseError, ParallelLists
 from revstream.streams.mongo.driver.codecs import Document
 from revstream.streams.mongo.driver.error_translation import TOO_LARGE
@@ -235,7 +235,7 @@ class Window:
 
     def query_after(self, row: Document) -> dict[str, Any]:
         """Return a query for the rest of the window after a row, in reading direction."""
-        cursor = self._keyset.cursor(row, row.get(SORT_KEY))
+        cursor = self._keyset.cursor(row, row.get(SORT_KEY), backwards=self.backwards)
         rest = self._keyset.query_after(cursor, "cursor", backwards=self.backwards)
         return and_queries(rest, self.query)
 
@@ -264,7 +264,7 @@ class Window:
         request = self._request
         return Page(
             items=items,
-            cursors=PageCursors(self._keyset, shown),
+            cursors=PageCursors(self._keyset, shown, backwards=self.backwards),
             has_next=request.before is not None if self.backwards else more,
             has_previous=more if self.backwards else request.after is not None,
             total=total,
@@ -275,8 +275,8 @@ class Window:
 
 
 def _no_lists(paths: Sequence[str]) -> dict[str, Any]:
-    lists = {path: {"$type": "array"} for path in paths}
-    return {"$nor": [{a: lists[a], b: lists[b]} for a, b in combinations(paths, 2)]}
+    lists = [{"$or": [{part: {"$type": "array"}} for part in prefixes(path)]} for path in paths]
+    return {"$nor": [{"$and": [a, b]} for a, b in combinations(lists, 2)]}
 
 
 def _not_too_long(paths: Sequence[str]) -> dict[str, Any]:
@@ -290,12 +290,16 @@ class PageCursors(Sequence[str]):
 
     __slots__ = ("_keyset", "_places")
 
-    def __init__(self, keyset: Keyset, rows: Sequence[Document]) -> None:
+    def __init__(
+        self, keyset: Keyset, rows: Sequence[Document], *, backwards: bool = False
+    ) -> None:
         self._keyset = keyset
         # In an order by one field, the row itself holds the value.
         self._places: Sequence[Any] = rows
         if keyset.name is None:
-            self._places = [keyset.values(row, row.get(SORT_KEY)) for row in rows]
+            self._places = [
+                keyset.values(row, row.get(SORT_KEY), backwards=backwards) for row in rows
+            ]
 
     def __len__(self) -> int:
         return len(self._places)

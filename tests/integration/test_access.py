@@ -142,6 +142,7 @@ FORBIDDEN = {
     "a filter below others": "{ tickets(where: {or: [{not: {margin: {eq: 5}}}]}) { totalCount } }",
     "a filter inside": '{ tickets(where: {place: {secret: {eq: "s"}}}) { totalCount } }',
     "an order": "{ tickets(orderBy: [{margin: ASC}]) { totalCount } }",
+    "an order inside": "{ tickets(orderBy: [{place: {secret: ASC}}]) { totalCount } }",
     "a filter of versions": '{ ticketVersions(where: {changedField: "margin"}) { totalCount } }',
     "one of what is around it": (
         '{ ticketVersions(where: {changedField: "place"}) { totalCount } }'

@@ -248,6 +248,8 @@ def test_documents_with_lists_in_sort_fields_hide_no_other(
     """Such documents may be skipped; no others are, and none is repeated."""
     whole = stored(things, drawn, lambda number: number)
     things.insert_many([{"_id": 100 + n, "one": each} for n, each in enumerate(odd)])
+    inside = [[{"ner": value} for value in each] for each in odd]
+    things.insert_many([{"_id": 200 + n, "in": each} for n, each in enumerate(inside)])
     keyset = Keyset("things", keys)
     for walk in (forwards, backwards):
         seen = [id_ for page in walk(things, keyset, size) for id_ in ids_of(page)]

@@ -436,9 +436,16 @@ def _chosen(
     matches = (lambda _: True) if where is None else compile_predicate(where)
     chosen = [each for each in documents if matches(each)]
     for name, direction in reversed(order):
-        stored = entity.field(name).stored  # type: ignore[union-attr]
-        chosen.sort(key=lambda each: _place(each.get(stored)), reverse=direction == "DESC")
+        field = entity.field(name)
+        path = name if field is None else field.stored
+        chosen.sort(key=lambda each: _place(_value_at(each, path)), reverse=direction == "DESC")
     return chosen
+
+
+def _value_at(document: Document | None, path: str) -> Any:
+    for name in path.split("."):
+        document = document.get(name) if isinstance(document, dict) else None
+    return document
 
 
 def _place(value: Any) -> Any:

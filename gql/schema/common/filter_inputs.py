@@ -64,6 +64,7 @@ def define_filters(types: Types, shapes: Mapping[str, ObjectTypeInfo]) -> None:
             _define_order(types, shape)
         else:
             _define_embedded_where(types, shape, fields)
+            _define_embedded_order(types, shape)
         for each in fields:
             define_filter(types, each)
 
@@ -71,17 +72,28 @@ def define_filters(types: Types, shapes: Mapping[str, ObjectTypeInfo]) -> None:
 def orderable_fields(shape: ObjectTypeInfo) -> list[str]:
     """Return the names of the fields by which documents can be ordered.
 
-    These are fields with a single, comparable value. The id is the first, then `version` if the
-    entity has a version field.
+    These are fields with a single, comparable value, in an embedded document too. The id is the
+    first, then `version` if the entity has a version field.
     """
-    names = [
-        each.name
-        for each in shape.fields.values()
-        if not each.is_list
-        and isinstance(each.type, Scalar | EnumType)
-        and each.type is not Scalar.JSON
-    ]
-    return [names[0], *_version(shape), *names[1:]]
+    names = [each.name for each in shape.fields.values() if _is_orderable(shape, each)]
+    return [names[0], *_version(shape), *names[1:]] if shape.is_entity else names
+
+
+def _is_orderable(shape: ObjectTypeInfo, field: Field) -> bool:
+    if field.is_list or field.type is Scalar.JSON:
+        return False
+    if not shape.is_entity and field.stored.isdecimal():
+        # In a path, a number is also an index of a list.
+        return False
+    if isinstance(field.type, Scalar | EnumType):
+        return True
+    inner = shape.embedded[field.name]
+    # An embedded document that has only embedded ones is not offered: it may contain itself.
+    return any(
+        _is_orderable(inner, each)
+        for each in inner.fields.values()
+        if isinstance(each.type, Scalar | EnumType)
+    )
 
 
 def _version(shape: ObjectTypeInfo) -> list[str]:
@@ -192,14 +204,31 @@ def _operator(name: str, item: str) -> InputField:
 def _define_order(types: Types, shape: ObjectTypeInfo) -> None:
     types.add_input(
         f"{shape.name}Order",
-        [
-            InputField(each, "SortDirection", f"Direction of the order by `{each}`.")
-            for each in orderable_fields(shape)
-        ],
+        _order_fields(shape),
         f"One field that orders documents of {shape.name}. "
         "Pass several in a list, the most important first.",
         one_of=True,
     )
+
+
+def _define_embedded_order(types: Types, shape: ObjectTypeInfo) -> None:
+    fields = _order_fields(shape)
+    if fields:
+        types.add_input(
+            f"{shape.name}OrderBy",
+            fields,
+            f"One field of an embedded document of type {shape.name} that orders documents.",
+            one_of=True,
+        )
+
+
+def _order_fields(shape: ObjectTypeInfo) -> list[InputField]:
+    return [
+        InputField(name, f"{shape.embedded[name].name}OrderBy", f"A field inside of `{name}`.")
+        if name in shape.embedded
+        else InputField(name, "SortDirection", f"Direction of the order by `{name}`.")
+        for name in orderable_fields(shape)
+    ]
 
 
 def _define_version_where(types: Types) -> None:

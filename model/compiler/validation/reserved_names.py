@@ -118,6 +118,7 @@ EMBEDDED_SUFFIXES = (
     "State",
     "Snapshot",
     "Where",
+    "OrderBy",
     "ListFilter",
     "Input",
     "Patch",

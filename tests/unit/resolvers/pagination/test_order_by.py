@@ -27,6 +27,15 @@ def test_names_are_stored_names_and_the_id_comes_last() -> None:
     )
 
 
+def test_a_field_of_an_embedded_document_is_a_stored_path() -> None:
+    """It has the prefix of the other fields."""
+    assert order_keys(THING, [("size.w", "DESC")]) == (("size.w", -1), ("_id", -1))
+    assert order_keys(THING, [("size.w", "ASC")], id_path="doc", prefix="full.") == (
+        ("full.size.w", 1),
+        ("doc", 1),
+    )
+
+
 def test_keys_after_the_id_are_dropped() -> None:
     """Ids are unique, so further keys would only cost time."""
     order = [("text", "ASC"), ("id", "DESC"), ("whole", "ASC")]

@@ -11,7 +11,7 @@ from graphql import build_schema as from_sdl
 from revstream.gql.engine.definitions.object_type import build_object_types
 from revstream.gql.schema import print_sdl
 from revstream.gql.schema.common.filter_inputs import orderable_fields
-from revstream.model.definition import Entity, EnumType, Model, Scalar
+from revstream.model.definition import Entity, Model, Scalar
 from revstream.resolvers.access.permissions import OPEN
 from revstream.resolvers.filters.expression import EVERYTHING
 from revstream.resolvers.filters.parser import operators, parse_where
@@ -107,18 +107,24 @@ def test_the_filters_of_lists_and_embedded_documents(types: dict[str, Any]) -> N
 def test_documents_are_ordered_by_single_comparable_values(
     types: dict[str, Any], model: Model, name: str
 ) -> None:
-    """Id and version are first; lists, JSON and embedded documents are missing."""
+    """Id and version are first; lists and JSON are missing, and embedded documents have fields."""
     entity = model.entity(name)
     single = [
-        each.name
-        for each in entity.fields
-        if not each.is_list
-        and isinstance(each.type, Scalar | EnumType)
-        and each.type is not Scalar.JSON
+        each.name for each in entity.fields if not each.is_list and each.type is not Scalar.JSON
     ]
     expected = ["id", *(["version"] if entity.version else []), *single[1:]]
     assert list(inputs(types[f"{name}Order"])) == expected
     assert orderable_fields(build_object_types(model)[name]) == expected
+
+
+def test_the_order_inside_of_an_embedded_document(types: dict[str, Any]) -> None:
+    """It goes on to the documents inside."""
+    assert inputs(types["ProductOrder"])["dimensions"] == "DimensionsOrderBy"
+    assert inputs(types["DimensionsOrderBy"]) == {
+        "width": "SortDirection",
+        "height": "SortDirection",
+        "unit": "UnitOrderBy",
+    }
 
 
 async def test_every_operator_of_every_field_is_parsed(

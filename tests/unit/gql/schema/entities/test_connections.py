@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from revstream.gql.schema.entities.connections import parse_order
 from revstream.model.definition import Entity
 from revstream.resolvers.pagination.page_query import PageQuery
 from tests.support.reads import Memory
 from tests.unit.gql.conftest import Ask
+from tests.unit.gql.engine.request.test_plan import GOOD
 
 
 @pytest.fixture(autouse=True)
@@ -111,7 +111,36 @@ async def test_invalid_page_arguments_are_bad_user_input(
     assert result.errors[0].extensions["code"] == "BAD_USER_INPUT"
 
 
-def test_an_order_is_a_list_of_its_fields() -> None:
-    """Null is no order."""
-    assert parse_order([{"price": "ASC"}, {"id": "DESC"}]) == [("price", "ASC"), ("id", "DESC")]
-    assert parse_order(None) == []
+async def test_documents_are_ordered_by_a_field_of_an_embedded_document(
+    ask: Ask, memory: Memory
+) -> None:
+    """It may be stored under another name; documents without it come first."""
+    for id_, unit in (("a", {"name": "m", "f": 2.0}), ("b", {"name": "m", "f": 1.0}), ("c", None)):
+        size = {"width": 1.0, "height": 2.0, "unit": unit}
+        memory.write("products", {"_id": id_, **GOOD, "dimensions": size})
+    result = await ask(
+        "{ products(orderBy: [{dimensions: {width: ASC}}, {dimensions: {unit: {factor: DESC}}}]) {"
+        " nodes { id } } }"
+    )
+    assert result.errors is None
+    assert result.data == {"products": {"nodes": [{"id": each} for each in "abc"]}}
+
+
+@pytest.mark.parametrize(
+    ("order", "message"),
+    [
+        (
+            "[{dimensions: {width: ASC}}, {dimensions: {width: DESC}}]",
+            "orderBy: dimensions.width twice, expected each field once; remove one of them",
+        ),
+        ("[{dimensions: {}}]", "exactly one"),
+        ("[{dimensions: {width: ASC, height: ASC}}]", "exactly one"),
+        ("[{dimensions: ASC}]", "DimensionsOrderBy"),
+        ("[{packages: {weight: ASC}}]", "packages"),
+    ],
+)
+async def test_an_invalid_order_is_refused(ask: Ask, order: str, message: str) -> None:
+    """An order has one direction for each field, and lists have no position."""
+    result = await ask(f"{{ products(orderBy: {order}) {{ totalCount }} }}")
+    assert result.errors is not None
+    assert message in result.errors[0].message
