@@ -23,6 +23,7 @@ __all__ = [
     "define_filters",
     "field_filter",
     "orderable_fields",
+    "unique_fields",
 ]
 
 OPERATOR_DESCRIPTIONS: Mapping[str, str] = {
@@ -62,11 +63,17 @@ def define_filters(types: Types, shapes: Mapping[str, ObjectTypeInfo]) -> None:
         if shape.is_entity:
             _define_where(types, shape, fields)
             _define_order(types, shape)
+            _define_by(types, shape)
         else:
             _define_embedded_where(types, shape, fields)
             _define_embedded_order(types, shape)
         for each in fields:
             define_filter(types, each)
+
+
+def unique_fields(shape: ObjectTypeInfo) -> list[Field]:
+    """Return the `@unique` fields of an entity."""
+    return [each for each in shape.fields.values() if each.unique]
 
 
 def orderable_fields(shape: ObjectTypeInfo) -> list[str]:
@@ -209,6 +216,22 @@ def _define_order(types: Types, shape: ObjectTypeInfo) -> None:
         "Pass several in a list, the most important first.",
         one_of=True,
     )
+
+
+def _define_by(types: Types, shape: ObjectTypeInfo) -> None:
+    fields = unique_fields(shape)
+    if fields:
+        types.add_input(
+            f"{shape.name}By",
+            [
+                InputField(
+                    each.name, each.type_name, each.description or f"Value of `{each.name}`."
+                )
+                for each in fields
+            ],
+            f"A unique field that identifies one document of {shape.name}.",
+            one_of=True,
+        )
 
 
 def _define_embedded_order(types: Types, shape: ObjectTypeInfo) -> None:

@@ -23,15 +23,25 @@ from revstream.gql.engine.request.prefetch import id_only_reads, prefetch
 from revstream.gql.engine.request.source import CurrentDocument, SnapshotDocument, VersionRecord
 from revstream.gql.schema.entities.drafts import DraftRecord
 from revstream.gql.schema.entities.versions import read_version
+from revstream.model.definition import Model
 from revstream.resolvers.current.stored_ids import RecordKind
 from revstream.resolvers.errors import BadUserInput
+from revstream.resolvers.filters.expression import Condition
 from revstream.resolvers.mutations.result import DocumentNotFound
+from revstream.resolvers.pagination.page import page_request
+from revstream.resolvers.pagination.page_query import PageQuery
 from revstream.resolvers.values.global_id import parse_node_id
 from revstream.resolvers.values.input import ids_from_api
 from revstream.streams.changefeed.event import identity
 from revstream.streams.mongo.driver.codecs import Document
 
-__all__ = ["compile_document", "node_field", "read_current_document", "run_with_id", "stored_id"]
+__all__ = [
+    "compile_document",
+    "node_field",
+    "read_document",
+    "run_with_id",
+    "stored_id",
+]
 
 T = TypeVar("T")
 
@@ -86,6 +96,58 @@ async def run_with_id(
     return await work(other)
 
 
+async def read_document(
+    info: ResolveInfo,
+    model: Model,
+    shape: ObjectTypeInfo,
+    id: str | None = None,
+    by: Mapping[str, Any] | None = None,
+) -> CurrentDocument | None:
+    """Read the current document with an id, or with the value of a unique field.
+
+    Raises:
+        BadUserInput: both or none are given, or no document can have this value.
+        Forbidden: the caller may not read the unique field.
+    """
+    _check_one(shape, id, by)
+    if by is None:
+        return await read_current_document(info, shape, stored_id(shape, id or ""))
+    context = info.context
+    fields = context.selections(info).stored(info.field_nodes, shape, shape.name)
+    document = await _find_unique(context, model, shape, by, fields)
+    if document is None:
+        return None
+    found = CurrentDocument(shape, document)
+    await prefetch(info, [found], shape, info.field_nodes)
+    return found
+
+
+def _check_one(shape: ObjectTypeInfo, id: str | None, by: Mapping[str, Any] | None) -> None:
+    if (id is None) == (by is None):
+        name = shape.entity.singular
+        given = "id and by" if by is not None else "no argument"
+        raise BadUserInput(f"{name}: {given}, expected one of id and by; pass one of them")
+
+
+async def _find_unique(
+    context: RequestContext,
+    model: Model,
+    shape: ObjectTypeInfo,
+    by: Mapping[str, Any],
+    fields: frozenset[str],
+) -> Document | None:
+    # The input type has exactly one field.
+    ((name, value),) = by.items()
+    query: PageQuery[Condition] = PageQuery(
+        where=context.condition(model, shape.entity, {name: {"eq": value}}),
+        page=page_request(first=1),
+        fields=fields,
+        shown=context.assumes_valid,
+    )
+    found = await context.services.current.page(shape.entity, query)
+    return found.items[0] if found.items else None
+
+
 async def read_current_document(
     info: ResolveInfo, shape: ObjectTypeInfo, id_: Any
 ) -> CurrentDocument | None:
@@ -133,13 +195,13 @@ async def _read_with_related(
 
 
 def compile_document(
-    executor: PlannedExecution, shape: ObjectTypeInfo, details: Any
+    executor: PlannedExecution, model: Model, shape: ObjectTypeInfo, details: Any
 ) -> _CompiledDocumentField | None:
     """Compile a root field that returns one document; None if that is not possible."""
     rendering = compile_documents(executor, shape, details)
     if rendering is None:
         return None
-    return _CompiledDocumentField(rendering)
+    return _CompiledDocumentField(model, rendering)
 
 
 _DocumentRead = tuple[list[Document], RelatedData]
@@ -152,17 +214,26 @@ class _CompiledDocumentField:
     # Unknown: one command may read the documents of several responses.
     growth = None
 
-    def __init__(self, rendering: CompiledDocuments) -> None:
+    def __init__(self, model: Model, rendering: CompiledDocuments) -> None:
+        self._model = model
         self._rendering = rendering
         self._stored_id = stored_ids(rendering.shape)
 
-    async def read(self, info: ResolveInfo, id: str) -> _DocumentRead | None:
+    async def read(
+        self, info: ResolveInfo, id: str | None = None, by: Mapping[str, Any] | None = None
+    ) -> _DocumentRead | None:
         context, rendering = info.context, self._rendering
-        id_ = self._stored_id(id)
-        reading = context.services.current.by_ids(
-            rendering.shape.entity, [id_], rendering.fields, shown=True
-        )
-        document = await _read_with_related(context, id_, reading, rendering.besides)
+        shape = rendering.shape
+        _check_one(shape, id, by)
+        document: Document | None
+        if by is not None:
+            document = await _find_unique(context, self._model, shape, by, rendering.fields)
+        else:
+            id_ = self._stored_id(id or "")
+            reading = context.services.current.by_ids(
+                shape.entity, [id_], rendering.fields, shown=True
+            )
+            document = await _read_with_related(context, id_, reading, rendering.besides)
         if document is None:
             return None
         return [document], await rendering.related(context, [document])

@@ -12,6 +12,7 @@ from revstream.gql.engine.definitions.object_type import ObjectTypeInfo
 from revstream.gql.engine.request.context import RequestContext, ResolveInfo
 from revstream.gql.engine.request.source import CurrentDocument, VersionRecord
 from revstream.gql.schema.aggregates.field import aggregate_field
+from revstream.gql.schema.common.filter_inputs import unique_fields
 from revstream.gql.schema.common.type_builder import Types
 from revstream.gql.schema.entities.compiled_pages import PageReadCache, compile_page
 from revstream.gql.schema.entities.connections import (
@@ -34,7 +35,7 @@ from revstream.gql.schema.entities.versions import STATE_ARGUMENTS, read_version
 from revstream.gql.schema.roots.node import (
     compile_document,
     node_field,
-    read_current_document,
+    read_document,
     stored_id,
 )
 from revstream.gql.schema.roots.proposal_queries import (
@@ -73,7 +74,7 @@ def define_query(
     for entity in model.entities:
         shape = shapes[entity.name]
         fields += [
-            _document_field(shape),
+            _document_field(model, shape),
             _list_field(model, shape),
             aggregate_field(model, results, shape),
             _version_field(shape),
@@ -90,17 +91,30 @@ def define_query(
     )
 
 
-def _document_field(shape: ObjectTypeInfo) -> StrawberryField:
-    async def resolve(_root: None, info: ResolveInfo, id: str) -> CurrentDocument | None:
-        return await read_current_document(info, shape, stored_id(shape, id))
+def _document_field(model: Model, shape: ObjectTypeInfo) -> StrawberryField:
+    async def resolve(
+        _root: None,
+        info: ResolveInfo,
+        id: str | None = None,
+        by: Mapping[str, Any] | None = None,
+    ) -> CurrentDocument | None:
+        return await read_document(info, model, shape, id, by)
 
+    arguments: tuple[Argument, ...] = (_ID,)
+    given = "with this id"
+    if unique_fields(shape):
+        given = "with this id, or with this value of a unique field"
+        arguments = (
+            Argument("id", "ID", "The id of the document."),
+            Argument("by", f"{shape.name}By", "A unique field, instead of the id."),
+        )
     return Resolve(
         shape.entity.singular,
         shape.name,
-        f"The current {shape.name} with this id; null if it does not exist.",
+        f"The current {shape.name} {given}; null if it does not exist.",
         resolve,
-        (_ID,),
-        prepare=lambda executor, details: compile_document(executor, shape, details),
+        arguments,
+        prepare=lambda executor, details: compile_document(executor, model, shape, details),
     )
 
 

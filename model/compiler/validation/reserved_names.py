@@ -89,6 +89,7 @@ ENTITY_SUFFIXES = (
     "State",
     "Where",
     "Order",
+    "By",
     "Connection",
     "Edge",
     "VersionConnection",

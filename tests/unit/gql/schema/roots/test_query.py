@@ -7,6 +7,7 @@ from bson import ObjectId
 
 from tests.support.reads import Memory
 from tests.unit.gql.conftest import Ask
+from tests.unit.gql.engine.request.test_plan import GOOD
 
 
 @pytest.fixture(autouse=True)
@@ -23,6 +24,55 @@ async def test_one_document_is_read_by_its_id(ask: Ask) -> None:
     result = await ask('{ reading(id: "r0") { id sequence } none: reading(id: "r1") { id } }')
     assert result.errors is None
     assert result.data == {"reading": {"id": "r0", "sequence": 9}, "none": None}
+
+
+async def test_one_document_is_read_by_a_unique_field(ask: Ask, memory: Memory) -> None:
+    """graphql-core and the compiled query give the same."""
+    memory.write("suppliers", {"_id": ObjectId("a" * 24), "name": "Ames"})
+    for n in range(3):
+        made = {"_id": f"p{n}", **GOOD, "sku": f"S{n}", "supplierId": "a" * 24}
+        memory.write("products", made)
+    text = """query($by: ProductBy) {
+      product(by: $by) { id version } none: product(by: {sku: "x"}) { id }
+    }"""
+    for _ in range(4):
+        result = await ask(text, by={"sku": "S1"})
+        assert result.errors is None
+        assert result.data == {"product": {"id": "p1", "version": 1}, "none": None}
+    one = "query($id: ID!) { product(id: $id) { sku } }"
+    for _ in range(4):
+        assert (await ask(one, id="p2")).data == {"product": {"sku": "S2"}}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ('(id: "p1", by: {sku: "S1"})', "product: id and by, expected one of id and by"),
+        ("", "product: no argument, expected one of id and by"),
+        ("(id: null)", "product: no argument, expected one of id and by"),
+        ("(by: {})", "exactly one"),
+        ("(by: {sku: null})", "non-null"),
+        ('(by: {name: "x"})', "name"),
+    ],
+)
+async def test_exactly_one_identification_is_passed(ask: Ask, arguments: str, message: str) -> None:
+    """Two could disagree, and none identifies no document."""
+    for _ in range(3):
+        result = await ask(f"{{ product{arguments} {{ id }} }}")
+        assert result.errors is not None
+        assert message in result.errors[0].message
+        assert result.errors[0].extensions is not None
+        assert result.errors[0].extensions["code"] in (
+            "BAD_USER_INPUT",
+            "GRAPHQL_VALIDATION_FAILED",
+        )
+
+
+async def test_types_without_a_unique_field_are_read_by_id_only(ask: Ask) -> None:
+    """The argument stays required."""
+    result = await ask("{ reading { id } }")
+    assert result.errors is not None
+    assert "reading(id:)" in result.errors[0].message
 
 
 @pytest.mark.parametrize(
