@@ -49,17 +49,21 @@ class AggregateResult:
     group_count: int | None
 
 
-def aggregate_stages(query: AggregateQuery) -> list[Document]:
-    """Return the stages that compute an aggregate of the documents before them."""
+def aggregate_stages(query: AggregateQuery, *, prefix: str = "") -> list[Document]:
+    """Return the stages that compute an aggregate of the documents before them.
+
+    Args:
+        prefix: where the documents lie in what the stages before yield, "full." in the archive.
+    """
     selection = query.selection
     values = [f"f{n}" for n in range(len(query.fields))]
     places = dict(zip(query.fields, values, strict=True))
     shown: Document = {
-        place: fitting_value(each.field, each.path)
+        place: fitting_value(each.field, prefix + each.path)
         for place, each in zip(values, query.fields.values(), strict=True)
     }
     for n, key in enumerate(query.keys):
-        value = fitting_value(key.of.field, key.of.path)
+        value = fitting_value(key.of.field, prefix + key.of.path)
         shown[f"k{n}"] = value if key.bucket is None else bucket_start(key.bucket, value)
     stages: list[Document] = [{"$project": {"_id": 0, **shown}}] if shown else []
     results: dict[str, list[Document]] = {}
@@ -85,13 +89,14 @@ def aggregate_result(query: AggregateQuery, found: Sequence[Mapping[str, Any]]) 
     """Return the result that the rows of the pipeline contain."""
     selection = query.selection
     if selection.totals + selection.groups + selection.group_count > 1:
-        [parts] = found
+        parts = found[0] if found else {}
     else:
         parts = {"totals" if selection.totals else "groups": found}
     totals, groups = parts.get("totals", ()), parts.get("groups", ())
     count = None
     if selection.group_count:
-        count = int(parts["groupCount"][0]["n"]) if parts["groupCount"] else 0
+        counted = parts.get("groupCount")
+        count = int(counted[0]["n"]) if counted else 0
     return AggregateResult(
         totals=totals[0] if totals else _NOTHING,
         groups=groups[: query.first],

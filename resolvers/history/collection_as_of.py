@@ -51,7 +51,7 @@ from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.codecs import Document
 from revstream.streams.versioning.version import Version
 
-__all__ = ["CollectionAsOf", "to_record_condition"]
+__all__ = ["CollectionAsOf", "standing_stages", "to_record_condition"]
 
 _WALK_MOST = 2000
 """Documents that a walk passes before it gives up: 20 ms, as much as a sweep of 4,000."""
@@ -170,7 +170,7 @@ class CollectionAsOf:
     ) -> list[Document]:
         """Read at most `limit` records after a place, in the window's order."""
         stages = [
-            *self._stood(),
+            *standing_stages(self._at),
             {"$match": {"$and": [self._where_here, place]}},
             {"$sort": window.sort},
             {"$limit": limit},
@@ -209,24 +209,25 @@ class CollectionAsOf:
 
     def _standing(self) -> AsyncGenerator[list[Document]]:
         return self._mongo.aggregate_pages(
-            self._name, self._stood(), size=_PORTION, hint=TIME_INDEX
+            self._name, standing_stages(self._at), size=_PORTION, hint=TIME_INDEX
         )
 
     async def _count(self) -> int:
-        stages = [*self._stood(), {"$match": self._where_here}, {"$count": "n"}]
+        stages = [*standing_stages(self._at), {"$match": self._where_here}, {"$count": "n"}]
         found = await self._mongo.aggregate(self._name, stages, hint=TIME_INDEX)
         return int(found[0]["n"]) if found else 0
 
-    def _stood(self) -> list[Mapping[str, Any]]:
-        """Stages that leave the versions that stood at the moment, deletions left out.
 
-        Of all documents: with most conditions on ids 6.0.5 reads all of their versions.
-        """
-        return [
-            {"$match": ALL_DOCUMENTS},
-            *last_version_stages(self._at),
-            {"$match": {"op": {"$ne": "DELETE"}}},
-        ]
+def standing_stages(at: Timestamp) -> list[Mapping[str, Any]]:
+    """Return stages that leave the versions that stood at a moment, deletions left out.
+
+    They read all documents: with most conditions on ids 6.0.5 reads all of their versions.
+    """
+    return [
+        {"$match": ALL_DOCUMENTS},
+        *last_version_stages(at),
+        {"$match": {"op": {"$ne": "DELETE"}}},
+    ]
 
 
 def to_record_condition(condition: Condition, entity: Entity) -> Condition:

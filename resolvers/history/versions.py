@@ -19,6 +19,8 @@ from bson.timestamp import Timestamp
 from revstream.model.definition import Entity
 from revstream.resolvers.access.permissions import OPEN, Scope
 from revstream.resolvers.access.row_filter import ALL_ROWS
+from revstream.resolvers.aggregates.pipeline import AggregateResult
+from revstream.resolvers.aggregates.query import AggregateQuery
 from revstream.resolvers.current.read_your_writes import OwnWrites
 from revstream.resolvers.current.stored_ids import (
     find_meant_ids,
@@ -27,6 +29,7 @@ from revstream.resolvers.current.stored_ids import (
     read_with_other_ids,
 )
 from revstream.resolvers.filters.expression import EVERYTHING, Condition
+from revstream.resolvers.history.aggregate_as_of import aggregate_as_of
 from revstream.resolvers.history.as_of.referring_documents import (
     ReferringDocuments,
     WantedReferrers,
@@ -336,6 +339,18 @@ class VersionHistory:
         states = CollectionAsOf(self._mongo, self._archive(entity), entity, moment.at, reading)
         page = await states.page()
         return (await self._ended(entity, [page], query.facts))[0]
+
+    async def aggregate_as_of(
+        self, entity: Entity, moment: TimePoint, query: AggregateQuery
+    ) -> AggregateResult:
+        """Compute an aggregate of the documents that matched at a moment; see `aggregate_as_of`.
+
+        Raises:
+            HistoryLost, TimeLimit: see `collection_as_of`.
+        """
+        where = self._scope.read_rows(entity).narrowed(query.where) or EVERYTHING
+        archive = self._archive(entity)
+        return await aggregate_as_of(self._mongo, archive, entity, moment.at, where, query)
 
     async def referring_as_of(
         self,

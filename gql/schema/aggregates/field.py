@@ -42,6 +42,7 @@ def aggregate_field(model: Model, results: Model, shape: ObjectTypeInfo) -> Stra
         _root: None,
         info: ResolveInfo,
         where: Mapping[str, Any] | None = None,
+        as_of: Mapping[str, Any] | None = None,
         **request: Any,
     ) -> AggregateResult:
         context = info.context
@@ -54,13 +55,16 @@ def aggregate_field(model: Model, results: Model, shape: ObjectTypeInfo) -> Stra
             _selection(context.selections(info), info.field_nodes, shape),
             context.scope.check_read,
         )
-        return await context.services.current.aggregate(entity, query)
+        if as_of is None:
+            return await context.services.current.aggregate(entity, query)
+        moment = await context.loads.moment(entity, as_of.get("time"), as_of.get("token"))
+        return await context.services.history.aggregate_as_of(entity, moment, query)
 
     return Resolve(
         f"{entity.plural}Aggregate",
         f"{aggregate_name(shape.name)}!",
-        f"Counts, sums and other results over the current documents of `{entity.collection}`, "
-        "in total and in groups.",
+        f"Counts, sums and other results over the documents of `{entity.collection}`, now or at "
+        "a time point, in total and in groups.",
         resolve,
         _arguments(results, shape),
     )
@@ -68,11 +72,14 @@ def aggregate_field(model: Model, results: Model, shape: ObjectTypeInfo) -> Stra
 
 def _arguments(results: Model, shape: ObjectTypeInfo) -> tuple[Argument, ...]:
     group = group_type_name(shape.name)
-    where = Argument("where", f"{shape.name}Where", "Only documents that match.")
+    matching = (
+        Argument("where", f"{shape.name}Where", "Only documents that match."),
+        Argument("asOf", "TimePoint", "The time point of the documents. Default: now."),
+    )
     if results.embedded(group).field(KEY) is None:
-        return (where,)
+        return matching
     return (
-        where,
+        *matching,
         Argument(
             "groupBy",
             group_by_name(shape.name),
