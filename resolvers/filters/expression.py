@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
 
+from revstream.model.definition import Entity
+
 __all__ = [
     "EVERYTHING",
     "NOTHING",
@@ -24,6 +26,7 @@ __all__ = [
     "In",
     "IsList",
     "Not",
+    "Refers",
     "Size",
     "Some",
     "Text",
@@ -122,7 +125,23 @@ class Some:
     condition: Condition
 
 
-Condition = All | AnyOf | Not | Compare | In | Text | IsList | Size | Some
+@dataclass(frozen=True, slots=True)
+class Refers:
+    """The value is the id of a document of `target` that meets `condition`, for this caller.
+
+    `reference_filters` replaces it by the ids, before the condition is rendered or compiled.
+
+    Attributes:
+        name: the reference, for error messages.
+    """
+
+    path: str
+    name: str
+    target: Entity
+    condition: Condition
+
+
+Condition = All | AnyOf | Not | Compare | In | Text | IsList | Size | Some | Refers
 
 EVERYTHING: Final = All(())
 NOTHING: Final = AnyOf(())

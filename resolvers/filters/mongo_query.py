@@ -19,6 +19,7 @@ from revstream.resolvers.filters.expression import (
     In,
     IsList,
     Not,
+    Refers,
     Size,
     Some,
     Text,
@@ -62,6 +63,8 @@ def to_query(condition: Condition, *, prefix: str = "") -> dict[str, Any]:
             return {"$or": [to_query(each, prefix=prefix) for each in conditions]}
         case Not(inner):
             return _negated(inner, prefix)
+        case Refers():
+            raise AssertionError(f"reference not resolved: {condition.path}")
         case _:
             return {prefix + condition.path: _operator(condition)}
 
@@ -94,7 +97,7 @@ def _negated(condition: Condition, prefix: str) -> dict[str, Any]:
             return {prefix + path: {"$nin": list(values)}}
         case AnyOf(conditions) if condition != NOTHING:
             return {"$nor": [to_query(each, prefix=prefix) for each in conditions]}
-        case All() | AnyOf() | Not():
+        case All() | AnyOf() | Not() | Refers():
             return {"$nor": [to_query(condition, prefix=prefix)]}
         case _:
             return {prefix + condition.path: {"$not": _operator(condition)}}

@@ -11,6 +11,7 @@ from revstream.model.definition import (
     Field,
     Model,
     ObjectType,
+    Reference,
     Scalar,
 )
 from revstream.model.filter_operators import filter_operators
@@ -24,6 +25,7 @@ from revstream.resolvers.filters.expression import (
     In,
     IsList,
     Not,
+    Refers,
     Size,
     Some,
     Text,
@@ -55,8 +57,8 @@ def operators(field: Field) -> tuple[str, ...]:
 HOLDER = Field(name="", stored="", type=Scalar.JSON)
 """A field that holds one embedded document, as far as `exists` cares."""
 
-Check = Callable[[ObjectType, Field], None]
-"""Raises where a field may not be looked at."""
+Check = Callable[[ObjectType, Field | Reference], None]
+"""Raises where a field or a reference may not be looked at."""
 
 Operation = Callable[[Field, str, str, object], Condition]
 
@@ -123,6 +125,12 @@ class _Parser:
             elif name == "not":
                 if value is not None:
                     conditions.append(negate(parse_nested(value)))
+            elif (reference := _reference(kind, name)) is not None:
+                if self.check is not None:
+                    self.check(kind, reference)
+                conditions.append(
+                    deeper.reference(kind, reference, f"{owner}.{name}", value, prefix)
+                )
             elif name == "exists" and embedded:
                 conditions.append(_exists(HOLDER, prefix[:-1], f"{owner}.exists", value))
             else:
@@ -171,6 +179,25 @@ class _Parser:
                 conditions.append(OPERATIONS[operator](field, path, f"{owner}.{operator}", operand))
         return all_of(conditions)
 
+    def reference(
+        self, kind: ObjectType, reference: Reference, owner: str, value: object, prefix: str
+    ) -> Condition:
+        by = kind.field(reference.by)
+        assert by is not None  # checked with the model
+        if value is None:
+            raise BadUserInput(
+                f"{owner}: null, expected an object of conditions; to find documents without it, "
+                f"pass {by.name}: {{exists: false}}"
+            )
+        if prefix and by.stored.isdecimal():
+            raise BadUserInput(
+                f"{owner}: the stored name of {by.name} is a number, which filters do not support; "
+                "filter by another field"
+            )
+        target = self.model.entity(reference.target)
+        inner = self.where(target, target.name, value, "")
+        return Refers(prefix + by.stored, owner, target, inner)
+
     def list_of_embedded(
         self, kind: EmbeddedType, path: str, owner: str, operator: str, operand: object
     ) -> Condition:
@@ -195,6 +222,10 @@ def _field(kind: ObjectType, name: str) -> Field | None:
     if name == "version" and isinstance(kind, Entity) and kind.version is not None:
         return Field(name=name, stored=kind.version, type=Scalar.INT)
     return kind.field(name)
+
+
+def _reference(kind: ObjectType, name: str) -> Reference | None:
+    return next((each for each in kind.references if each.name == name), None)
 
 
 def _list(owner: str, value: object) -> Sequence[object]:

@@ -35,6 +35,7 @@ from revstream.resolvers.filters.expression import (
     In,
     IsList,
     Not,
+    Refers,
     Size,
     Some,
     Text,
@@ -80,6 +81,8 @@ def compile_predicate(condition: Condition) -> Predicate:
             return _of_list(path, lambda items: len(items) == count)
         case Some(path, inner):
             return _of_list(path, _some(compile_predicate(inner)))
+        case Refers(path):
+            raise AssertionError(f"reference not resolved: {path}")
 
 
 def _all(predicates: list[Predicate]) -> Predicate:

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from graphql import GraphQLField
+from graphql import GraphQLField, GraphQLInputField
 from strawberry.types.unset import UNSET
 
 from revstream.gql.engine.internals.strawberry import FieldInfo, FunctionField, definition_of_field
@@ -25,6 +25,7 @@ __all__ = [
     "Read",
     "Resolve",
     "computed_field",
+    "follows_reference",
     "internal_name",
     "strawberry_field",
 ]
@@ -51,6 +52,8 @@ class InputField:
     name: str
     type: str
     description: str
+    follows: bool = False
+    """Whether it is a filter of the documents to which a reference leads."""
 
 
 class IdOnlyField(Protocol):
@@ -187,6 +190,11 @@ class Resolve(FunctionField):
 def strawberry_field(definition: GraphQLField | None) -> Any:
     """Return the `Read` or `Resolve` of a graphql-core field; None for introspection fields."""
     return None if definition is None else definition_of_field(definition)
+
+
+def follows_reference(definition: GraphQLInputField) -> bool:
+    """Return whether a field of an input type is a filter through a reference."""
+    return bool(definition_of_field(definition).metadata.get("follows"))
 
 
 def internal_name(type_: Any, name: str) -> str:

@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any
 
-from graphql import GraphQLField, GraphQLResolveInfo, GraphQLSchema
+from graphql import GraphQLField, GraphQLInputField, GraphQLResolveInfo, GraphQLSchema
 from strawberry.http.websocket_origin import normalize_allowed_origins
 from strawberry.schema.schema import StrawberryGraphQLCoreExecutionContext
 from strawberry.schema.validation_rules.maybe_null import MaybeNullValidationRule
@@ -80,7 +80,7 @@ def strawberry_schema(schema: Any) -> Any:
     return schema._strawberry_schema
 
 
-def definition_of_field(field: GraphQLField) -> Any:
+def definition_of_field(field: GraphQLField | GraphQLInputField) -> Any:
     """Return the `StrawberryField` of a graphql-core field; None for fields of introspection."""
     return field.extensions.get("strawberry-definition")
 

@@ -7,11 +7,12 @@ however many arguments use it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from graphql import (
     DocumentNode,
+    GraphQLInputType,
     GraphQLSchema,
     ListTypeNode,
     ListValueNode,
@@ -21,8 +22,11 @@ from graphql import (
     TypeNode,
     ValueNode,
     VariableNode,
+    get_named_type,
     is_input_object_type,
 )
+
+from revstream.gql.engine.definitions.field import follows_reference
 
 __all__ = ["FilterConditions", "count_conditions"]
 
@@ -79,6 +83,36 @@ class FilterConditions:
                     self._defaults.setdefault(name, []).append(each.default_value)
                 if _is_plain(schema, each.type):
                     self._plain.add(name)
+
+    def references(self, type_: GraphQLInputType, value: ValueNode) -> int:
+        """Return the number of references in a filter: each reads documents of another type.
+
+        Args:
+            type_: the type of the argument.
+        """
+        count = 0
+        waiting: list[tuple[Any, Any]] = [(get_named_type(type_), value)]
+        while waiting:
+            kind, each = waiting.pop()
+            if isinstance(each, VariableNode):
+                name = each.name.value
+                waiting += [(kind, default) for default in self._defaults.get(name, ())]
+                each = self._variables.get(name)
+            pairs: Iterable[tuple[str, Any]] = ()
+            if isinstance(each, ObjectValueNode):
+                pairs = [(field.name.value, field.value) for field in each.fields]
+            elif isinstance(each, Mapping):
+                pairs = each.items()
+            elif isinstance(each, ListValueNode):
+                waiting += [(kind, item) for item in each.values]
+            elif isinstance(each, list):
+                waiting += [(kind, item) for item in each]
+            for name, inner in pairs:
+                field = getattr(kind, "fields", {}).get(name)
+                if field is not None and is_input_object_type(get_named_type(field.type)):
+                    count += follows_reference(field)
+                    waiting.append((get_named_type(field.type), inner))
+        return count
 
     def count(self, value: ValueNode) -> int:
         """Return the number of conditions in a filter in its document form."""

@@ -43,6 +43,9 @@ __all__ = ["CostCalculator", "DocumentCost", "OperationCost"]
 _MOST_DIGITS = 4300
 """Maximum number of digits of an integer that Python converts: its own limit."""
 
+REFERENCE_COST = 100
+"""Cost of a reference in a filter: one read, of ids only, of up to 10,000 documents."""
+
 LIST_ITEMS = 10
 """Assumed number of items of a list whose length depends on the data."""
 
@@ -229,16 +232,19 @@ class CostCalculator:
         for owner in owners:
             for argument in owner.arguments or ():
                 own.nested = max(own.nested, _depth(argument.value))
-        for argument in node.arguments or ():
-            if argument.name.value == "where":
-                conditions = filters.count(argument.value)
-                own.conditions = max(own.conditions, conditions)
-                own.cost += times * conditions
         if name in ("__schema", "__type"):
             own.introspects = True
         found: GraphQLField | None = None
         if parent is not None:
             found = self._schema.get_field(parent, name)  # type: ignore[arg-type]
+        for argument in node.arguments or ():
+            if argument.name.value == "where":
+                conditions = filters.count(argument.value)
+                own.conditions = max(own.conditions, conditions)
+                own.cost += times * conditions
+                if found is not None and "where" in found.args:
+                    references = filters.references(found.args["where"].type, argument.value)
+                    own.cost += times * references * REFERENCE_COST
         if found is None:
             return None, depth + 1, times
         items = 1

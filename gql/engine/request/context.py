@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from typing import Any, TypeAlias
 from weakref import ref
 
+from bson import Timestamp
 from graphql import GraphQLError, GraphQLResolveInfo
 
 from revstream.gql.auth.sessions import Session, Sessions
@@ -16,6 +17,7 @@ from revstream.gql.engine.limits.filter_conditions import count_conditions
 from revstream.gql.engine.limits.subscription_filters import SubscriptionFilters
 from revstream.gql.engine.request.loaders import Loaders
 from revstream.gql.engine.request.plan import Plan, Plans
+from revstream.gql.engine.request.reference_targets import find_targets
 from revstream.gql.engine.request.selection import Nodes, Selections
 from revstream.gql.engine.request.services import Services
 from revstream.gql.engine.request.source import CurrentDocument
@@ -26,6 +28,7 @@ from revstream.resolvers.access.permissions import Scope
 from revstream.resolvers.access.principal import ANONYMOUS, Principal
 from revstream.resolvers.errors import BadUserInput
 from revstream.resolvers.filters.parser import Condition, parse_where
+from revstream.resolvers.filters.reference_filters import resolve_references
 from revstream.resolvers.mutations.result import Author
 from revstream.streams.changefeed.event import identity
 from revstream.streams.core import resume_tokens
@@ -191,6 +194,28 @@ class RequestContext:
         )
 
     async def parse_filter(
+        self, model: Model, entity: Entity, where: Mapping[str, Any] | None, at: Timestamp | None
+    ) -> Condition:
+        """Parse a filter, and read the ids of the documents that its references may lead to.
+
+        Args:
+            at: the cluster time of the read that the filter is for; None for the present.
+
+        Raises:
+            BadUserInput, Forbidden: see `parse_where`.
+            LimitExceeded: too many references, or documents to which they may lead.
+        """
+        return await self.resolve_references(await self.parse_unresolved(model, entity, where), at)
+
+    async def resolve_references(self, condition: Condition, at: Timestamp | None) -> Condition:
+        """Return the condition with ids in place of references; itself, if it has none."""
+
+        def find(entity: Entity, inner: Condition) -> Awaitable[Sequence[Any]]:
+            return find_targets(self.services, entity, inner, at)
+
+        return await resolve_references(condition, find)
+
+    async def parse_unresolved(
         self, model: Model, entity: Entity, where: Mapping[str, Any] | None
     ) -> Condition:
         """Parse a filter as `condition` does; large ones one at a time, in turn with other tasks.

@@ -50,7 +50,7 @@ def aggregate_field(model: Model, results: Model, shape: ObjectTypeInfo) -> Stra
             model,
             results,
             entity,
-            await context.parse_filter(model, entity, where),
+            await context.parse_filter(model, entity, where, None),
             AggregateRequest(**request),
             _selection(context.selections(info), info.field_nodes, shape),
             context.scope.check_read,

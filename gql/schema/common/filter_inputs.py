@@ -131,7 +131,13 @@ def _define_where(types: Types, shape: ObjectTypeInfo, fields: list[Field]) -> N
     ]
     types.add_input(
         name,
-        [*combinators(name), of_fields[0], *counter, *of_fields[1:]],
+        [
+            *combinators(name),
+            of_fields[0],
+            *counter,
+            *of_fields[1:],
+            *_reference_filters(shape),
+        ],
         f"Filter for documents of {shape.name}. A document must match all conditions.",
     )
 
@@ -143,10 +149,24 @@ def _define_embedded_where(types: Types, shape: ObjectTypeInfo, fields: list[Fie
         [
             *combinators(name),
             *map(field_filter, fields),
+            *_reference_filters(shape),
             InputField("exists", "Boolean", OPERATOR_DESCRIPTIONS["exists"]),
         ],
         f"Filter for embedded documents of type {shape.name}. All conditions must match.",
     )
+
+
+def _reference_filters(shape: ObjectTypeInfo) -> list[InputField]:
+    return [
+        InputField(
+            name,
+            f"{link.target.name}Where",
+            f"Conditions for the document to which `{link.by.name}` refers. It must exist. "
+            "Not for subscriptions.",
+            follows=True,
+        )
+        for name, link in shape.links.items()
+    ]
 
 
 def field_filter(field: Field) -> InputField:

@@ -104,7 +104,10 @@ class Types:
         typed = [
             self._typed(
                 StrawberryField(
-                    python_name=each.name, graphql_name=each.name, description=each.description
+                    python_name=each.name,
+                    graphql_name=each.name,
+                    description=each.description,
+                    metadata={"follows": each.follows},
                 ),
                 each.type,
             )

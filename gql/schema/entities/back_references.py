@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from strawberry.types.field import StrawberryField
 
 from revstream.gql.engine.definitions.field import Resolve
 from revstream.gql.engine.definitions.object_type import BackLink
-from revstream.gql.engine.request.context import ResolveInfo
+from revstream.gql.engine.request.context import RequestContext, ResolveInfo
 from revstream.gql.engine.request.invalid_documents import (
     report_invalid_snapshots,
     report_unordered,
@@ -26,7 +26,9 @@ from revstream.gql.schema.entities.connections import (
 )
 from revstream.model.definition import Entity, Model
 from revstream.resolvers.current.stored_ids import other_ids
+from revstream.resolvers.errors import BadUserInput
 from revstream.resolvers.filters.expression import Condition
+from revstream.resolvers.filters.reference_filters import references_in
 from revstream.resolvers.history.as_of.referring_documents import WantedReferrers
 from revstream.resolvers.pagination.page import Page, page_request
 from revstream.resolvers.pagination.page_query import PageQuery
@@ -60,7 +62,7 @@ def back_reference_field(model: Model, link: BackLink) -> StrawberryField:
 
         async def read(ids: list[Any]) -> Any:
             query: PageQuery[Condition] = PageQuery(
-                where=await context.parse_filter(model, target.entity, where),
+                where=await context.parse_filter(model, target.entity, where, None),
                 order=parse_allowed_order(context, target, order_by),
                 page=page_request(**page),
                 fields=selections.stored(selected.items, target, target.name),
@@ -86,6 +88,25 @@ def back_reference_field(model: Model, link: BackLink) -> StrawberryField:
     )
 
 
+async def _resolved_at(
+    context: RequestContext,
+    model: Model,
+    entity: Entity,
+    where: Mapping[str, Any] | None,
+    wanted: Sequence[WantedReferrers],
+) -> Condition:
+    parsed = await context.parse_unresolved(model, entity, where)
+    if not references_in(parsed):
+        return parsed
+    moments = {each.at for each in wanted}
+    if len(moments) > 1:
+        raise BadUserInput(
+            f"{entity.name}: a filter through a reference at {len(moments)} time points, expected "
+            "one; filter by the field with the id, or read one time point"
+        )
+    return await context.resolve_references(parsed, *moments)
+
+
 def past_back_reference_field(model: Model, link: BackLink) -> StrawberryField:
     """Return the field of a back reference of a past document: it is read at the same moment."""
     target, by = link.target, link.by
@@ -105,7 +126,7 @@ def past_back_reference_field(model: Model, link: BackLink) -> StrawberryField:
 
         async def read(wanted: list[WantedReferrers]) -> Any:
             query: PageQuery[Condition] = PageQuery(
-                where=await context.parse_filter(model, target.entity, where),
+                where=await _resolved_at(context, model, target.entity, where, wanted),
                 order=parse_allowed_order(context, target, order_by),
                 page=page_request(**page),
                 fields=selections.stored(selected.items, target, target.snapshot),

@@ -6,6 +6,7 @@ Each implements `gql.engine.definitions.field.CompiledRootField` for one field o
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, TypeAlias
 
 import orjson
@@ -139,16 +140,17 @@ class _CompiledPage:
         **page: Any,
     ) -> tuple[Page[Document], RelatedData]:
         context = info.context
+        prepare = partial(self._prepare, context, where, order_by, page)
         try:
             text = orjson.dumps((where, order_by, page), option=orjson.OPT_PASSTHROUGH_SUBCLASS)
         except TypeError:
             # The arguments have values without a JSON form: no cache key.
-            page_read = await self._prepare(context, where, order_by, page)
+            page_read, _ = await prepare()
         else:
             key = self, context.scope, text
             kept = self._cache.get(key)
-            page_read = kept or await self._prepare(context, where, order_by, page)
-            if kept is None:
+            page_read, lasting = (kept, False) if kept else await prepare()
+            if lasting:
                 self._cache.put(key, page_read, len(text))
         rendering = self._rendering
         found = await context.services.current.read(page_read)
@@ -160,10 +162,13 @@ class _CompiledPage:
         where: Mapping[str, Any] | None,
         order_by: Any,
         page: Mapping[str, Any],
-    ) -> PageRead:
+    ) -> tuple[PageRead, bool]:
+        """Return the read, and whether it is the same in the next request."""
         shape, selected = self._shape, self._selected
+        parsed = await context.parse_unresolved(self._model, shape.entity, where)
+        condition = await context.resolve_references(parsed, None)
         query: PageQuery[Condition] = PageQuery(
-            where=await context.parse_filter(self._model, shape.entity, where),
+            where=condition,
             order=parse_allowed_order(context, shape, order_by),
             page=page_request(**page),
             fields=self._rendering.fields,
@@ -171,7 +176,9 @@ class _CompiledPage:
             token=selected.token,
             shown=True,
         )
-        return context.services.current.prepare_read(shape.entity, query)
+        page_read = context.services.current.prepare_read(shape.entity, query)
+        # The ids to which references lead change.
+        return page_read, condition is parsed
 
     def render(self, found: tuple[Page[Document], RelatedData], context: RequestContext) -> Any:
         page, related = found

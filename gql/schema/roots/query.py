@@ -134,7 +134,7 @@ def _list_field(model: Model, shape: ObjectTypeInfo) -> StrawberryField:
             info.field_nodes, connection_name(shape.name), edge_name(shape.name)
         )
         query: PageQuery[Condition] = PageQuery(
-            where=await context.parse_filter(model, shape.entity, where),
+            where=await context.parse_filter(model, shape.entity, where, None),
             order=parse_allowed_order(context, shape, order_by),
             page=page_request(**page),
             fields=selections.stored(selected.items, shape, shape.name),
@@ -188,7 +188,7 @@ def _as_of_field(model: Model, shape: ObjectTypeInfo) -> StrawberryField:
     ) -> VersionPage:
         moment = await context.loads.moment(shape.entity, as_of.get("time"), as_of.get("token"))
         query: PageQuery[Condition] = PageQuery(
-            where=await context.parse_filter(model, shape.entity, where),
+            where=await context.parse_filter(model, shape.entity, where, moment.at),
             order=parse_allowed_order(context, shape, order_by),
             page=page_request(**page),
             **reading,

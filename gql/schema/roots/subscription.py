@@ -38,6 +38,8 @@ from revstream.model.definition import Entity, Model
 from revstream.model.naming import with_article
 from revstream.resolvers.current.stored_ids import ids_shown_as
 from revstream.resolvers.errors import BadUserInput
+from revstream.resolvers.filters.expression import Condition
+from revstream.resolvers.filters.reference_filters import references_in
 from revstream.resolvers.subscriptions.event_enrichment import Change
 from revstream.resolvers.subscriptions.start import ChangeRequest, without_received_snapshot
 from revstream.resolvers.values.dates import date_text
@@ -145,7 +147,7 @@ def _changes_field(model: Model, shape: ObjectTypeInfo) -> StrawberryField:
             after, since, cursor = context.position.after, None, None
         asked = ChangeRequest(
             ids=() if id is None else ids_shown_as(shape.entity, stored_id(shape, id)),
-            where=None if where is None else context.condition(model, shape.entity, where),
+            where=None if where is None else _parse_where(context, model, shape.entity, where),
             operations=None if operations is None else frozenset(operations),
             after=None if after is None else context.token_in(after),
             since=_check_since(since),
@@ -336,6 +338,20 @@ class _GroupEventSource:
             )
             context.broadcast_groups.responses[key] = message
         return message
+
+
+def _parse_where(
+    context: RequestContext, model: Model, entity: Entity, where: Mapping[str, Any]
+) -> Condition:
+    condition = context.condition(model, entity, where)
+    references = references_in(condition)
+    if references:
+        raise BadUserInput(
+            f"{references[0].name}: a filter through a reference, which subscriptions do not "
+            "support, because changes of the other document would not be seen; filter by the "
+            "field with the id"
+        )
+    return condition
 
 
 def _check_since(since: datetime | DatetimeMS | None) -> datetime | None:

@@ -69,6 +69,18 @@ COSTS: dict[str, tuple[str, dict[str, Any], int]] = {
         {},
         9 + 2,
     ),
+    "a reference in a filter": (
+        "{ products(first: 9, where: {supplier: {name: {eq: 1}}}) { nodes { id } } }",
+        {},
+        9 + 1 + 100,
+    ),
+    "references in variables, and in embedded documents": (
+        "query($w: ProductWhere = {origin: {city: {name: {eq: 1}}}}, $v: ProductWhere) "
+        "{ a: products(first: 2, where: $w) { totalCount } "
+        "b: products(first: 3, where: {or: [$v, {not: $v}]}) { totalCount } }",
+        {"v": {"and": [{"supplier": {}}, {"dimensions": {"width": {"eq": 1}}}]}},
+        2 + 1 + 100 + 3 + 2 * 2 + 2 * 100,
+    ),
     "and at each place that names them": (
         "query($w: ProductWhere) { a: products(first: 2, where: $w) { nodes { id } } "
         "suppliers(first: 3) { nodes { products(first: 4, where: {and: [$w, $w]}) { totalCount } } "

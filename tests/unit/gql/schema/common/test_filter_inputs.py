@@ -57,6 +57,8 @@ def test_a_where_type_has_a_filter_for_each_field_that_can_be_filtered(
         "supplierId": "IDFilter",
         "makerId": "IDFilter",
         "addedAt": "DateTimeFilter",
+        "supplier": "SupplierWhere",
+        "maker": "SupplierWhere",
     }
 
 
