@@ -15,6 +15,7 @@ from revstream.gql.engine.limits.concurrency import ConcurrencyExtension, Concur
 from revstream.gql.engine.limits.document_limits import Limits
 from revstream.gql.engine.limits.persisted_documents import AutomaticDocuments, Persisted
 from revstream.gql.observability.operation_metrics import Operations, timed
+from revstream.gql.schema.aggregates.field import back_reference_aggregate_fields
 from revstream.gql.schema.aggregates.types import define_aggregates
 from revstream.gql.schema.common.descriptions import enum_description
 from revstream.gql.schema.common.document_inputs import define_inputs
@@ -87,6 +88,8 @@ def build_schema(
     define_draft(types)
     define_comment(types, resolve_comment_version, resolve_comment_draft)
     define_proposal_changes(types)
+    results = result_model(model)
+    define_aggregates(types, results, shapes)
     referring = {link.target.name for each in shapes.values() for link in each.back_links.values()}
     for shape in shapes.values():
         if shape.name in referring:
@@ -95,6 +98,7 @@ def build_schema(
             define_states(types, shape)
             continue
         back_links = [back_reference_field(model, each) for each in shape.back_links.values()]
+        back_links += back_reference_aggregate_fields(model, results, shape)
         past_links = [past_back_reference_field(model, each) for each in shape.back_links.values()]
         define_states(types, shape, [*back_links, *history_fields(model, shape)], past_links)
         define_versions(types, model, shape)
@@ -104,8 +108,6 @@ def build_schema(
         define_written(types, shape)
         if shape.entity.fence is not None:
             define_applied(types, applied_type_name(shape.entity))
-    results = result_model(model)
-    define_aggregates(types, results, shapes)
     define_query(types, model, results, shapes)
     define_mutation(types, model, shapes)
     define_subscription(types, model, shapes)

@@ -20,7 +20,13 @@ from revstream.resolvers.filters.mongo_query import to_query
 from revstream.streams.core.errors import DatabaseError
 from revstream.streams.mongo.driver.codecs import Document
 
-__all__ = ["AggregateResult", "aggregate_result", "aggregate_stages", "translate_refusals"]
+__all__ = [
+    "AggregateResult",
+    "aggregate_result",
+    "aggregate_stages",
+    "aggregate_stages_by_key",
+    "translate_refusals",
+]
 
 _MEMORY_BYTES = 100 * 1024 * 1024
 """Memory of a stage that MongoDB allows without the use of disks."""
@@ -103,6 +109,33 @@ def aggregate_result(query: AggregateQuery, found: Sequence[Mapping[str, Any]]) 
         has_more=len(groups) > query.first,
         group_count=count,
     )
+
+
+def aggregate_stages_by_key(
+    joined: tuple[Mapping[str, Any], Sequence[Document]],
+    keys: Sequence[Any],
+    matching: Mapping[str, Any],
+    query: AggregateQuery,
+) -> list[Document]:
+    """Return a pipeline on the database that computes an aggregate for each key.
+
+    Args:
+        joined: the `$lookup` that finds the documents of a key: see `Layout.lookup_stages`.
+        matching: the filter of the documents.
+
+    Returns:
+        Stages that yield `{n, found}`: the index of a key, and a row for `aggregate_result`.
+    """
+    lookup, beginning = joined
+    rows = [{"n": n, "key": key} for n, key in enumerate(keys)]
+    inner = [*beginning, {"$match": matching}, *aggregate_stages(query)]
+    return [
+        # literal: an id such as "$name" is a value, not a field path
+        {"$documents": {"$literal": rows}},
+        {"$lookup": {**lookup, "pipeline": inner, "as": "found"}},
+        {"$unwind": "$found"},
+        {"$project": {"n": 1, "found": 1}},
+    ]
 
 
 @contextmanager

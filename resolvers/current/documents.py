@@ -18,13 +18,9 @@ from bson import Timestamp
 from revstream.model.definition import Entity
 from revstream.resolvers.access.cluster_time import at_one_time
 from revstream.resolvers.access.permissions import OPEN, Scope
-from revstream.resolvers.aggregates.pipeline import (
-    AggregateResult,
-    aggregate_result,
-    aggregate_stages,
-    translate_refusals,
-)
+from revstream.resolvers.aggregates.pipeline import AggregateResult
 from revstream.resolvers.aggregates.query import AggregateQuery
+from revstream.resolvers.aggregates.reading import read_aggregate, read_aggregates_by_key
 from revstream.resolvers.current.batcher import BatchLoaders
 from revstream.resolvers.current.document_lookup import find_by_id
 from revstream.resolvers.current.page_read import PageRead, resume_token_from_time
@@ -233,20 +229,26 @@ class Current:
     async def aggregate(self, entity: Entity, query: AggregateQuery) -> AggregateResult:
         """Compute an aggregate of the documents that match a filter.
 
-        Raises:
-            BadUserInput: an unknown time zone.
-            LimitExceeded: the groups need too much memory.
-            ArchiveBehind, TimeLimit: see `page`.
+        Raises: see `read_aggregate` and `page`.
         """
-        where = {} if query.where is None else to_query(query.where)
-        matching = self._scope.read_rows(entity).limited(where)
-        numbered = asks_for_number(entity, query.where)
-        layout = self._layout(entity, numbered=numbered)
+        return await read_aggregate(*await self._aggregated(entity, query.where), query)
+
+    async def aggregates_by_parent(
+        self, entity: Entity, stored_field: str, parents: Sequence[Any], query: AggregateQuery
+    ) -> list[AggregateResult]:
+        """Compute an aggregate for each of many parents; see `pages_by_parent`."""
+        layout, matching = await self._aggregated(entity, query.where)
+        return await read_aggregates_by_key(layout, stored_field, parents, matching, query)
+
+    async def _aggregated(
+        self, entity: Entity, where: Condition | None
+    ) -> tuple[Layout, Mapping[str, Any]]:
+        """Return the layout and the filter of the documents of an aggregate."""
+        matching = self._scope.read_rows(entity).limited({} if where is None else to_query(where))
+        numbered = asks_for_number(entity, where)
         if numbered:
             await self._numbers_settled(entity)
-        with translate_refusals():
-            found = await layout.aggregate(matching, aggregate_stages(query))
-        return aggregate_result(query, found)
+        return self._layout(entity, numbered=numbered), matching
 
     def read_positions(self) -> ReadPositions:
         """Return resume tokens by collection that later reads reach; an argument of `numbers`."""

@@ -22,6 +22,7 @@ from revstream.gql.runtime.asgi_app import context_of
 from revstream.model.compiler.loader import read_model
 from revstream.resolvers.access.principal import Principal
 from revstream.streams.mongo.database import COLLATION
+from tests.integration.conftest import KeptShop
 from tests.support.editing import Row, Shop, open_shop
 from tests.support.exhaustive import examples
 
@@ -50,6 +51,16 @@ MODEL = read_model(
     type Deal @collection(name: "deals", storage: DELTA) {_BODY}
     enum Region {{ NORTH @stored(as: "n") SOUTH }}
     type Address {{ country: String weight: Int hidden: Int @access(read: ["staff"]) }}
+    type Shop @collection(name: "shops", version: null) {{
+      id: ID!
+      name: String
+      bills: [Bill!]! @referencedBy(field: "shopId")
+      secrets: [Bill!]! @referencedBy(field: "shopId") @access(read: ["staff"])
+    }}
+    type Bill @collection(name: "bills", version: null)
+      @access(rows: "{{ owner: {{ eq: $sub }} }}") {{
+      id: ID! shopId: ID shop: Shop @reference(by: "shopId") owner: String total: Decimal
+    }}
     type Note @collection(name: "notes", version: null) {{ id: ID! tags: [String!] }}
     """
 )
@@ -438,6 +449,98 @@ async def test_contents_that_are_stored_as_patches_are_put_together(sales: Shop)
     answer = await aggregate(sales, arguments, "count sum { n }", field="dealsAggregate")
     assert sales.database["deals.versions"].count_documents({"packed": True}) > 0
     assert answer == {"count": 3, "sum": {"n": 21}}
+
+
+async def test_aggregates_of_back_references_are_one_command(
+    sales: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each parent has its own results, of the rows that exist for the caller."""
+    sales.database["shops"].insert_many([{"_id": each} for each in "abc"])
+    totals = {"a": ["1.10", "2.20", "1.10"], "b": ["5"], "c": []}
+    bills = [
+        {"shopId": shop, "owner": owner, "total": Decimal128(each), "_id": f"{shop}{n}{owner}"}
+        for shop, of in totals.items()
+        for n, each in enumerate(of)
+        for owner in ("ann", "bob")
+    ]
+    sales.database["bills"].insert_many(bills)
+    arguments = "groupBy: {total: true}, orderBy: [{count: DESC}], first: 1"
+    selection = "count sum { total } groups { key { total } count } hasMoreGroups"
+    text = f"{{ shops {{ nodes {{ id billsAggregate({arguments}) {{ {selection} }} }} }} }}"
+    data, errors = await ask(sales, text)
+    assert errors == []
+    found = {each["id"]: each["billsAggregate"] for each in data["shops"]["nodes"]}
+    assert found == {
+        shop: {
+            "count": len(of),
+            "sum": {"total": str(sum(map(Decimal, of))) if of else None},
+            "groups": [{"key": {"total": of[0]}, "count": of.count(of[0])}] if of else [],
+            "hasMoreGroups": len(set(of)) > 1,
+        }
+        for shop, of in totals.items()
+    }
+    mongo = sales.gateway.mongo
+    run, asked = mongo.aggregate, []
+
+    async def listening(collection: Any, stages: Any, **options: Any) -> Any:
+        if "bills" in str(stages):
+            asked.append(options)
+        return await run(collection, stages, **options)
+
+    monkeypatch.setattr(mongo, "aggregate", listening)
+    await ask(sales, text)
+    # `ask` executes the query twice.
+    assert asked == [{"snapshot": False, "in_memory": True}] * 2
+
+
+async def test_a_filter_through_a_reference_is_of_the_same_moment(sales: Shop) -> None:
+    """The shop had another name then."""
+    sales.database["shops"].insert_one({"_id": "n", "name": "old"})
+    sales.database["bills"].insert_one({"_id": "n1", "shopId": "n", "owner": "ann"})
+    token = (await sales.ask("{ resumeToken }"))["resumeToken"]
+    sales.database["shops"].update_one({"_id": "n"}, {"$set": {"name": "new"}})
+    for at, counts in (("", (0, 1)), (f', asOf: {{token: "{token}"}}', (1, 0))):
+        found = [
+            await aggregate(
+                sales,
+                f'(where: {{shop: {{name: {{eq: "{name}"}}}}}}{at})',
+                "count",
+                field="billsAggregate",
+            )
+            for name in ("old", "new")
+        ]
+        assert tuple(each["count"] for each in found) == counts
+
+
+async def test_an_aggregate_needs_the_rights_of_its_back_reference(sales: Shop) -> None:
+    """It would tell of documents that the caller may not reach."""
+    sales.database["shops"].replace_one({"_id": "d"}, {}, upsert=True)
+    text = '{ shop(id: "d") { secretsAggregate { count } } }'
+    data, [(_, code)] = await ask(sales, text)
+    assert (data, code) == ({"shop": None}, "FORBIDDEN")
+    data, errors = await ask(sales, text, Principal(name="ann", roles=frozenset({"staff"})))
+    assert (data, errors) == ({"shop": {"secretsAggregate": {"count": 0}}}, [])
+
+
+async def test_each_layout_measures_its_current_and_its_past_documents(kept: KeptShop) -> None:
+    """The layout's stages yield the documents, its archive or its own versions the past ones."""
+    shop = kept.shop
+    for price in ("1.10", "2.20"):
+        await shop.create(price=price, name="measured")
+    changed = await shop.create(price="3.30", name="measured")
+    token = (await shop.ask("{ resumeToken }"))["resumeToken"]
+    await shop.mutate("updateProduct", id=changed, patch={"price": "4.40"})
+    arguments = 'where: {name: {eq: "measured"}}, groupBy: {stock: true}'
+    selection = "{ count sum { price } groups { count } }"
+    data = await shop.ask(
+        f"{{ now: productsAggregate({arguments}) {selection} "
+        f'before: productsAggregate({arguments}, asOf: {{token: "{token}"}}) {selection} }}'
+    )
+    expected = {"count": 3, "groups": [{"count": 3}]}
+    assert data == {
+        "now": {**expected, "sum": {"price": "7.70"}},
+        "before": {**expected, "sum": {"price": "6.60"}},
+    }
 
 
 def _shown_key(key: Mapping[str, Any], path: str) -> Any:

@@ -8,11 +8,13 @@ from typing import Any
 from strawberry.types.field import StrawberryField
 
 from revstream.gql.engine.definitions.field import Argument, Resolve
-from revstream.gql.engine.definitions.object_type import ObjectTypeInfo
+from revstream.gql.engine.definitions.object_type import BackLink, ObjectTypeInfo
 from revstream.gql.engine.request.context import ResolveInfo
 from revstream.gql.engine.request.selection import Nodes, Selections
+from revstream.gql.engine.request.source import CurrentDocument
 from revstream.gql.schema.aggregates.inputs import group_by_name
 from revstream.gql.schema.aggregates.types import aggregate_name
+from revstream.gql.schema.entities.back_references import equivalent_ids
 from revstream.model.definition import Model
 from revstream.resolvers.aggregates.measure import (
     KEY,
@@ -31,7 +33,7 @@ from revstream.resolvers.aggregates.query import (
     parse_aggregate,
 )
 
-__all__ = ["aggregate_field"]
+__all__ = ["aggregate_field", "back_reference_aggregate_fields"]
 
 
 def aggregate_field(model: Model, results: Model, shape: ObjectTypeInfo) -> StrawberryField:
@@ -45,19 +47,21 @@ def aggregate_field(model: Model, results: Model, shape: ObjectTypeInfo) -> Stra
         as_of: Mapping[str, Any] | None = None,
         **request: Any,
     ) -> AggregateResult:
-        context = info.context
+        context, moment = info.context, None
+        if as_of is not None:
+            moment = await context.loads.moment(entity, as_of.get("time"), as_of.get("token"))
+        at = None if moment is None else moment.at
         query = parse_aggregate(
             model,
             results,
             entity,
-            await context.parse_filter(model, entity, where, None),
+            await context.parse_filter(model, entity, where, at),
             AggregateRequest(**request),
             _selection(context.selections(info), info.field_nodes, shape),
             context.scope.check_read,
         )
-        if as_of is None:
+        if moment is None:
             return await context.services.current.aggregate(entity, query)
-        moment = await context.loads.moment(entity, as_of.get("time"), as_of.get("token"))
         return await context.services.history.aggregate_as_of(entity, moment, query)
 
     return Resolve(
@@ -66,15 +70,72 @@ def aggregate_field(model: Model, results: Model, shape: ObjectTypeInfo) -> Stra
         f"Counts, sums and other results over the documents of `{entity.collection}`, now or at "
         "a time point, in total and in groups.",
         resolve,
-        _arguments(results, shape),
+        _arguments(results, shape, _AS_OF),
     )
 
 
-def _arguments(results: Model, shape: ObjectTypeInfo) -> tuple[Argument, ...]:
+def back_reference_aggregate_fields(
+    model: Model, results: Model, shape: ObjectTypeInfo
+) -> Iterator[StrawberryField]:
+    """Yield the aggregates of an entity's back references; a field of the model has precedence."""
+    for link in shape.back_links.values():
+        name = f"{link.reference.name}Aggregate"
+        taken = (shape.fields, shape.links, shape.back_links)
+        if not any(name in each for each in taken):
+            yield _back_reference_field(name, model, results, shape, link)
+
+
+def _back_reference_field(
+    name: str, model: Model, results: Model, shape: ObjectTypeInfo, link: BackLink
+) -> StrawberryField:
+    target = link.target
+
+    async def resolve(
+        source: CurrentDocument,
+        info: ResolveInfo,
+        where: Mapping[str, Any] | None = None,
+        **request: Any,
+    ) -> AggregateResult:
+        context = info.context
+        if link.reference.name in shape.guarded:
+            context.scope.check_read(shape.type, link.reference)
+
+        async def read(ids: list[Any]) -> Any:
+            query = parse_aggregate(
+                model,
+                results,
+                target.entity,
+                await context.parse_filter(model, target.entity, where, None),
+                AggregateRequest(**request),
+                _selection(context.selections(info), info.field_nodes, target),
+                context.scope.check_read,
+            )
+            parents = [equivalent_ids(shape.entity, each) for each in ids]
+            return await context.services.current.aggregates_by_parent(
+                target.entity, link.by.stored, parents, query
+            )
+
+        kind = (shape.name, name, *map(id, info.field_nodes))
+        found: AggregateResult = await context.loads.for_document(kind, source.values["_id"], read)
+        return found
+
+    return Resolve(
+        name,
+        f"{aggregate_name(target.name)}!",
+        f"Counts, sums and other results over `{link.reference.name}`, in total and in groups.",
+        resolve,
+        _arguments(results, target),
+    )
+
+
+_AS_OF = Argument("asOf", "TimePoint", "The time point of the documents. Default: now.")
+
+
+def _arguments(results: Model, shape: ObjectTypeInfo, *more: Argument) -> tuple[Argument, ...]:
     group = group_type_name(shape.name)
     matching = (
         Argument("where", f"{shape.name}Where", "Only documents that match."),
-        Argument("asOf", "TimePoint", "The time point of the documents. Default: now."),
+        *more,
     )
     if results.embedded(group).field(KEY) is None:
         return matching

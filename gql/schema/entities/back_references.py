@@ -34,10 +34,10 @@ from revstream.resolvers.pagination.page import Page, page_request
 from revstream.resolvers.pagination.page_query import PageQuery
 from revstream.streams.versioning.version import Version
 
-__all__ = ["back_reference_field", "past_back_reference_field"]
+__all__ = ["back_reference_field", "equivalent_ids", "past_back_reference_field"]
 
 
-def _equivalent_ids(entity: Entity, id_: Any) -> Any:
+def equivalent_ids(entity: Entity, id_: Any) -> Any:
     """Return the id, or a list with all ids of the same text: a reference may hold any of them."""
     others = other_ids(entity, id_)
     return [id_, *others] if others else id_
@@ -69,7 +69,7 @@ def back_reference_field(model: Model, link: BackLink) -> StrawberryField:
                 total=selected.total,
                 token=selected.token,
             )
-            parents = [_equivalent_ids(source.shape.entity, each) for each in ids]
+            parents = [equivalent_ids(source.shape.entity, each) for each in ids]
             return await context.services.current.pages_by_parent(
                 target.entity, by.stored, parents, query
             )
