@@ -153,11 +153,15 @@ class Field:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reference:
-    """`@reference(by:)`: to-one, from the id in field `by` (of this type) to the target's `_id`."""
+    """`@reference(by:)`: from the id in field `by` (of this type) to the target's `_id`.
+
+    `is_list`: to-many, from a list of ids.
+    """
 
     name: str
     target: str
     by: str
+    is_list: bool = False
     required: bool = False
     description: str | None = None
     access: Access | None = None

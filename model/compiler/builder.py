@@ -141,6 +141,7 @@ def _references(type_: TypeDeclaration) -> tuple[Reference, ...]:
             name=field.name,
             target=field.type_name,
             by=directive.text("by") or "",
+            is_list=field.is_list,
             required=field.required,
             description=field.description,
             access=access_of(field.directives),

@@ -99,7 +99,7 @@ class _Builder:
         """Add the list of the documents that refer to a target, if they do so at their top."""
         of = relation.candidate
         named = self._references.get((of.collection, of.path))
-        if named is None or of.lists or len(of.path) > 1:
+        if named is None or len(of.path) > 1:
             return
         reference, by = named
         target, source = self.entities[of.target], self.entities[of.collection]
@@ -220,22 +220,25 @@ class _Builder:
         """Add the reference behind its id field, which is renamed if it has the better name."""
         target = self._type_name(relation.candidate.target)
         found = "" if relation.found == 1 else f", {relation.found:.0%} of them exist"
-        if relation.candidate.lists:
-            field.comment = f"ids of {relation.candidate.target}{found}"
-            return
+        many = relation.candidate.lists
         base = reference_base(field.name)
         if base is None:
             base, plain = field.name, field.name
-            field.name = type_.free_name(f"{plain}Id")
+            field.name = type_.free_name(f"{singular_word(plain)}Ids" if many else f"{plain}Id")
+        elif many:
+            base = plural_word(base)
         reference = type_.free_name(base, f"{base}{target}")
-        field.type_text = "ID!" if field.type_text.endswith("!") else "ID"
+        if many:
+            field.type_text = field.type_text.replace(field.type_text.strip("[]!"), "ID")
+        else:
+            field.type_text = "ID!" if field.type_text.endswith("!") else "ID"
         if found:
             field.comment = ", ".join(filter(None, [field.comment, found.removeprefix(", ")]))
         type_.fields.append(
             DraftField(
                 name=reference,
                 stored=None,
-                type_text=target,
+                type_text=f"[{target}!]!" if many else target,
                 directives=[f'@reference(by: "{field.name}")'],
             )
         )

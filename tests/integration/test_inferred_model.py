@@ -126,16 +126,18 @@ def test_relations_enums_and_unique_fields_are_found(
     assert [(each.name, each.target, each.by) for each in post.references] == [
         ("author", "User", "authorId"),
         ("editor", "User", "editorId"),
+        ("tags", "User", "tagIds"),
     ]
+    assert 'tags: [User!]! @reference(by: "tagIds")' in text
     author = post.field("authorId")
     assert author is not None
     assert author.stored == "author"
     assert author.required
-    assert "# ids of users" in text
     user = model.entity("User")
     assert [each.name for each in user.back_references] == [
         "blogPostsByAuthor",
         "blogPostsByEditor",
+        "blogPostsByTags",
     ]
     email = user.field("email")
     assert email is not None

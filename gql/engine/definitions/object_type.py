@@ -48,6 +48,8 @@ class ObjectTypeInfo:
     Attributes:
         fields: stored fields, by API name.
         embedded: types of the fields that hold embedded documents, by API name.
+        links: references to one document, by API name.
+        list_links: references to the documents of a list of ids, by API name.
         guarded: fields, references and back references with an `@access` rule, by name.
         everything: stored names of all fields; a comparison of two states reads these.
         entity: the type, if it is an entity.
@@ -60,6 +62,7 @@ class ObjectTypeInfo:
     fields: Mapping[str, Field]
     embedded: dict[str, ObjectTypeInfo] = field(default_factory=dict)
     links: dict[str, Link] = field(default_factory=dict)
+    list_links: dict[str, Link] = field(default_factory=dict)
     back_links: dict[str, BackLink] = field(default_factory=dict)
     guarded: dict[str, Field | Reference | BackReference] = field(default_factory=dict)
     name: str = field(init=False)
@@ -110,7 +113,8 @@ def build_object_types(model: Model) -> Mapping[str, ObjectTypeInfo]:
                 shape.embedded[each.name] = shapes[each.type]
         for reference in shape.type.references:
             by = shape.fields[reference.by]
-            shape.links[reference.name] = Link(reference, by, shapes[reference.target])
+            found = shape.list_links if reference.is_list else shape.links
+            found[reference.name] = Link(reference, by, shapes[reference.target])
         if isinstance(shape.type, Entity):
             shape.comparison = FieldDiff(shape.type, model)
             for back in shape.type.back_references:

@@ -27,7 +27,7 @@ from revstream.resolvers.values.output import (
 from revstream.streams.changefeed.event import PLAIN_KEY_TYPES, identity
 from revstream.streams.mongo.driver.codecs import Document
 
-__all__ = ["follow_reference", "loaded_reference_reader", "referenced_ids"]
+__all__ = ["follow_reference", "known_ids", "loaded_reference_reader", "referenced_ids"]
 
 _NOWHERE = ValueLocation("", None)
 
@@ -138,6 +138,13 @@ def _id_converter(by: Field) -> Convert:
     if scalar is None or scalar in TEXT_IDS:
         return converter(by, nullable=True)
     return converter(replace(by, type=scalar), nullable=True)
+
+
+def known_ids(by: Field, stored: Any) -> list[Any]:
+    """Return the items of a stored list of ids that a document of the target can have."""
+    convert = _id_converter(replace(by, is_list=False))
+    items = stored if isinstance(stored, list) else []
+    return [each for each in items if each is not None and _is_id(convert, each)]
 
 
 def _is_id(convert: Convert, id_: Any) -> bool:

@@ -21,6 +21,11 @@ def field_description(shape: ObjectTypeInfo, field: Field) -> str:
         for link in shape.links.values()
         if link.by is field
     ]
+    facts += [
+        f"The ids of the documents in `{link.reference.name}`."
+        for link in shape.list_links.values()
+        if link.by is field
+    ]
     if field.copy is not None:
         facts.append(
             f"A copy of `{field.copy.reference}.{field.copy.source}`; revstream keeps both equal."

@@ -15,6 +15,7 @@ from revstream.gql.engine.definitions.object_type import Link, ObjectTypeInfo
 from revstream.gql.engine.definitions.value_tests import FALLBACK
 from revstream.gql.engine.execution.worker_thread import count_list
 from revstream.gql.engine.request.context import RequestContext, ResolveInfo
+from revstream.gql.engine.request.reference_lists import follow_list
 from revstream.gql.engine.request.references import follow_reference, loaded_reference_reader
 from revstream.gql.engine.request.source import (
     CurrentDocument,
@@ -33,6 +34,9 @@ from revstream.resolvers.values.global_id import node_id
 from revstream.resolvers.values.output import converter
 
 __all__ = ["define_states"]
+
+# A list of unknown length counts as ten items (`gql.engine.limits.query_cost`).
+_LIST_COST = 10
 
 
 def define_states(
@@ -85,7 +89,7 @@ def _fields(
     """Return the fields in the model's order; a reference follows the field with its id."""
     fields: list[StrawberryField] = []
     links: dict[str, list[Link]] = {}
-    for link in shape.links.values():
+    for link in (*shape.links.values(), *shape.list_links.values()):
         links.setdefault(link.by.name, []).append(link)
     for field in shape.fields.values():
         # `id` of a document and of a snapshot have different values: it is not in the interface.
@@ -102,7 +106,10 @@ def _fields(
                 )
             )
         fields += [
-            _reference(link, type_of(link.target), past) for link in links.get(field.name, ())
+            (_reference_list if link.reference.is_list else _reference)(
+                link, type_of(link.target), past
+            )
+            for link in links.get(field.name, ())
         ]
     return fields
 
@@ -164,6 +171,22 @@ def _reference(link: Link, inner: str, past: bool) -> Resolve:
     type_ = f"{inner}!" if reference.required and not past else inner
     return Resolve(
         reference.name, type_, description + as_of, resolve, ready=None if past else ready
+    )
+
+
+def _reference_list(link: Link, inner: str, past: bool) -> Resolve:
+    def resolve(source: State, info: ResolveInfo) -> Any:
+        # Before they are read, so that the limit bounds the work.
+        count_list(source.values.get(link.by.stored), leaf=False)
+        return follow_list(link, source, info, info.field_nodes)
+
+    as_of = " They are read at the same time point." if past else ""
+    description = link.reference.description or (
+        f"The documents of {link.target.name} whose ids are in `{link.by.name}`, in the order of "
+        "the ids, without those that do not exist."
+    )
+    return Resolve(
+        link.reference.name, f"[{inner}!]!", description + as_of, resolve, cost=_LIST_COST
     )
 
 

@@ -22,7 +22,8 @@ def copied_field(
     """The entity and the field of it that are copied; None where the path leads to none."""
     reference, _, source = (directive.text("of") or "").partition(".")
     through = type_.fields.get(reference)
-    target = declarations.entity(through) if through and through.is_reference else None
+    is_one = through and through.is_reference and not through.is_list
+    target = declarations.entity(through) if through and is_one else None
     field = target.fields.get(source) if target else None
     return (target, field) if target and field else None
 
@@ -115,7 +116,7 @@ def _report_unknown(
             f"{text}: expected the path of a reference and a field",
             f'write it with one dot, for example "{example}"',
         )
-    elif through is None or not through.is_reference:
+    elif through is None or not through.is_reference or through.is_list:
         by = next((each.name for each in type_.references if _goes_by(each, reference)), None)
         known = (
             f"name a reference of {type_.name}: {', '.join(references)}"
@@ -124,7 +125,8 @@ def _report_unknown(
         )
         field.place.error(
             directive.at("of"),
-            f'{text}: "{reference}" is not a @reference of {type_.name}',
+            f'{text}: "{reference}" is not a @reference of {type_.name}'
+            + (" to one document" if through and through.is_list else ""),
             f'did you mean "{by}"?' if by else did_you_mean(reference, references, known),
         )
     else:

@@ -141,13 +141,6 @@ def _check_relation(
             f"@{directive.name}: {field.type_name} is {what}, expected an entity",
             f"remove @{directive.name}, or name a type with @collection",
         )
-    elif to_one and field.is_list:
-        field.place.error(
-            field.node.type,
-            f"@reference: {field.type_text}, expected one document",
-            f'write "{field.type_name}"; for many, @referencedBy names the field of '
-            f"{field.type_name} that holds the id",
-        )
     elif not to_one and not field.is_list:
         field.place.error(
             field.node.type,
@@ -187,11 +180,13 @@ def _check_named(naming: _Naming, named: FieldDeclaration, declarations: Declara
         return False
     if kind is None or stored is None:
         return False
-    if named.is_list:
+    if naming.argument == "by" and named.is_list != naming.by.is_list:
+        wanted = f"[{naming.by.type_name}!]!" if named.is_list else naming.by.type_name
         place.error(
             node,
-            f'{naming.text}: "{named.name}" is {named.type_text}, expected one id',
-            "name a field that holds one id; lists of ids are not supported",
+            f'{naming.text}: "{named.name}" is {named.type_text}, and "{naming.by.name}" is '
+            f"{naming.by.type_text}, expected two lists, or none",
+            f'write "{naming.by.name}: {wanted}", or name another field',
         )
         return False
     is_own_id = naming.holder.is_entity and named.name == "id"
@@ -211,7 +206,8 @@ def _check_named(naming: _Naming, named: FieldDeclaration, declarations: Declara
             else f'declare it "{named.name}: ID{"!" if named.required else ""}"',
         )
         return False
-    if naming.argument == "by" and naming.by.required and not named.required:
+    is_one = naming.argument == "by" and not named.is_list
+    if is_one and naming.by.required and not named.required:
         place.error(
             naming.by.node.type,
             f'it is never null, but "{named.name}" may be',

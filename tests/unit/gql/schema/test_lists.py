@@ -53,7 +53,14 @@ def stored_lists(model: Model) -> set[tuple[str, str]]:
     """Return the lists of documents, by their types in the API."""
     owners = [*model.entities, *model.embeddeds]
     suffixes = ("", "State", "Snapshot")
-    return {
+    referenced = {
+        (f"{owner.name}{suffix}", each.name)
+        for owner in owners
+        for each in owner.references
+        if each.is_list
+        for suffix in suffixes
+    }
+    return referenced | {
         (f"{owner.name}{suffix}", each.name)
         for owner in owners
         for each in owner.fields

@@ -117,9 +117,12 @@ MISTAKES = [
         }
         """,
         "Product.supplier",
-        ('@reference(by: "supplierIds"): "supplierIds" is [ID!], expected one id'),
-        "name a field that holds one id; lists of ids are not supported",
-        id="a reference by a list",
+        (
+            '@reference(by: "supplierIds"): "supplierIds" is [ID!], and "supplier" is Supplier, '
+            "expected two lists, or none"
+        ),
+        'write "supplier: [Supplier!]!", or name another field',
+        id="a reference to one by a list",
     ),
     pytest.param(
         """
@@ -129,9 +132,12 @@ MISTAKES = [
         }
         """,
         "Product.supplier",
-        "@reference: [Supplier!], expected one document",
-        ('write "Supplier"; for many, @referencedBy names the field of Supplier that holds the id'),
-        id="a list of references",
+        (
+            '@reference(by: "supplierId"): "supplierId" is ID, and "supplier" is [Supplier!], '
+            "expected two lists, or none"
+        ),
+        'write "supplier: Supplier", or name another field',
+        id="a list by one id",
     ),
     pytest.param(
         """
@@ -267,19 +273,6 @@ MISTAKES = [
         '@referencedBy(field: "made.supplierId") names no field of Product',
         "name a field of Product itself; fields of embedded documents are not supported",
         id="a back reference by a path",
-    ),
-    pytest.param(
-        """
-        type Supplier @collection(name: "suppliers") { id: ObjectID!
-          products: [Product!]! @referencedBy(field: "supplierIds") # !
-          label: String
-        }
-        type Product @collection(name: "products") { id: ID! supplierIds: [ID!] }
-        """,
-        "Supplier.products",
-        ('@referencedBy(field: "supplierIds"): "supplierIds" is [ID!], expected one id'),
-        "name a field that holds one id; lists of ids are not supported",
-        id="a back reference by a list",
     ),
     pytest.param(
         """

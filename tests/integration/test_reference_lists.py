@@ -1,0 +1,154 @@
+"""References by lists of ids, in both directions, now and as of moments, against plain Python."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+from uuid import uuid4
+
+import pytest
+import pytest_asyncio
+from bson import ObjectId
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from pymongo import MongoClient
+
+from revstream.gql.runtime.asgi_app import context_of
+from revstream.model.compiler.loader import read_model
+from revstream.resolvers.access.principal import ANONYMOUS
+from revstream.streams.core import resume_tokens
+from tests.support.editing import Shop, open_shop
+from tests.support.exhaustive import examples
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+MODEL = read_model(
+    """
+    type Post @collection(name: "posts") {
+      id: ID! tagIds: [ID!] tags: [Tag!]! @reference(by: "tagIds")
+    }
+    type Tag @collection(name: "tags") @access(rows: "{hidden: {ne: true}}") {
+      id: ObjectID! name: String hidden: Boolean posts: [Post!]! @referencedBy(field: "tagIds")
+    }
+    """
+)
+TAGS = [ObjectId(f"{n:024x}") for n in range(4)]
+State = tuple[dict[str, list[ObjectId]], dict[ObjectId, bool]]
+WRITES = st.lists(
+    st.tuples(st.sampled_from("abc"), st.none() | st.lists(st.sampled_from(TAGS), max_size=5))
+    | st.tuples(st.sampled_from(TAGS), st.sampled_from([None, False, True])),
+    min_size=1,
+    max_size=12,
+)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def posts(mongo_uri: str, client: MongoClient[dict[str, Any]]) -> AsyncIterator[Shop]:
+    """Run a gateway over posts and tags."""
+    async with open_shop(client, mongo_uri, f"posts_{uuid4().hex[:8]}", model=MODEL) as shop:
+        yield shop
+
+
+async def ask(shop: Shop, text: str, **variables: Any) -> Any:
+    context = context_of(shop.gateway, caller=ANONYMOUS)
+    result = await shop.schema.execute(text, variables, context)
+    assert result.errors is None
+    return result.data
+
+
+def expected(state: State) -> dict[str, Any]:
+    """Return what both directions show, with the tags that the caller may see."""
+    written, tags = state
+    seen = {each for each, hidden in tags.items() if not hidden}
+    return {
+        "posts": {
+            key: [TAGS.index(each) for each in ids if each in seen] for key, ids in written.items()
+        },
+        "tags": {
+            TAGS.index(tag): sorted(key for key, ids in written.items() if tag in ids)
+            for tag in seen
+        },
+    }
+
+
+def shown(data: dict[str, Any], then: str = "") -> dict[str, Any]:
+    """Return a response in the form of `expected`."""
+    posts, tags = (
+        [each["document"] if then else each for each in data[name]["nodes"]]
+        for name in (f"posts{then}", f"tags{then}")
+    )
+    found: dict[int, Any] = {}
+    for each in tags:
+        assert each["posts"]["totalCount"] == len(each["posts"]["nodes"])
+        names = [post["id"].split("@")[0] for post in each["posts"]["nodes"]]
+        found[int(each["id"].split("@")[0], 16)] = names
+    return {
+        "posts": {
+            each["id"].split("@")[0]: [int(tag["id"].split("@")[0], 16) for tag in each["tags"]]
+            for each in posts
+        },
+        "tags": found,
+    }
+
+
+@settings(
+    deadline=None,
+    max_examples=examples(15),
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(writes=WRITES)
+async def test_both_directions_equal_plain_python_at_each_moment(
+    posts: Shop, writes: list[tuple[Any, Any]]
+) -> None:
+    """The order is that of the list; missing and hidden documents are left out."""
+    database = posts.database
+    for name in ("posts", "tags"):
+        database[name].delete_many({})
+    state: State = ({}, {})
+    moments: list[tuple[str, dict[str, Any]]] = []
+    for key, value in writes:
+        kind = int(isinstance(key, ObjectId))
+        collection = database[("posts", "tags")[kind]]
+        if value is None:
+            collection.delete_one({"_id": key})
+            state[kind].pop(key, None)  # type: ignore[call-overload]
+        else:
+            collection.replace_one(
+                {"_id": key}, {"hidden": value} if kind else {"tagIds": value}, upsert=True
+            )
+            state[kind][key] = value  # type: ignore[index]
+        at = await posts.gateway.mongo.operation_time()
+        token = resume_tokens.token_from_time(at)
+        moments.append((resume_tokens.encode(token, posts.gateway.deployment), expected(state)))
+    await posts.recorded()
+    fields = "posts { totalCount nodes { id } }"
+    now = f"{{ posts {{ nodes {{ id tags {{ id }} }} }} tags {{ nodes {{ id {fields} }} }} }}"
+    assert shown(await ask(posts, now)) == moments[-1][1]
+    then = (
+        "query($t: ResumeToken!) { postsAsOf(asOf: {token: $t}) { nodes { document { id tags { id }"
+        f" }} }} }} tagsAsOf(asOf: {{token: $t}}) {{ nodes {{ document {{ id {fields} }} }} }} }}"
+    )
+    for token, right in moments:
+        assert shown(await ask(posts, then, t=token), "AsOf") == right
+
+
+async def test_lists_of_many_documents_are_one_read(
+    posts: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Documents that occur in several lists are read once."""
+    database = posts.database
+    for name in ("posts", "tags"):
+        database[name].delete_many({})
+    database["tags"].insert_many({"_id": each, "name": str(n)} for n, each in enumerate(TAGS))
+    database["posts"].insert_many({"_id": f"p{n}", "tagIds": TAGS} for n in range(10))
+    current = type(context_of(posts.gateway, caller=ANONYMOUS).services.current)
+    read, asked = current.by_ids, []
+
+    async def listening(self: Any, entity: Any, ids: Any, *rest: Any, **more: Any) -> Any:
+        asked.append((entity.name, len(ids)))
+        return await read(self, entity, ids, *rest, **more)
+
+    monkeypatch.setattr(current, "by_ids", listening)
+    data = await ask(posts, "{ posts { nodes { tags { name } } } }")
+    assert [len(each["tags"]) for each in data["posts"]["nodes"]] == [4] * 10
+    assert [name for name, _ in asked] == ["Tag"]
