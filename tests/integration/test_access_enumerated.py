@@ -65,10 +65,19 @@ change stream."""
 
 # Arguments of nested fields that require some, and alternatives for others.
 DIFFS = ("from: 1", "from: 1, to: 2", "from: 2")
+GROUPS = {
+    "Invoice": (
+        "groupBy: {ownerId: true, title: true, amount: true, accountId: true, "
+        "address: {street: true, city: true}}"
+    ),
+    "Account": "groupBy: {ownerId: true, name: true}",
+    "Meter": "groupBy: {ownerId: true, sequence: true, amount: true}",
+}
 WAYS = {
     "state": ("version: 1", "version: 2", "version: 3", "asOf: {token: $now}"),
     "history": ("first: 50",),
     "invoices": ("first: 50",),
+    "invoicesAggregate": (GROUPS["Invoice"],),
 }
 IDS = {
     "Invoice": ("hidden", "came", "moved", "mine", "deleted"),
@@ -177,6 +186,8 @@ def roots(entity: str, plural: str) -> Iterator[tuple[str, str, dict[str, Any]]]
     one = entity[0].lower() + entity[1:]
     yield plural, "first: 50", {}
     yield f"{plural}AsOf", "asOf: {token: $now}, first: 50", {}
+    yield f"{plural}Aggregate", GROUPS[entity], {}
+    yield f"{plural}Aggregate", f"asOf: {{token: $now}}, {GROUPS[entity]}", {}
     yield f"{one}Versions", "first: 50", {}
     yield f"{one}Drafts", "first: 50", {}
     yield f"{one}Comments", "first: 50", {}
