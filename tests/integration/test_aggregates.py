@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from pymongo import MongoClient
 
 from revstream.gql.runtime.asgi_app import context_of
+from revstream.gql.schema import build_schema
 from revstream.model.compiler.loader import read_model
 from revstream.resolvers.access.principal import Principal
 from revstream.streams.mongo.database import COLLATION
@@ -541,6 +542,28 @@ async def test_each_layout_measures_its_current_and_its_past_documents(kept: Kep
         "now": {**expected, "sum": {"price": "7.70"}},
         "before": {**expected, "sum": {"price": "6.60"}},
     }
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        "billsAggregate: String",
+        'ids: [ID!] billsAggregate: [Bill!]! @reference(by: "ids")',
+        'firstId: ID billsAggregate: Bill @reference(by: "firstId")',
+    ],
+)
+async def test_a_field_of_the_model_has_precedence(field: str) -> None:
+    """A model that had the name before stays valid, and keeps its meaning."""
+    model = read_model(
+        f"""
+        type Shop @collection(name: "shops") {{
+          id: ID! {field} bills: [Bill!]! @referencedBy(field: "shopId")
+        }}
+        type Bill @collection(name: "bills") {{ id: ID! shopId: ID }}
+        """
+    )
+    found = build_schema(model)._schema.type_map["Shop"].fields["billsAggregate"]
+    assert str(found.type).strip("[]!") in ("String", "Bill")
 
 
 def _shown_key(key: Mapping[str, Any], path: str) -> Any:

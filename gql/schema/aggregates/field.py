@@ -80,7 +80,7 @@ def back_reference_aggregate_fields(
     """Yield the aggregates of an entity's back references; a field of the model has precedence."""
     for link in shape.back_links.values():
         name = f"{link.reference.name}Aggregate"
-        taken = (shape.fields, shape.links, shape.back_links)
+        taken = (shape.fields, shape.links, shape.list_links, shape.back_links)
         if not any(name in each for each in taken):
             yield _back_reference_field(name, model, results, shape, link)
 
