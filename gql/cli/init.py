@@ -1,18 +1,23 @@
-"""`revstream init`: a schema.graphql for the collections of a database."""
+"""`revstream init`: a schema.graphql for a database, or from the files of another tool."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from pathlib import Path
+
+import click
 
 from revstream.gql.runtime.configuration.settings import Settings
 from revstream.gql.runtime.progress_display import Report
+from revstream.model.importing.app_services import app_services_text
+from revstream.model.importing.collection_schema import SourceError
 from revstream.model.inference.accepted_names import accepted_text
 from revstream.model.inference.draft_builder import build_draft
 from revstream.streams.core.errors import Unsuitable
 from revstream.streams.maintenance.sampling.sampler import sample_database
 from revstream.streams.mongo.database import Mongo
 
-__all__ = ["infer_schema"]
+__all__ = ["import_schema", "infer_schema"]
 
 
 async def infer_schema(
@@ -46,6 +51,26 @@ async def infer_schema(
     header = [f"Made from the database {database!r} by `revstream init` on {_today()}."]
     header += [f"Left out: {name}: {why}." for name, why in found.left_out.items()]
     return accepted_text(build_draft(found.collections, found.relations), header)
+
+
+def import_schema(source: str, database: str | None, only: list[str]) -> str:
+    """Return the text of a model from the files of another tool.
+
+    Args:
+        source: Folder of an Atlas App Services export.
+        database: Database of the export; None if it has one.
+        only: Names of collections; empty for all.
+
+    Raises:
+        click.ClickException: The source cannot be read.
+    """
+    path = Path(source)
+    try:
+        if path.is_dir():
+            return app_services_text(path, database, only)
+        raise SourceError(f"--from {source}: no such folder, expected an App Services export")
+    except SourceError as error:
+        raise click.ClickException(str(error)) from error
 
 
 def _today() -> str:

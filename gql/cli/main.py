@@ -21,7 +21,7 @@ from revstream.gql.cli.configuration import checked_settings
 from revstream.gql.cli.configuration import lines_of as configuration_lines
 from revstream.gql.cli.configuration import report_of as configuration_report
 from revstream.gql.cli.demo import demo_settings, play
-from revstream.gql.cli.init import infer_schema
+from revstream.gql.cli.init import import_schema, infer_schema
 from revstream.gql.cli.maintenance_commands import COMMANDS
 from revstream.gql.runtime.configuration.command_options import (
     check_environment,
@@ -164,20 +164,36 @@ def schema_command(**given: Any) -> None:
 @click.option(
     "--collection", "only", multiple=True, help="A collection; may be repeated. Default: all."
 )
+@click.option(
+    "--from",
+    "source",
+    metavar="PATH",
+    help="The folder of an Atlas App Services export, in place of a database.",
+)
 def init_command(
-    output: Path, sample: int, everything: bool, only: tuple[str, ...], **given: Any
+    output: Path,
+    sample: int,
+    everything: bool,
+    only: tuple[str, ...],
+    source: str | None,
+    **given: Any,
 ) -> None:
     """Write a schema.graphql for the collections of a database.
 
     Types, embedded types, enums, references and unique fields come from the documents and indexes.
     All documents fit the result. Correct names and add what documents do not say.
+
+    With --from, they come from the files of another tool, and no database is needed.
     """
     to_file = str(output) != "-"
     if to_file and output.exists():
         raise click.UsageError(f"{output}: exists, expected a new file; name another with --output")
     settings = load_settings(given)
-    uri, database = database_of(settings)
     found: list[str] = []
+    if source is not None:
+        found.append(import_schema(source, settings.database, list(only)))
+    else:
+        uri, database = database_of(settings)
 
     async def inferring() -> None:
         async with shown_progress() as report:
@@ -188,7 +204,8 @@ def init_command(
                 )
             )  # fmt: skip
 
-    run(inferring)
+    if source is None:
+        run(inferring)
     if to_file:
         output.write_text(found[0], encoding="utf-8")
         click.echo(f"{output}: written; read it, then run revstream serve --schema {output}")

@@ -37,11 +37,13 @@ class CollectionFacts:
         profile: Its documents.
         unique: Stored names of the fields that a unique index covers alone.
         comment: The line above the type.
+        title: Name that the type has elsewhere.
     """
 
     profile: ObjectProfile
     unique: frozenset[str] = frozenset()
     comment: str = ""
+    title: str | None = None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -56,7 +58,7 @@ def build_draft(
     collections: Mapping[str, CollectionFacts], relations: Sequence[Relation]
 ) -> ModelDraft:
     """Return the draft. Its names are not checked against those that the API takes."""
-    builder = _Builder(relations)
+    builder = _Builder(collections, relations)
     for name, facts in collections.items():
         builder.add_entity(name, facts)
     for relation in relations:
@@ -66,7 +68,10 @@ def build_draft(
 
 
 class _Builder:
-    def __init__(self, relations: Sequence[Relation]) -> None:
+    def __init__(
+        self, collections: Mapping[str, CollectionFacts], relations: Sequence[Relation]
+    ) -> None:
+        self._titles = {name: facts.title for name, facts in collections.items()}
         self.entities: dict[str, DraftType] = {}
         self.embedded: list[DraftType] = []
         self.enums: list[DraftEnum] = []
@@ -89,6 +94,7 @@ class _Builder:
         type_.counted = (
             counter is not None
             and counter.count == profile.count
+            and not counter.rarely_missing
             and counter.kinds_of_values() <= {Kind.INT, Kind.LONG}
             and Kind.NULL not in counter.kinds
         )
@@ -123,7 +129,7 @@ class _Builder:
     def _type_name(self, collection: str) -> str:
         """Return the type of a collection, which also its references need before it is built."""
         if collection not in self._names:
-            wanted = type_name(collection)
+            wanted = type_name(self._titles.get(collection) or collection)
             taken = set(self._names.values())
             numbered = (f"{wanted}{number}" for number in range(2, len(taken) + 3))
             self._names[collection] = next(

@@ -92,11 +92,14 @@ class DraftEnum:
     name: str
     values: dict[str, str]
 
+    def names(self) -> dict[str, str]:
+        """Return the names of the values in the file, by stored text."""
+        return {text: _NOT_VALUES.get(value, value) for value, text in self.values.items()}
+
     def text(self) -> str:
         """Return the definition."""
         lines = []
-        for value, stored in self.values.items():
-            name = _NOT_VALUES.get(value, value)
+        for stored, name in self.names().items():
             lines.append(
                 f"  {name}" + (f" @stored(as: {json.dumps(stored)})" if stored != name else "")
             )

@@ -103,8 +103,10 @@ def choose_id(profile: FieldProfile | None) -> Scalar:
 
 def shares(profile: FieldProfile, objects: int) -> str | None:
     """Return the shares of kinds as text, such as `98 % string, 2 % missing`; None if all values
-    are of one kind.
+    are of one kind, or none was observed.
     """
+    if not objects:
+        return None
     counts = {kind.value: count for kind, count in profile.kinds.items()}
     if objects > profile.count or profile.rarely_missing:
         counts["missing"] = objects - profile.count
@@ -115,7 +117,7 @@ def shares(profile: FieldProfile, objects: int) -> str | None:
 
 
 def _percent(count: int, objects: int) -> str:
-    share = 100 * count / objects if objects else 0
+    share = 100 * count / objects
     return f"{share:.0f} %" if share >= 1 else "< 1 %"
 
 

@@ -1,6 +1,7 @@
-"""Facts of a collection's `$jsonSchema` validator, added to its profile.
+"""Facts of a JSON schema, added to the profile of a collection.
 
-It names fields that no document of a sample has, and all values of an enum.
+A `$jsonSchema` validator names fields that no document of a sample has, and all values of an enum.
+A schema alone, without documents, also says what is required.
 """
 
 from __future__ import annotations
@@ -26,22 +27,34 @@ _KINDS = {
     "date": Kind.DATETIME,
     "timestamp": Kind.TIMESTAMP,
     "objectId": Kind.OBJECTID,
+    "uuid": Kind.UUID,
     "object": Kind.OBJECT,
     "array": Kind.LIST,
 }
 
 
-def add_json_schema(profile: ObjectProfile, schema: Mapping[str, Any]) -> None:
-    """Add the properties of a schema for objects; what is not understood is passed over."""
+def add_json_schema(
+    profile: ObjectProfile, schema: Mapping[str, Any], *, alone: bool = False
+) -> None:
+    """Add the properties of a schema for objects; what is not understood is passed over.
+
+    Args:
+        alone: No documents were read: the schema decides about `_id`, about what is required, and
+            what it does not describe is of any kind.
+    """
     properties = schema.get("properties")
     if not isinstance(properties, Mapping):
         return
+    required = schema.get("required", ())
     for name, each in properties.items():
-        if isinstance(each, Mapping) and name != "_id":
-            _add(profile.field_profile(name), each)
+        if isinstance(each, Mapping) and (alone or name != "_id"):
+            field = profile.field_profile(name)
+            _add(field, each, alone=alone)
+            if alone and name not in required:
+                field.rarely_missing = True
 
 
-def _add(profile: FieldProfile, schema: Mapping[str, Any]) -> None:
+def _add(profile: FieldProfile, schema: Mapping[str, Any], *, alone: bool) -> None:
     values = schema.get("enum")
     if isinstance(values, list) and values and all(isinstance(each, str) for each in values):
         profile.declared = tuple(dict.fromkeys(values))
@@ -52,8 +65,12 @@ def _add(profile: FieldProfile, schema: Mapping[str, Any]) -> None:
         kind = _KINDS.get(name) if isinstance(name, str) else None
         if kind is not None:
             profile.kinds.setdefault(kind, 0)
+        elif alone:
+            profile.kinds.setdefault(Kind.BINARY if name == "binData" else Kind.OTHER, 0)
+    if alone and not profile.kinds:
+        profile.kinds.setdefault(Kind.OTHER, 0)
     if Kind.OBJECT in profile.kinds:
-        add_json_schema(profile.object_fields(), schema)
+        add_json_schema(profile.object_fields(), schema, alone=alone)
     items = schema.get("items")
     if Kind.LIST in profile.kinds and isinstance(items, Mapping):
-        _add(profile.list_items(), items)
+        _add(profile.list_items(), items, alone=alone)

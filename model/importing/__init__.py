@@ -1,0 +1,1 @@
+"""A model from the schemas of other tools: collections, their relations, and who may read them."""
