@@ -32,7 +32,7 @@ from revstream.streams.maintenance.verification import Verification
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.find_options import FindOptions
 from revstream.streams.versioning.version import Version
-from tests.integration.test_as_of import BODIES, KEYS, PACKED, replayed
+from tests.integration.test_as_of import KEYS, PACKED, replayed
 from tests.integration.test_history import history
 from tests.support.archives import Scribe, at
 from tests.support.eventually import eventually
@@ -44,6 +44,9 @@ from tests.support.streams import Recording, by_document, check_chains, stop_tas
 Client = MongoClient[dict[str, Any]]
 one_driver = pytest.mark.parametrize("mongo", ["motor"], indirect=True)
 
+BODIES = st.none() | st.fixed_dictionaries(
+    {"stock": st.integers(0, 3)}, optional={"name": st.sampled_from(["x", "y", None])}
+)
 WRITES = st.lists(
     st.tuples(st.sampled_from(KEYS), BODIES, st.sampled_from([0, 0, 1, 2, 7, 60, 5000])),
     max_size=30,
