@@ -16,6 +16,7 @@ import click
 
 from benchmarks import (
     access,
+    aggregates,
     as_of,
     bootstrap,
     copies,
@@ -55,6 +56,7 @@ _BENCHMARKS: dict[str, Callable[[Stage], Sequence[Part]]] = {
     "fences": fences.run,
     "as-of": as_of.run,
     "past": as_of.run_past,
+    "aggregates": aggregates.run,
     "fan-out": fan_out.run,
     "storm": storm.run,
     "memory": memory.run,
@@ -77,6 +79,7 @@ _QUICK = Scale(
     documents=1000,
     versions=5,
     pages=3,
+    aggregated=2000,
     subscribers=50,
     audience=100,
     fan_out_s=1.0,
@@ -103,6 +106,7 @@ _DRAFTS = Path(__file__).parents[1] / ".build"
 @click.option("--quick", is_flag=True, help="Run for seconds only; the figures have no meaning.")
 @click.option("--repeat", type=click.IntRange(min=1), help="Rounds; the median is printed.")
 @click.option("--documents", type=click.IntRange(min=100), help="Documents of as-of and past.")
+@click.option("--aggregated", type=click.IntRange(min=100), help="Documents of aggregates.")
 @click.option("--audience", type=click.IntRange(min=1), help="Subscribers of fan-out.")
 @click.option(
     "--storm", type=click.IntRange(min=1), help="Subscribers of storm, which reconnect at once."

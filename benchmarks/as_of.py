@@ -6,25 +6,23 @@ that was current at the time point. Each page is requested after the previous on
 
 from __future__ import annotations
 
-import http.client
-import json
 import random
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import cycle
 from statistics import median
 from typing import Any
-from urllib.parse import urlsplit
 
 from benchmarks.charts import bars
 from benchmarks.figures import Part, Table, medians
+from benchmarks.graphql_client import GraphqlClient, connect
 from benchmarks.long_history import LongHistory, write_long_history
-from benchmarks.processes import Failed, Process
+from benchmarks.processes import Process
 from benchmarks.stage import Stage
 from revstream.streams.core import resume_tokens
 
-__all__ = ["run", "run_past"]
+__all__ = ["deployment_tag", "moments", "run", "run_past"]
 
 _FIELDS = "sku name price stock"
 _INFO = "pageInfo { endCursor }"
@@ -80,33 +78,6 @@ _PAGES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class _Client:
-    """One HTTP connection that stays open."""
-
-    connection: http.client.HTTPConnection
-
-    def ask(self, query: str, **variables: Any) -> dict[str, Any]:
-        body = json.dumps({"query": query, "variables": variables})
-        self.connection.request("POST", "/graphql", body, {"Content-Type": "application/json"})
-        answer = json.load(self.connection.getresponse())
-        if answer.get("errors"):
-            raise Failed(f"{query}: {answer['errors']}")
-        data: dict[str, Any] = answer["data"]
-        return data
-
-    def pages(self, query: str, count: int, **variables: Any) -> list[float]:
-        """Request `count` pages one after the other; returns the milliseconds of each."""
-        after, took = None, []
-        for _ in range(count):
-            started = time.perf_counter()
-            page = self.ask(query, after=after, **variables)["page"]
-            took.append((time.perf_counter() - started) * 1000)
-            # Start again after the last page.
-            after = page["pageInfo"]["endCursor"] if len(page["nodes"]) == 20 else None
-        return took
-
-
 def run(stage: Stage) -> list[Part]:
     scale = stage.scale
     table = Table(
@@ -121,26 +92,32 @@ def run(stage: Stage) -> list[Part]:
     with stage.database() as database:
         past = write_long_history(stage, database)
         with stage.gateway(database) as (_, address):
-            client = _client(address)
-            deployment = _deployment(client)
+            client = connect(address)
+            deployment = deployment_tag(client)
             for kind, arguments in _KINDS.items():
-                _compare(stage, table, client, kind, arguments, _moments(past, deployment))
+                _compare(stage, table, client, kind, arguments, moments(past, deployment))
     return [table]
 
 
-def _client(address: str) -> _Client:
-    at = urlsplit(address)
-    assert at.hostname is not None
-    return _Client(http.client.HTTPConnection(at.hostname, at.port or 80, timeout=120))
+def _page_times(client: GraphqlClient, query: str, count: int, **variables: Any) -> list[float]:
+    """Request `count` pages one after the other; returns the milliseconds of each."""
+    after, took = None, []
+    for _ in range(count):
+        started = time.perf_counter()
+        page = client.ask(query, after=after, **variables)["page"]
+        took.append((time.perf_counter() - started) * 1000)
+        # Start again after the last page.
+        after = page["pageInfo"]["endCursor"] if len(page["nodes"]) == 20 else None
+    return took
 
 
-def _deployment(client: _Client) -> str:
+def deployment_tag(client: GraphqlClient) -> str:
     """Return the deployment's tag at the end of its resume tokens."""
     token: str = client.ask("{ resumeToken }")["resumeToken"]
     return token.rpartition(".")[2]
 
 
-def _moments(past: LongHistory, deployment: str) -> dict[str, dict[str, str]]:
+def moments(past: LongHistory, deployment: str) -> dict[str, dict[str, str]]:
     """Return time points by resume token, which is exact, and one by the clock.
 
     For a time a resume token must be found.
@@ -160,7 +137,7 @@ def _moments(past: LongHistory, deployment: str) -> dict[str, dict[str, str]]:
 def _compare(
     stage: Stage,
     table: Table,
-    client: _Client,
+    client: GraphqlClient,
     kind: str,
     arguments: str,
     moments: dict[str, dict[str, str]],
@@ -172,11 +149,11 @@ def _compare(
         queries[name] = (_PAST % (arguments, _INFO, _FIELDS), {"asOf": moment})
     took: dict[str, list[float]] = {name: [] for name in queries}
     for query, variables in queries.values():
-        client.pages(query, 2, **variables)
+        _page_times(client, query, 2, **variables)
     # In turn, so that a temporary load of the machine affects all of them.
     for _ in stage.rounds(f"pages {kind}"):
         for name, (query, variables) in queries.items():
-            took[name].append(median(client.pages(query, stage.scale.pages, **variables)))
+            took[name].append(median(_page_times(client, query, stage.scale.pages, **variables)))
     now, *past = (median(took[name]) for name in queries)
     table.add(kind, now, *past, f"{max(past) / now:.1f} x")
 
@@ -196,8 +173,8 @@ def run_past(stage: Stage) -> list[Part]:
     with stage.database() as database:
         past = write_long_history(replace(stage, scale=scale), database)
         with stage.gateway(database) as (gateway, address):
-            client = _client(address)
-            at = _moments(past, _deployment(client))["middle"]
+            client = connect(address)
+            at = moments(past, deployment_tag(client))["middle"]
             dice = random.Random(1)
             lots = _cursors(client, _CURSORS, asOf=at)[:: 20 + 1]
             lots_now = _cursors(client, _CURSORS_NOW)[:: 20 + 1]
@@ -236,12 +213,12 @@ def run_past(stage: Stage) -> list[Part]:
                     took.setdefault(name, []).append((median(ms), cpu_s / len(ms) * 1000))
     rows = {name: medians(each) for name, each in took.items()}
     now = next(iter(rows.values()))[0]
-    for name, (ms, cpu_ms) in rows.items():
-        table.add(name, ms, ms / now, cpu_ms)
+    for name, (middle_ms, cpu_ms) in rows.items():
+        table.add(name, middle_ms, middle_ms / now, cpu_ms)
     return [table, bars("pages of 20: ms", {name: row[0] for name, row in rows.items()})]
 
 
-def _cursors(client: _Client, query: str, **variables: Any) -> list[str]:
+def _cursors(client: GraphqlClient, query: str, **variables: Any) -> list[str]:
     """Return the cursors of all documents."""
     found: list[str] = []
     after, more = None, True

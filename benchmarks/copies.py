@@ -98,7 +98,8 @@ def _await_copies(
     products, probe = database[COLLECTION], 0
     renamed_at = 0.0
     while time.monotonic() < deadline:
-        if probing and (not probe or products.find_one({"_id": -1})["supplierName"] == f"p{probe}"):
+        renamed = {"_id": -1, "supplierName": f"p{probe}"}
+        if probing and (not probe or products.count_documents(renamed)):
             if probe:
                 waits.append(time.perf_counter() - renamed_at)
             probe += 1

@@ -128,11 +128,13 @@ def run(stage: Stage) -> list[Part]:
             "came in the end, %",
         )
         found = {name: medians(rows[case.name, name]) for name in case.peers}
-        for name, row in found.items():
-            table.add(name, *row)
+        for name, figures in found.items():
+            table.add(name, *figures)
         parts += [
             table,
-            bars(f"{case.name}: CPU, ms per 1,000", {name: row[2] for name, row in found.items()}),
+            bars(
+                f"{case.name}: CPU, ms per 1,000", {name: each[2] for name, each in found.items()}
+            ),
         ]
     return parts
 

@@ -31,6 +31,7 @@ from benchmarks.processes import pinned
 from benchmarks.stage import Stage
 from revstream.model.compiler.loader import read_model
 from revstream.resolvers.current.read_your_writes import OwnWrites
+from revstream.resolvers.current.version_number_cache import VersionNumberCache
 from revstream.resolvers.mutations.expected_version import ExpectedVersions
 from revstream.resolvers.mutations.fenced_upsert import FencedUpserts
 from revstream.resolvers.mutations.idempotency import IdempotencyStore
@@ -174,10 +175,11 @@ async def _ours(mongo: Mongo) -> FencedUpserts:
     now = resume_tokens.token_from_time(await mongo.operation_time())
     hub = Hub([_READING.collection], position=now)
     progress = ArchiveProgress(Checkpoints(mongo), hub)
-    own_writes, repeats = OwnWrites(progress), IdempotencyStore(mongo)
+    own_writes = OwnWrites(progress, VersionNumberCache(hub))
+    repeats = IdempotencyStore(mongo)
     standing = ExpectedVersions(mongo, archives, progress)
     writes = DocumentWrites(mongo, _MODEL, archives, progress, own_writes, standing, repeats)
-    return FencedUpserts(mongo, writes, own_writes, repeats)
+    return FencedUpserts(mongo, archives, writes, own_writes, repeats)
 
 
 async def _ours_single(mongo: Mongo) -> Apply:

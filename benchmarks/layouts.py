@@ -14,6 +14,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -159,7 +160,7 @@ def _measure(stage: Stage, database: Database[Document], history: HistoryKind, s
                 [{"id": str(key), "n": n} for key, n in zip(keys, numbers, strict=True)],
             )
             whole = _milliseconds(
-                [lambda key=key: _history(client, key, shape.versions) for key in keys[:5]]
+                [partial(_history, client, key, shape.versions) for key in keys[:5]]
             )
             update = per_second(
                 _UPDATE, [{"id": str(key), "price": n / 7} for n, key in enumerate(keys)]

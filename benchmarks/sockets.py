@@ -94,7 +94,7 @@ class _Client:
 
     def __init__(self, address: str) -> None:
         parts = urlsplit(address)
-        self._at = parts.hostname, parts.port
+        self._at = parts.hostname or "", parts.port
         self.times_ms: list[float] = []
         self.failed = 0
         self.stopped = threading.Event()

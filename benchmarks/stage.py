@@ -46,6 +46,7 @@ class Scale:
         minutes: duration of the steady load.
         sockets, sockets_s: number and duration of misbehaving sockets.
         documents: of the as-of benchmark, with `versions` each.
+        aggregated: documents of the aggregates benchmark.
         bootstrap: documents of the bootstrap benchmark.
         copies: products of one supplier, in the copies benchmark.
         downtime_s, rate, paced: of the recovery benchmark: time without a gateway, updates a
@@ -61,6 +62,7 @@ class Scale:
     documents: int = 100_000
     versions: int = 20
     pages: int = 15
+    aggregated: int = 1_000_000
     subscribers: int = 1000
     audience: int = 2000
     fan_out_s: float = 15.0

@@ -18,14 +18,21 @@ const schema = `
   type Query {
     product(id: ID!): Product
     products(where: ProductWhere, first: Int = 20): ProductConnection!
+    byStock(below: Float): [StockGroup!]!
+    byWeek: [WeekGroup!]!
   }
+
+  type StockGroup { key: Int!, count: Int!, result: Float! }
+  type WeekGroup { key: DateTime!, count: Int!, result: Float! }
 
   type Subscription {
     productChanges(id: ID, where: ProductWhere): ProductChange!
   }
 
-  input ProductWhere { stock: IntFilter, shelf: IntFilter }
+  input ProductWhere { stock: IntFilter, shelf: IntFilter, supplier: SupplierWhere }
+  input SupplierWhere { name: StringFilter }
   input IntFilter { lt: Int }
+  input StringFilter { lt: String }
 
   type ProductConnection { nodes: [Product!]! }
   type ProductChange { product: Product }
@@ -47,17 +54,33 @@ const schema = `
   type Supplier { id: ID!, name: String! }
 `
 
-const conditions = where => Object.fromEntries(
-  Object.entries(where ?? {}).map(([field, { lt }]) => [field, { $lt: lt }])
-)
+const conditions = async ({ supplier, ...where } = {}) => {
+  const found = Object.entries(where).map(([field, { lt }]) => [field, { $lt: lt }])
+  if (supplier) {
+    const rows = await suppliers.find({ name: { $lt: supplier.name.lt } }).project({ _id: 1 }).toArray()
+    found.push(['supplierId', { $in: rows.map(each => each._id) }])
+  }
+  return Object.fromEntries(found)
+}
+
+const grouped = async (match, key, result) => {
+  const group = { _id: key, count: { $sum: 1 }, result }
+  const pipeline = [{ $match: match }, { $group: group }, { $sort: { _id: 1 } }]
+  const found = await products.aggregate(pipeline).toArray()
+  return found.map(({ _id, ...results }) => ({ key: _id, ...results }))
+}
+const week = { $dateTrunc: { date: '$updatedAt', unit: 'week', startOfWeek: 'monday' } }
 
 const resolvers = {
   DateTime: new GraphQLScalarType({ name: 'DateTime', serialize: at => at.toISOString() }),
   Query: {
     product: (_, { id }) => products.findOne({ _id: Number(id) }),
     products: async (_, { where, first }) => ({
-      nodes: await products.find(conditions(where)).sort({ _id: 1 }).limit(first).toArray()
-    })
+      nodes: await products.find(await conditions(where)).sort({ _id: 1 }).limit(first).toArray()
+    }),
+    byStock: (_, { below }) =>
+      grouped(below === undefined ? {} : { price: { $lt: below } }, '$stock', { $sum: '$price' }),
+    byWeek: () => grouped({}, week, { $avg: '$price' })
   },
   Subscription: {
     productChanges: {

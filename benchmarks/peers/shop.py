@@ -10,6 +10,7 @@ from datetime import datetime
 from pathlib import Path
 from string import Template
 from typing import Any
+from urllib.parse import quote
 
 from pymongo.database import Database
 
@@ -29,6 +30,10 @@ _MANY = Template(
     "query ($$below: Int!) { products(first: $first, where: { stock: { lt: $$below } }) "
     "{ nodes { $fields } } }"
 )
+_REFERRING = Template(
+    "query ($$below: String!) { products(first: $first, "
+    "where: { supplier: { name: { lt: $$below } } }) { nodes { $fields } } }"
+)
 _RULE = """@access(
   read: ["reader"], rows: "{ or: [{ sku: { eq: $sub } }, { stock: { gte: $least } }] }")"""
 
@@ -40,44 +45,56 @@ class Shape:
     Args:
         first: how many products; 0 for one by its id.
         supplier: whether the supplier's name is selected, too.
+        by_supplier: whether the supplier's name filters, not `stock`.
     """
 
     name: str
     first: int = 0
     fields: tuple[str, ...] = _FIELDS
     supplier: bool = False
+    by_supplier: bool = False
 
     def drawn(self, count: int) -> list[int]:
-        """Return random ids, or limits of `stock` that about three quarters of the products are
-        below.
+        """Return random ids, or limits that about three quarters of the products are below: of
+        `stock`, or of the suppliers' numbers.
         """
         dice = random.Random(count)
+        most = SUPPLIERS if self.by_supplier else 1000
         return [
-            dice.randrange(500, 1000) if self.first else dice.randrange(PRODUCTS)
+            dice.randrange(most // 2, most) if self.first else dice.randrange(PRODUCTS)
             for _ in range(count)
         ]
 
     def graphql(self, drawn: int, token: str = "") -> Request:
         selected = " ".join(self.fields) + " supplier { name }" * self.supplier
-        variables: dict[str, Any] = {"below": drawn} if self.first else {"id": str(drawn)}
-        query = (_MANY if self.first else _ONE).substitute(first=self.first, fields=selected)
-        body = json.dumps({"query": query, "variables": variables})
+        variables: dict[str, Any]
+        if self.by_supplier:
+            query, variables = _REFERRING, {"below": _supplier(drawn)}
+        elif self.first:
+            query, variables = _MANY, {"below": drawn}
+        else:
+            query, variables = _ONE, {"id": str(drawn)}
+        text = query.substitute(first=self.first, fields=selected)
+        body = json.dumps({"query": text, "variables": variables})
         return Request("/graphql", body, token)
 
     def route(self, drawn: int) -> Request:
         """Return the request to a bare route."""
         if not self.first:
             return Request(f"/product/{drawn}")
+        if self.by_supplier:
+            return Request(f"/products?first={self.first}&referring={quote(_supplier(drawn))}")
         options = "&supplier=1" * self.supplier + "&more=1" * (_MORE[0] in self.fields)
         return Request(f"/products?first={self.first}&below={drawn}{options}")
 
     def expected(self, database: Database[Document], drawn: int) -> list[Document]:
         """Return the products in the form of a GraphQL response."""
-        found = (
-            database[COLLECTION].find({"stock": {"$lt": drawn}}).sort("_id", 1).limit(self.first)
-            if self.first
-            else database[COLLECTION].find({"_id": drawn})
-        )
+        if self.by_supplier:
+            # Suppliers are named after their ids.
+            where: Document = {"supplierId": {"$lt": drawn}}
+        else:
+            where = {"stock": {"$lt": drawn}} if self.first else {"_id": drawn}
+        found = database[COLLECTION].find(where).sort("_id", 1).limit(self.first)
         return [self._shown(database, each) for each in found]
 
     def _shown(self, database: Database[Document], document: Document) -> Document:
@@ -94,8 +111,13 @@ SHAPES = (
     Shape("product(id), 6 fields"),
     Shape("products(first: 20), by a filter", 20),
     Shape("products(first: 20), each with its supplier", 20, supplier=True),
+    Shape("products(first: 20), by a supplier's name", 20, by_supplier=True),
     Shape("products(first: 200), 8 fields", 200, (*_FIELDS, *_MORE)),
 )
+
+
+def _supplier(number: int) -> str:
+    return f"Supplier {number:03d}"
 
 
 def plain(document: Mapping[str, Any]) -> Document:
@@ -114,7 +136,7 @@ def stock_up(database: Database[Document]) -> None:
     """Write the documents."""
     dice = random.Random(1)
     database["suppliers"].insert_many(
-        [{"_id": n, "version": 1, "name": f"Supplier {n:03d}"} for n in range(SUPPLIERS)]
+        [{"_id": n, "version": 1, "name": _supplier(n)} for n in range(SUPPLIERS)]
     )
     database[COLLECTION].insert_many(
         product(n, size_bytes=SMALL_BYTES)

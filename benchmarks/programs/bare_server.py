@@ -44,7 +44,13 @@ async def main(uri: str, database: str) -> None:
 
     async def products(request: Request) -> Response:
         asked = request.query_params
-        where = {"stock": {"$lt": int(asked["below"])}} if "below" in asked else {}
+        where: dict[str, Any] = {}
+        if "below" in asked:
+            where = {"stock": {"$lt": int(asked["below"])}}
+        elif "referring" in asked:
+            named = suppliers.find({"name": {"$lt": asked["referring"]}}, {"_id": True})
+            ids = [each["_id"] for each in await named.to_list(None)]
+            where = {"supplierId": {"$in": ids}}
         fields = _FIELDS | (_MORE if "more" in asked else {})
         if "supplier" in asked:
             fields = fields | {"supplierId": True}
