@@ -63,7 +63,9 @@ def bucket_start(bucket: Bucket, date: Expression) -> Expression:
 
     A date outside of the years 1 to 9999 has no bucket.
     """
-    truncated: dict[str, Any] = {"date": date, "unit": bucket.unit, "timezone": bucket.time_zone}
+    # literal: a time zone such as "$name" is no field path
+    zone = {"$literal": bucket.time_zone}
+    truncated: dict[str, Any] = {"date": date, "unit": bucket.unit, "timezone": zone}
     if bucket.unit == "week":
         truncated["startOfWeek"] = "monday"
     shown = {"$and": [{"$gte": [date, _FIRST_DAY]}, {"$lte": [date, _LAST_DAY]}]}

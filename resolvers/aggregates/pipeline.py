@@ -33,6 +33,8 @@ _MEMORY_BYTES = 100 * 1024 * 1024
 
 _UNKNOWN_TIME_ZONE = 40485
 _OUT_OF_MEMORY = frozenset({146, 292})
+_TOO_LARGE = 10334
+_LARGEST_BYTES = 16 * 1024 * 1024
 
 _NOTHING: Mapping[str, Any] = {}
 
@@ -144,7 +146,7 @@ def translate_refusals() -> Iterator[None]:
 
     Raises:
         BadUserInput: an unknown time zone.
-        LimitExceeded: the groups need more memory than is allowed.
+        LimitExceeded: the groups need more memory than is allowed, or more than one document.
     """
     try:
         yield
@@ -161,6 +163,14 @@ def translate_refusals() -> Iterator[None]:
                 "group by fields with fewer values, remove distinctCount, or filter with `where`",
                 limit="memory",
                 bound=_MEMORY_BYTES,
+            ) from exc
+        if exc.number == _TOO_LARGE:
+            raise LimitExceeded(
+                f"size of the groups: more than {_LARGEST_BYTES:,} bytes, which is the maximum; "
+                "request fewer (first), group by shorter values, or request totals and totalGroups "
+                "apart from groups",
+                limit="memory",
+                bound=_LARGEST_BYTES,
             ) from exc
         raise
 

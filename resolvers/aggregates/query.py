@@ -201,7 +201,8 @@ def _keys(
             continue
         bucket = None
         if field.type is Scalar.DATETIME:
-            bucket = Bucket(value["by"].lower(), value.get("timeZone") or "UTC")
+            zone = value.get("timeZone")
+            bucket = Bucket(value["by"].lower(), "UTC" if zone is None else zone)
         yield GroupKey(StoredField((*names, name), path, field), bucket)
 
 

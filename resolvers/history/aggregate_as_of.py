@@ -31,6 +31,7 @@ from revstream.streams.archive.coverage import CoverageStore
 from revstream.streams.archive.horizon import check_horizon
 from revstream.streams.archive.indexes import TIME_INDEX
 from revstream.streams.archive.store import Archive
+from revstream.streams.core.operation import count_computed
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.codecs import DECODED, Document
 
@@ -60,7 +61,8 @@ async def aggregate_as_of(
 
     Raises:
         HistoryLost: not all that stood then is known.
-        LimitExceeded: too many groups, or too many contents outside of their records.
+        LimitExceeded: too many groups, or too many contents outside of their records; or the
+            operation has scanned more documents than its limit.
         BadUserInput: an unknown time zone.
     """
     condition = to_record_condition(where, entity)
@@ -69,6 +71,7 @@ async def aggregate_as_of(
     names = frozenset(path.split(".")[1] for path in seen if path.startswith(_CONTENT))
     stages = aggregate_stages(query, prefix=_CONTENT)
     matching = to_query(condition)
+    mongo.count_scan(archive.collection)
     with translate_refusals():
         if names and await archive.has_packed():
             judging = ContentFilter(mongo, archive, matching, names)
@@ -99,6 +102,7 @@ async def _measured_rows(
     pages = mongo.aggregate_pages(archive.name, standing_stages(at), size=_PORTION, hint=TIME_INDEX)
     async with aclosing(pages) as opened:
         async for page in opened:
+            before, kept = size, len(rows)
             for record in await judging.matching(page):
                 content = record.get("full") or {}
                 row = {"full": {name: content[name] for name in names if name in content}}
@@ -112,4 +116,6 @@ async def _measured_rows(
                         bound=_MOST_BYTES,
                     )
                 rows.append(row)
+            # A row is two documents, however small they are.
+            await count_computed(size - before, 2 * (len(rows) - kept))
     return rows

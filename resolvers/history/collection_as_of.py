@@ -208,6 +208,7 @@ class CollectionAsOf:
         return count
 
     def _standing(self) -> AsyncGenerator[list[Document]]:
+        self._mongo.count_scan(self._archive.collection)
         return self._mongo.aggregate_pages(
             self._name, standing_stages(self._at), size=_PORTION, hint=TIME_INDEX
         )

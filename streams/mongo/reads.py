@@ -227,6 +227,16 @@ class Reads:
         kind = self.limiter.class_of_find(collection, query, sort, size)
         return self._batches(collection, command, size, kind, raw=raw)
 
+    def count_scan(self, collection: str) -> None:
+        """Count a read of a whole collection's documents or states, which no method here sees.
+
+        Raises:
+            LimitExceeded: the running operation has scanned more documents than its limit.
+        """
+        operation = OPERATION.get()
+        if operation is not None:
+            operation.count_scanned(self.limiter.sizes.get(collection, 0))
+
     def aggregate_pages(
         self,
         collection: str,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from decimal import Context, Decimal
 from typing import Any
@@ -18,6 +19,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pymongo import MongoClient
 
+from revstream.gql.engine.limits.concurrency import ConcurrencyLimiter
+from revstream.gql.engine.limits.operation_budget import OperationLimits
 from revstream.gql.runtime.asgi_app import context_of
 from revstream.gql.schema import build_schema
 from revstream.model.compiler.loader import read_model
@@ -640,13 +643,22 @@ async def test_a_result_that_does_not_fit_is_an_error_of_its_field(sales: Shop) 
             "groups { count }",
             "timeZone: unknown to MongoDB, expected an Olson name",
         ),
+        *(
+            # No field path, which could be one that the caller may not read; no variable.
+            (
+                f'(groupBy: {{at: {{by: DAY, timeZone: "{zone}"}}}})',
+                "groups { count }",
+                "timeZone: unknown to MongoDB",
+            )
+            for zone in ("$zone", "$hidden", "$$NOW", "")
+        ),
     ],
 )
 async def test_bad_input_is_refused(
     sales: Shop, arguments: str, selection: str, message: str
 ) -> None:
     """The message names the argument and what is expected."""
-    store(sales, [{"at": datetime(2024, 1, 1, tzinfo=UTC)}])
+    store(sales, [{"at": datetime(2024, 1, 1, tzinfo=UTC), "zone": "+02:00", "hidden": 1}])
     text = f"{{ salesAggregate{arguments} {{ {selection} }} }}"
     data, [(told, code)] = await ask(sales, text)
     assert (data, code) == (None, "BAD_USER_INPUT")
@@ -728,6 +740,30 @@ async def test_groups_that_need_too_much_memory_are_refused(
         admin.command("setParameter", 1, **{name: before})
     assert (data, code) == (None, "LIMIT_EXCEEDED")
     assert "memory of the groups" in told
+
+
+async def test_groups_that_are_larger_than_a_document_are_refused(sales: Shop) -> None:
+    """Groups beside totals are one document of MongoDB, which has at most 16 MB."""
+    store(sales, [{"label": str(number) * 6_000_000} for number in range(3)])
+    text = "{ salesAggregate(groupBy: {label: true}) { count groups { count } } }"
+    data, [(told, code)] = await ask(sales, text)
+    assert (data, code) == (None, "LIMIT_EXCEEDED")
+    assert "size of the groups" in told
+
+
+async def test_documents_of_then_are_scanned_at_their_cost(
+    sales: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Many moments in one operation are refused as many scans of the present are."""
+    monkeypatch.setitem(sales.gateway.mongo.limiter.sizes, "deals", 4000)
+    limiter = ConcurrencyLimiter(limits=OperationLimits(cost=8))
+    bounded = replace(sales, schema=build_schema(MODEL, limiter=limiter))
+    token = (await sales.ask("{ resumeToken }"))["resumeToken"]
+    fields = f'dealsAggregate(asOf: {{token: "{token}"}}) {{ count }}'
+    assert (await ask(bounded, f"{{ a: {fields} b: {fields} }}"))[1] == []
+    _, errors = await ask(bounded, f"{{ a: {fields} b: {fields} c: {fields} }}")
+    assert {code for _, code in errors} == {"LIMIT_EXCEEDED"}
+    assert "12,000 documents" in errors[0][0]
 
 
 async def test_groups_cost_as_many_documents_as_first(sales: Shop) -> None:

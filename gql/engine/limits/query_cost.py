@@ -46,6 +46,9 @@ _MOST_DIGITS = 4300
 REFERENCE_COST = 100
 """Cost of a reference in a filter: one read, of ids only, of up to 10,000 documents."""
 
+_FILTERS = ("where", "having")
+"""Arguments that are filters."""
+
 LIST_ITEMS = 10
 """Assumed number of items of a list whose length depends on the data."""
 
@@ -238,12 +241,13 @@ class CostCalculator:
         if parent is not None:
             found = self._schema.get_field(parent, name)  # type: ignore[arg-type]
         for argument in node.arguments or ():
-            if argument.name.value == "where":
+            if argument.name.value in _FILTERS:
                 conditions = filters.count(argument.value)
                 own.conditions = max(own.conditions, conditions)
                 own.cost += times * conditions
-                if found is not None and "where" in found.args:
-                    references = filters.references(found.args["where"].type, argument.value)
+                if found is not None and argument.name.value in found.args:
+                    filtered = found.args[argument.name.value].type
+                    references = filters.references(filtered, argument.value)
                     own.cost += times * references * REFERENCE_COST
         if found is None:
             return None, depth + 1, times

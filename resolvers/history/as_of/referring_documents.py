@@ -144,7 +144,12 @@ class ReferringDocuments:
     async def _swept(
         self, window: Window, at: Timestamp, wanted: Sequence[Sequence[Any]]
     ) -> list[Page[Version]]:
-        """Read every document that was current, and the pages of those that refer."""
+        """Read every document that was current, and the pages of those that refer.
+
+        Raises:
+            LimitExceeded: the operation has scanned more documents than its limit.
+        """
+        self._mongo.count_scan(self._archive.collection)
         referring = {self._path: {"$in": [key for keys in wanted for key in keys]}}
         owners: dict[Any, list[int]] = {}
         for n, keys in enumerate(wanted):
