@@ -11,6 +11,7 @@ from revstream.gql.runtime.configuration.settings import Settings
 from revstream.gql.runtime.progress_display import Report
 from revstream.model.importing.app_services import app_services_text
 from revstream.model.importing.collection_schema import SourceError
+from revstream.model.importing.mongoose_models import mongoose_text
 from revstream.model.inference.accepted_names import accepted_text
 from revstream.model.inference.draft_builder import build_draft
 from revstream.streams.core.errors import Unsuitable
@@ -57,7 +58,7 @@ def import_schema(source: str, database: str | None, only: list[str]) -> str:
     """Return the text of a model from the files of another tool.
 
     Args:
-        source: Folder of an Atlas App Services export.
+        source: Folder of an Atlas App Services export, or JSON file of Mongoose models.
         database: Database of the export; None if it has one.
         only: Names of collections; empty for all.
 
@@ -68,7 +69,12 @@ def import_schema(source: str, database: str | None, only: list[str]) -> str:
     try:
         if path.is_dir():
             return app_services_text(path, database, only)
-        raise SourceError(f"--from {source}: no such folder, expected an App Services export")
+        if path.suffix == ".json":
+            return mongoose_text(path, only)
+        raise SourceError(
+            f"--from {source}: {'unknown kind' if path.exists() else 'no such file'}, expected the "
+            "folder of an App Services export, or a .json file of Mongoose models"
+        )
     except SourceError as error:
         raise click.ClickException(str(error)) from error
 

@@ -168,7 +168,8 @@ def schema_command(**given: Any) -> None:
     "--from",
     "source",
     metavar="PATH",
-    help="The folder of an Atlas App Services export, in place of a database.",
+    help="The folder of an Atlas App Services export, or a .json file of Mongoose models, in place "
+    "of a database.",
 )
 def init_command(
     output: Path,

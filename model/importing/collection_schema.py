@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from revstream.model.importing.plain_schema import schema_kinds
 from revstream.model.inference.draft_builder import CollectionFacts, ModelDraft, build_draft
 from revstream.model.inference.json_schema import add_json_schema
 from revstream.model.inference.profile import ObjectProfile
@@ -14,7 +15,15 @@ from revstream.model.inference.relation import Candidate, Relation
 __all__ = ["CollectionSchema", "ImportedReference", "SourceError", "draft_of"]
 
 
-_IDS = ("objectId", "string", "uuid", "int", "long", "integer")
+# Kinds of ids, as they are compared.
+_IDS = {
+    "objectId": "objectId",
+    "string": "string",
+    "uuid": "uuid",
+    "int": "int",
+    "long": "int",
+    "integer": "int",
+}
 
 
 class SourceError(ValueError):
@@ -56,7 +65,7 @@ class CollectionSchema:
 
 def draft_of(collections: Sequence[CollectionSchema]) -> ModelDraft:
     """Return the draft; relations to collections that are not among them become notes."""
-    known = {each.name for each in collections}
+    schemas = {each.name: each.schema for each in collections}
     facts = {}
     relations = []
     notes: dict[str, list[str]] = {each.name: [*each.notes] for each in collections}
@@ -65,23 +74,36 @@ def draft_of(collections: Sequence[CollectionSchema]) -> ModelDraft:
         add_json_schema(profile, each.schema, alone=True)
         facts[each.name] = CollectionFacts(profile=profile, unique=each.unique, title=each.title)
         for reference in each.references:
-            path = ".".join(reference.path)
-            if reference.target not in known:
-                notes[each.name].append(
-                    f'not translated: "{path}" refers to "{reference.target}", which is not here'
-                )
-            elif _holds_list(each.schema, reference.path) is not reference.lists:
-                notes[each.name].append(
-                    f'not translated: "{path}" refers to "{reference.target}", '
-                    f"but the schema has no such field with {'ids' if reference.lists else 'an id'}"
-                )
-            else:
+            problem = _problem(each.schema, reference, schemas)
+            if problem is None:
                 relations.append(_relation(each.name, reference))
+            else:
+                path = ".".join(reference.path)
+                notes[each.name].append(
+                    f'not translated: "{path}" refers to "{reference.target}", {problem}'
+                )
     draft = build_draft(facts, relations)
     for type_ in draft.types:
         if type_.collection is not None:
             type_.comments = notes[type_.collection]
     return draft
+
+
+def _problem(
+    schema: Mapping[str, Any],
+    reference: ImportedReference,
+    schemas: Mapping[str, Mapping[str, Any]],
+) -> str | None:
+    """Return why a reference cannot be followed; None if it can."""
+    if reference.target not in schemas:
+        return "which is not here"
+    found = _id_kind(schema, reference.path)
+    if found is None or found[1] is not reference.lists:
+        return f"but the schema has no such field with {'ids' if reference.lists else 'an id'}"
+    wanted = _id_kind(schemas[reference.target], ("_id",))
+    if wanted is not None and wanted[0] != found[0]:
+        return f'but holds {found[0]}, and "_id" there is {wanted[0]}'
+    return None
 
 
 def _relation(collection: str, reference: ImportedReference) -> Relation:
@@ -97,9 +119,9 @@ def _relation(collection: str, reference: ImportedReference) -> Relation:
     )
 
 
-def _holds_list(schema: Mapping[str, Any], path: tuple[str, ...]) -> bool | None:
-    """Return whether the property at a path, lists looked into, holds a list of single values;
-    None if there is none, or it holds anything but single values.
+def _id_kind(schema: Mapping[str, Any], path: tuple[str, ...]) -> tuple[str, bool] | None:
+    """Return the kind of the ids that a property holds, and whether in a list; None if there is no
+    such property, or it holds anything but ids. Lists are looked into on the way.
     """
     at: Any = schema
     for name in path:
@@ -110,7 +132,9 @@ def _holds_list(schema: Mapping[str, Any], path: tuple[str, ...]) -> bool | None
             return None
         at = properties[name]
     items = at.get("items")
-    lists = at.get("bsonType", at.get("type")) == "array"
+    lists = set(schema_kinds(at)) - {"null"} == {"array"}
     one = items if lists else at
-    kind = one.get("bsonType", one.get("type")) if isinstance(one, Mapping) else None
-    return lists if kind in _IDS else None
+    kinds = set(schema_kinds(one)) - {"null"} if isinstance(one, Mapping) else set()
+    found = {_IDS.get(each) for each in kinds}
+    [kind] = found if len(found) == 1 else (None,)
+    return None if kind is None else (kind, lists)

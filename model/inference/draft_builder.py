@@ -79,13 +79,15 @@ class _Builder:
             (each.candidate.collection, each.candidate.path): each for each in relations
         }
         self._names: dict[str, str] = {}
+        for name in collections:
+            self._names[name] = self._free_type(type_name(self._titles.get(name) or name))
         # Names of the references by collection and path, for the other direction.
         self._references: dict[tuple[str, tuple[str, ...]], tuple[str, str]] = {}
 
     def add_entity(self, collection: str, facts: CollectionFacts) -> None:
         profile = facts.profile
         type_ = DraftType(
-            name=self._type_name(collection), collection=collection, comments=[facts.comment]
+            name=self._names[collection], collection=collection, comments=[facts.comment]
         )
         if lower_first(type_.name) == camel_case(collection):
             type_.plural = plural_word(lower_first(type_.name))
@@ -113,7 +115,9 @@ class _Builder:
         others = [
             each
             for each in self._relations.values()
-            if each.candidate.target == of.target and each.candidate.collection == of.collection
+            if each.candidate.target == of.target
+            and each.candidate.collection == of.collection
+            and len(each.candidate.path) == 1
         ]
         long = f"{many}By{upper_first(reference)}"
         name = target.free_name(*([many] if len(others) == 1 else []), long)
@@ -126,16 +130,12 @@ class _Builder:
             )
         )
 
-    def _type_name(self, collection: str) -> str:
-        """Return the type of a collection, which also its references need before it is built."""
-        if collection not in self._names:
-            wanted = type_name(self._titles.get(collection) or collection)
-            taken = set(self._names.values())
-            numbered = (f"{wanted}{number}" for number in range(2, len(taken) + 3))
-            self._names[collection] = next(
-                each for each in (wanted, *numbered) if each not in taken
-            )
-        return self._names[collection]
+    def _free_type(self, *wanted: str) -> str:
+        """Return the first of the names that no type has; the last with a number if need be."""
+        taken = set(self._names.values())
+        taken |= {each.name for each in self.embedded} | {each.name for each in self.enums}
+        numbered = (f"{wanted[-1]}{number}" for number in range(2, len(taken) + 3))
+        return next(each for each in (*wanted, *numbered) if each not in taken)
 
     def _add_id(self, type_: DraftType, profile: FieldProfile | None) -> None:
         scalar = choose_id(profile)
@@ -205,7 +205,8 @@ class _Builder:
                 # Two texts with one name, such as "Open" and "open".
                 return Scalar.STRING.value
             values[value] = text
-        enum = DraftEnum(name=f"{type_.name}{upper_first(name)}", values=values)
+        wanted = self._free_type(f"{type_.name}{upper_first(name)}")
+        enum = DraftEnum(name=wanted, values=values)
         self.enums.append(enum)
         return enum.name
 
@@ -217,14 +218,16 @@ class _Builder:
         collection: str,
         path: tuple[str, ...],
     ) -> str:
-        inner = DraftType(name=f"{type_.name}{upper_first(singular_word(name))}")
+        # `address` and `addresses` have the same singular.
+        wanted = (f"{type_.name}{upper_first(each)}" for each in (singular_word(name), name))
+        inner = DraftType(name=self._free_type(*wanted))
         self.embedded.append(inner)
         self._add_fields(inner, profile, collection, path, frozenset())
         return inner.name
 
     def _relate(self, type_: DraftType, field: DraftField, relation: Relation) -> None:
         """Add the reference behind its id field, which is renamed if it has the better name."""
-        target = self._type_name(relation.candidate.target)
+        target = self._names[relation.candidate.target]
         found = "" if relation.found == 1 else f", {relation.found:.0%} of them exist"
         many = relation.candidate.lists
         base = reference_base(field.name)

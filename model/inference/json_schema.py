@@ -56,9 +56,12 @@ def add_json_schema(
 
 def _add(profile: FieldProfile, schema: Mapping[str, Any], *, alone: bool) -> None:
     values = schema.get("enum")
-    if isinstance(values, list) and values and all(isinstance(each, str) for each in values):
-        profile.declared = tuple(dict.fromkeys(values))
+    texts = [each for each in values if each is not None] if isinstance(values, list) else []
+    if texts and all(isinstance(each, str) for each in texts):
+        profile.declared = tuple(dict.fromkeys(texts))
         profile.kinds.setdefault(Kind.STRING, 0)
+        if None in (values or ()):
+            profile.kinds.setdefault(Kind.NULL, 0)
     given = schema.get("bsonType", schema.get("type", ()))
     names = [given] if isinstance(given, str) else given
     for name in names if isinstance(names, list) else ():
