@@ -23,6 +23,10 @@ _TEXT = (
     "startsWithIgnoreCase",
     "endsWithIgnoreCase",
     "containsIgnoreCase",
+    "eqIgnoreCaseAndAccents",
+    "startsWithIgnoreCaseAndAccents",
+    "endsWithIgnoreCaseAndAccents",
+    "containsIgnoreCaseAndAccents",
 )
 _LIST = ("has", "hasEvery", "hasSome", "size", "isEmpty", "exists")
 _EMBEDDED = ("and", "or", "not", "exists")

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache
 
-__all__ = ["case_variants", "fold_case"]
+__all__ = ["case_folds", "case_variants", "fold_case"]
 
 # No character with a case lies above.
 _END = 0x20000
@@ -20,7 +20,7 @@ def fold_case(text: str) -> str:
     """Return the text with each character folded."""
     folded = text.casefold()
     # No character folds to nothing, so equal lengths mean one character for each.
-    return folded if len(folded) == len(text) else text.translate(_folded())
+    return folded if len(folded) == len(text) else text.translate(_translation())
 
 
 def case_variants(character: str) -> str:
@@ -30,20 +30,26 @@ def case_variants(character: str) -> str:
 
 
 @cache
-def _folded() -> Mapping[int, str]:
+def case_folds() -> Mapping[str, str]:
+    """Return what each character folds to, without those that stay as they are."""
     folded = {}
     for character in map(chr, range(_END)):
         for form in (character.casefold(), character.lower()):
             if len(form) == 1:
                 if form != character:
-                    folded[ord(character)] = form
+                    folded[character] = form
                 break
     return folded
 
 
 @cache
+def _translation() -> Mapping[int, str]:
+    return {ord(character): form for character, form in case_folds().items()}
+
+
+@cache
 def _variants() -> Mapping[str, str]:
     variants: dict[str, str] = {}
-    for code, folded in _folded().items():
-        variants[folded] = variants.get(folded, folded) + chr(code)
+    for character, folded in case_folds().items():
+        variants[folded] = variants.get(folded, folded) + character
     return variants

@@ -93,6 +93,8 @@ class Text:
     Attributes:
         at_end: with `at_start`, the whole string is `text`.
         ignore_case: characters are equal that `case_folding` folds to the same one.
+        ignore_accents: texts are equal that `accent_folding` folds to the same one, whatever
+            their case.
     """
 
     path: str
@@ -100,6 +102,7 @@ class Text:
     at_start: bool = False
     at_end: bool = False
     ignore_case: bool = False
+    ignore_accents: bool = False
 
 
 @dataclass(frozen=True, slots=True)

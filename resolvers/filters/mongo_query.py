@@ -8,6 +8,7 @@ from uuid import UUID
 
 from bson import Int64, ObjectId
 
+from revstream.resolvers.filters.accent_folding import MARK, accent_variants, fold_accents
 from revstream.resolvers.filters.case_folding import case_variants
 from revstream.resolvers.filters.expression import (
     NOTHING,
@@ -75,12 +76,8 @@ def _operator(condition: Compare | In | Text | IsList | Size | Some) -> dict[str
             return {comparison.value: value}
         case In(_, values):
             return {"$in": list(values)}
-        case Text(_, text, at_start, at_end, ignore_case):
-            return {
-                "$regex": regular_expression(
-                    text, at_start=at_start, at_end=at_end, ignore_case=ignore_case
-                )
-            }
+        case Text():
+            return {"$regex": regular_expression(condition)}
         case IsList():
             return {"$type": "array"}
         case Size(_, count):
@@ -120,17 +117,29 @@ def _merged(queries: list[dict[str, Any]]) -> dict[str, Any]:
     return {"$and": [{key: value} for key, value in merged.items()] + apart}
 
 
-def regular_expression(
-    text: str, *, at_start: bool = False, at_end: bool = False, ignore_case: bool = False
-) -> str:
+def regular_expression(condition: Text) -> str:
     """Return an expression for exactly that text: scripts, newlines and NUL included.
 
     Without case it lists the variants of each character: the option `i` has the server's table of
-    characters, which differs between versions.
+    characters, which differs between versions. Without accents the same, with marks between them.
     """
-    literal = "".join(map(_any_case, text)) if ignore_case else text.translate(SPECIAL)
+    text, marks = condition.text, ""
+    if condition.ignore_accents:
+        # Possessive: no letter is a mark, so there is nothing to go back for.
+        marks = f"{MARK}*+"
+        literal = marks.join(map(_any_accent, fold_accents(text)))
+    elif condition.ignore_case:
+        literal = "".join(map(_any_case, text))
+    else:
+        literal = text.translate(SPECIAL)
     # Unlike `$`, `\z` does not match before a newline at the end.
-    return ("^" if at_start else "") + literal + ("\\z" if at_end else "")
+    at_end = f"{marks}\\z" if condition.at_end else ""
+    return (f"^{marks}" if condition.at_start else "") + literal + at_end
+
+
+def _any_accent(letter: str) -> str:
+    variants = accent_variants(letter)
+    return f"[{variants}]" if variants else letter.translate(SPECIAL)
 
 
 def _any_case(character: str) -> str:

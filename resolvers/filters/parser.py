@@ -47,6 +47,9 @@ LONGEST_TEXT = 10_000
 LONGEST_TEXT_IN_ANY_CASE = 1_000
 """The same without regard to case: each character becomes a class of characters."""
 
+LONGEST_TEXT_WITHOUT_ACCENTS = 200
+"""The same without regard to accents: each class is larger, and marks may follow."""
+
 
 def operators(field: Field) -> tuple[str, ...]:
     """Return the operators of a field's filter; see `model.filter_operators`."""
@@ -290,8 +293,16 @@ def _equal_to_one(field: Field, path: str, values: Sequence[Any]) -> Condition:
             return In(path, tuple(values))
 
 
-def _text(*, at_start: bool = False, at_end: bool = False, ignore_case: bool = False) -> Operation:
+def _text(
+    *,
+    at_start: bool = False,
+    at_end: bool = False,
+    ignore_case: bool = False,
+    ignore_accents: bool = False,
+) -> Operation:
     longest = LONGEST_TEXT_IN_ANY_CASE if ignore_case else LONGEST_TEXT
+    if ignore_accents:
+        longest = LONGEST_TEXT_WITHOUT_ACCENTS
 
     def operation(field: Field, path: str, owner: str, operand: object) -> Condition:
         text = _value(field, owner, operand)
@@ -299,7 +310,7 @@ def _text(*, at_start: bool = False, at_end: bool = False, ignore_case: bool = F
             raise BadUserInput(
                 f"{owner}: {len(text):,} characters, maximum is {longest:,}; shorten the text"
             )
-        return Text(path, text, at_start, at_end, ignore_case)
+        return Text(path, text, at_start, at_end, ignore_case, ignore_accents)
 
     return operation
 
@@ -351,6 +362,10 @@ OPERATIONS: Mapping[str, Operation] = {
     "startsWithIgnoreCase": _text(at_start=True, ignore_case=True),
     "endsWithIgnoreCase": _text(at_end=True, ignore_case=True),
     "containsIgnoreCase": _text(ignore_case=True),
+    "eqIgnoreCaseAndAccents": _text(at_start=True, at_end=True, ignore_accents=True),
+    "startsWithIgnoreCaseAndAccents": _text(at_start=True, ignore_accents=True),
+    "endsWithIgnoreCaseAndAccents": _text(at_end=True, ignore_accents=True),
+    "containsIgnoreCaseAndAccents": _text(ignore_accents=True),
     "exists": _exists,
     "has": _equal,
     "hasSome": _in,

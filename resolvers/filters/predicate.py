@@ -25,6 +25,7 @@ from bson.objectid import ObjectId
 from bson.regex import Regex
 from bson.timestamp import Timestamp
 
+from revstream.resolvers.filters.accent_folding import fold_accents
 from revstream.resolvers.filters.case_folding import fold_case
 from revstream.resolvers.filters.expression import (
     All,
@@ -240,19 +241,23 @@ ORDER: Mapping[Comparison, Callable[[Any, Any], bool]] = {
 
 
 def _has_text(condition: Text) -> Test:
-    at_start, at_end, ignore_case = condition.at_start, condition.at_end, condition.ignore_case
-    pattern = regular_expression(
-        condition.text, at_start=at_start, at_end=at_end, ignore_case=ignore_case
-    )
-    has = _text_test(fold_case(condition.text) if ignore_case else condition.text, condition)
+    pattern = regular_expression(condition)
+    fold = _fold(condition)
+    has = _text_test(fold(condition.text), condition)
 
     def test(value: Any) -> bool:
         if value.__class__ is str:
-            return has(fold_case(value) if ignore_case else value)
+            return has(fold(value))
         # A stored regular expression meets one that is written just so.
         return value.__class__ is Regex and value.pattern == pattern and value.flags == 0
 
     return test
+
+
+def _fold(condition: Text) -> Callable[[str], str]:
+    if condition.ignore_accents:
+        return fold_accents
+    return fold_case if condition.ignore_case else str
 
 
 def _text_test(text: str, condition: Text) -> Callable[[str], bool]:

@@ -11,6 +11,7 @@ from bson.timestamp import Timestamp
 from revstream.model.definition import Entity, EnumType, Field, Model, Scalar
 from revstream.resolvers.access.permissions import Scope
 from revstream.resolvers.errors import BadUserInput
+from revstream.resolvers.filters.expression import Text
 from revstream.resolvers.filters.mongo_query import regular_expression, to_query
 from revstream.resolvers.filters.parser import parse_where
 from revstream.resolvers.values.dates import milliseconds
@@ -125,5 +126,5 @@ def _changed(path: str) -> dict[str, Any]:
     """
     names = path.split(".")
     above = [".".join(names[: n + 1]) for n in range(len(names))]
-    inside = regular_expression(f"{path}.", at_start=True)
+    inside = regular_expression(Text("changed", f"{path}.", at_start=True))
     return {"$or": [{"changed": {"$in": above}}, {"changed": {"$regex": inside}}]}

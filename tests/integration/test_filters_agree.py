@@ -6,7 +6,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from decimal import ROUND_CEILING, ROUND_FLOOR
+from itertools import pairwise
 from typing import Any
+from unicodedata import decomposition, normalize
 
 import pytest
 from bson.decimal128 import Decimal128
@@ -15,17 +17,19 @@ from pymongo import MongoClient, WriteConcern
 from pymongo.collection import Collection
 
 from revstream.model.definition import EnumType, Field, ObjectType, Scalar
+from revstream.resolvers.filters.accent_folding import fold_accents
 from revstream.resolvers.filters.mongo_query import to_query
 from revstream.resolvers.filters.parser import (
     DEEPEST,
     LONGEST_TEXT,
     LONGEST_TEXT_IN_ANY_CASE,
+    LONGEST_TEXT_WITHOUT_ACCENTS,
     operators,
     parse_where,
 )
 from revstream.resolvers.filters.predicate import compile_predicate
 from revstream.streams.mongo.driver.codecs import DECODED, RAW, decode
-from tests.support.drawn import ANY, CASES, NOTABLE, batches, decimal_beside
+from tests.support.drawn import ACCENTS, ANY, CASES, NOTABLE, batches, decimal_beside
 from tests.support.exhaustive import examples, representatives
 from tests.support.shapes import LISTS, SHAPES, SINGLE, THING
 
@@ -261,6 +265,44 @@ def test_both_sides_ignore_the_case_of_the_same_characters(things: Things) -> No
     )
 
 
+def test_both_sides_ignore_the_same_accents(things: Things) -> None:
+    """Each letter meets each other one, alone, inside a text, and before and after a mark."""
+    letters = [*ACCENTS, *("".join(pair) for pair in pairwise(ACCENTS))]
+    drawn = [
+        {"t": held}
+        for each in letters
+        for held in (each, f"a{each}", f"{each}a", f"{each}\n", f"\u0301{each}\u0301")
+    ]
+    operators_ = ("eq", "startsWith", "endsWith", "contains")
+    check(
+        things,
+        drawn,
+        [
+            {"text": {f"{operator}IgnoreCaseAndAccents": each}}
+            for operator in operators_
+            for each in ["", *letters]
+        ],
+    )
+
+
+def is_compatible(letter: str) -> bool:
+    """Return whether a letter is another form of a letter, beside its accents."""
+    return normalize("NFKD", letter) != normalize("NFD", letter)
+
+
+def test_letters_with_accents_are_those_of_the_collation(things: Things) -> None:
+    """MongoDB's collation of strength 1 finds the same letters of Latin and Greek."""
+    scripts = map(chr, [*range(0xC0, 0x250), *range(0x370, 0x400), *range(0x1E00, 0x2000)])
+    letters = [each for each in scripts if decomposition(each) and not is_compatible(each)]
+    stored = {form for each in [*letters, *"łøđħ"] for form in (each, normalize("NFD", each))}
+    things.insert_many([{"_id": each, "t": each} for each in stored])
+    for letter in {fold_accents(each) for each in stored if len(fold_accents(each)) == 1}:
+        condition = parse_where(SHAPES, THING, {"text": {"eqIgnoreCaseAndAccents": letter}})
+        found = {each["_id"] for each in things.find(to_query(condition))}
+        collated = things.find({"t": letter}, collation={"locale": "en", "strength": 1})
+        assert found == {each["_id"] for each in collated}, letter
+
+
 def test_the_longest_text_and_the_deepest_filter_are_accepted_by_the_server(
     things: Things,
 ) -> None:
@@ -268,6 +310,7 @@ def test_the_longest_text_and_the_deepest_filter_are_accepted_by_the_server(
     letters = ("a", "(", "\0", "é", "日", "🙂", "k", "\u03b8", "\U00010400")
     texts = [letter * LONGEST_TEXT for letter in letters]
     shorter = [letter * LONGEST_TEXT_IN_ANY_CASE for letter in letters]
+    shortest = [letter * LONGEST_TEXT_WITHOUT_ACCENTS for letter in "o\u03c5(🙂"]
     deepest: dict[str, Any] = {"sku": {"eq": "a"}, "count": {"eq": 1}}
     for _ in range(DEEPEST):
         deepest = {"lines": {"every": deepest}}
@@ -276,7 +319,7 @@ def test_the_longest_text_and_the_deepest_filter_are_accepted_by_the_server(
         alternating = {"not": {"or": [alternating, {"flag": {"eq": True}}]}}
     check(
         things,
-        [{"t": "a" + each} for each in [*texts, *shorter]] + [{"lines": [{}]}],
+        [{"t": "a" + each} for each in [*texts, *shorter, *shortest]] + [{"lines": [{}]}],
         [
             {"text": {operator: each}}
             for each in texts
@@ -286,6 +329,11 @@ def test_the_longest_text_and_the_deepest_filter_are_accepted_by_the_server(
             {"text": {f"{operator}IgnoreCase": each}}
             for each in shorter
             for operator in ("contains", "startsWith", "endsWith", "eq")
+        ]
+        + [
+            {"text": {f"{operator}IgnoreCaseAndAccents": each}}
+            for each in shortest
+            for operator in ("contains", "eq")
         ]
         + [deepest, alternating],
     )

@@ -37,6 +37,9 @@ CASES = (
 )
 """Characters whose case is special: variants beside upper and lower case, or of another length."""
 
+ACCENTS = "aAáÅ\u212b\u0301\u0327\u0345ǭḉøŁđÞßæйÿΐᾳİ日가\u1100\u1161か\u3099がأאָ1.\n"
+"""Letters with accents, composed and decomposed, marks alone, and letters that stay as they are."""
+
 BEYOND = (
     "9007199254740993",
     "9223372036854775808",
@@ -136,6 +139,7 @@ OPERANDS: Mapping[Scalar, st.SearchStrategy[Any]] = {
     Scalar.STRING: st.sampled_from(NOTABLE[Scalar.STRING])
     | st.text(LETTERS, max_size=3)
     | st.text(CASES, max_size=2)
+    | st.text(ACCENTS, max_size=4)
     | st.text(max_size=4),
     Scalar.FLOAT: DOUBLES,
     Scalar.DECIMAL: st.sampled_from(NOTABLE[Scalar.DECIMAL]) | decimals_beside(),

@@ -130,6 +130,18 @@ _TEXTS = {
         Filter("startsWithIgnoreCase", '{ name: { startsWithIgnoreCase: "b" } }', "b"),
         Filter("endsWithIgnoreCase", '{ name: { endsWithIgnoreCase: "NT" } }', "a"),
         Filter("containsIgnoreCase", '{ name: { containsIgnoreCase: "A" } }', "ac"),
+        Filter("eqIgnoreCaseAndAccents", '{ name: { eqIgnoreCaseAndAccents: "bée" } }', "b"),
+        Filter(
+            "startsWithIgnoreCaseAndAccents",
+            '{ name: { startsWithIgnoreCaseAndAccents: "å" } }',
+            "a",
+        ),
+        Filter(
+            "endsWithIgnoreCaseAndAccents", '{ name: { endsWithIgnoreCaseAndAccents: "ñt" } }', "a"
+        ),
+        Filter(
+            "containsIgnoreCaseAndAccents", '{ name: { containsIgnoreCaseAndAccents: "á" } }', "ac"
+        ),
     )
 }
 _SOCKET = EnumType(name="Socket", values=("E14", "E27", "GU10"))

@@ -42,6 +42,11 @@ OPERATOR_DESCRIPTIONS: Mapping[str, str] = {
     "startsWithIgnoreCase": "Starts with this text, in any case; accents count.",
     "endsWithIgnoreCase": "Ends with this text, in any case; accents count.",
     "containsIgnoreCase": "Contains this text, in any case; accents count.",
+    "eqIgnoreCaseAndAccents": "Equal to this text, in any case, with or without accents.",
+    "startsWithIgnoreCaseAndAccents": "Starts with this text, in any case, with or without "
+    "accents.",
+    "endsWithIgnoreCaseAndAccents": "Ends with this text, in any case, with or without accents.",
+    "containsIgnoreCaseAndAccents": "Contains this text, in any case, with or without accents.",
     "exists": "True: has a value that is not null. False: has no value, or null.",
     "has": "At least one item is equal to this value.",
     "hasEvery": "The list contains each of these values.",

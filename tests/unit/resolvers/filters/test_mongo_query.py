@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from revstream.resolvers.filters.accent_folding import MARK
 from revstream.resolvers.filters.expression import (
     EVERYTHING,
     NOTHING,
@@ -89,14 +90,23 @@ def test_a_prefix_is_put_before_the_paths_of_documents() -> None:
 
 def test_text_never_becomes_an_expression() -> None:
     """Special characters are escaped, and characters that MongoDB rejects are spelled out."""
-    assert regular_expression("^(a|b)*[c].{2}+?\\$", at_start=False) == (
+    assert regular_expression(Text("t", "^(a|b)*[c].{2}+?\\$")) == (
         r"\^\(a\|b\)\*\[c\]\.\{2\}\+\?\\\$"
     )
-    assert regular_expression("a\0b", at_start=True) == r"^a\x00b"
-    assert regular_expression("\né日🙂 #-/", at_start=False) == "\né日🙂 #-/"
+    assert regular_expression(Text("t", "a\0b", at_start=True)) == r"^a\x00b"
+    assert regular_expression(Text("t", "\né日🙂 #-/")) == "\né日🙂 #-/"
 
 
 def test_text_without_regard_to_case_lists_the_variants() -> None:
     """The server needs no table of characters of its own."""
-    whole = regular_expression("Kn.é日", at_start=True, at_end=True, ignore_case=True)
-    assert whole == "^[kK\u212a][nN]\\.[éÉ]日\\z"
+    whole = Text("t", "Kn.é日", at_start=True, at_end=True, ignore_case=True)
+    assert regular_expression(whole) == "^[kK\u212a][nN]\\.[éÉ]日\\z"
+
+
+def test_text_without_regard_to_accents_allows_marks_after_each_letter() -> None:
+    """Composed letters are in the class, and decomposed ones have marks behind them."""
+    whole = Text("t", "Q\u0301.日", at_start=True, at_end=True, ignore_accents=True)
+    marks = f"{MARK}*+"
+    assert regular_expression(whole) == f"^{marks}[Qq]{marks}\\.{marks}日{marks}\\z"
+    anywhere = Text("t", "q日", ignore_accents=True)
+    assert regular_expression(anywhere) == f"[Qq]{marks}日"

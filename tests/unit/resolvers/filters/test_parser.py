@@ -66,6 +66,19 @@ def parse(where: dict[str, Any] | None) -> Condition:
         ({"text": {"startsWithIgnoreCase": "a"}}, Text("t", "a", at_start=True, ignore_case=True)),
         ({"text": {"endsWithIgnoreCase": "a"}}, Text("t", "a", at_end=True, ignore_case=True)),
         ({"text": {"containsIgnoreCase": "a"}}, Text("t", "a", ignore_case=True)),
+        (
+            {"text": {"eqIgnoreCaseAndAccents": "a"}},
+            Text("t", "a", at_start=True, at_end=True, ignore_accents=True),
+        ),
+        (
+            {"text": {"startsWithIgnoreCaseAndAccents": "a"}},
+            Text("t", "a", at_start=True, ignore_accents=True),
+        ),
+        (
+            {"text": {"endsWithIgnoreCaseAndAccents": "a"}},
+            Text("t", "a", at_end=True, ignore_accents=True),
+        ),
+        ({"text": {"containsIgnoreCaseAndAccents": "a"}}, Text("t", "a", ignore_accents=True)),
         ({"text": {"exists": True}}, Not(NULL_TEXT)),
         ({"text": {"exists": False}}, NULL_TEXT),
         ({"whole": {"gte": 1, "lt": 5}}, All((Compare("whole", GTE, 1), Compare("whole", LT, 5)))),
@@ -209,6 +222,10 @@ def test_each_operator_has_one_meaning(where: dict[str, Any] | None, condition: 
             "Thing.text.eqIgnoreCase: 1,001 characters, maximum is 1,000; shorten the text",
         ),
         (
+            {"text": {"eqIgnoreCaseAndAccents": "x" * 201}},
+            "Thing.text.eqIgnoreCaseAndAccents: 201 characters, maximum is 200; shorten the text",
+        ),
+        (
             {"text": {"eqIgnoreCase": None}},
             "Thing.text.eqIgnoreCase: null, expected a value; remove the operator",
         ),
@@ -259,4 +276,4 @@ def test_every_operator_of_the_schema_is_parsed() -> None:
                 parse({field.name: {operator: object()}})
             assert f"{field.name}: {operator!r}" not in caught.value.message
             assert "expected a field" not in caught.value.message
-    assert {len(operators(each)) for each in SINGLE} == {3, 5, 9, 16}
+    assert {len(operators(each)) for each in SINGLE} == {3, 5, 9, 20}

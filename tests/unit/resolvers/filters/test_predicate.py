@@ -123,6 +123,16 @@ def test_text_without_regard_to_case_compares_character_by_character() -> None:
     assert matching(e_acute, ["é", "É", "e", "e\u0301"]) == ["é", "É"]
 
 
+def test_text_without_regard_to_accents_compares_letters() -> None:
+    """Composed and decomposed letters are equal, and their case does not count."""
+    texts = ["Łódź", "LO\u0301DZ\u0301", "lodz", "lod", "\u0301lodz!", "日", 5]
+    whole = Text("a", "łodź", at_start=True, at_end=True, ignore_accents=True)
+    assert matching(whole, texts) == texts[:3]
+    assert matching(replace(whole, at_end=False), texts) == [*texts[:3], texts[4]]
+    assert matching(replace(whole, at_start=False), texts) == texts[:3]
+    assert matching(Text("a", "OD", ignore_accents=True), texts) == texts[:5]
+
+
 def test_dates_compare_by_millisecond_beyond_python_s_years_too() -> None:
     """The driver decodes near and far dates to different classes; they compare as one type."""
     near, far = datetime(2024, 5, 1, tzinfo=UTC), DatetimeMS(10**15)
