@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from itertools import chain, count
 
 from revstream.model.compiler.loader import read_model
 from revstream.model.errors import ModelError, ModelErrors
@@ -55,8 +57,9 @@ def _renamed(draft: ModelDraft, error: ModelError) -> bool:
     if type_.collection is not None and type_.plural != longer and "plural" in error.mend:
         type_.plural = longer
         return True
-    _rename_type(draft, type_.name, f"{type_.name}Record")
-    type_.name = f"{type_.name}Record"
+    new = _free_name(draft, f"{type_.name}Record")
+    _rename_type(draft, type_.name, new)
+    type_.name = new
     return True
 
 
@@ -90,6 +93,16 @@ def _rename_enum(draft: ModelDraft, error: ModelError) -> bool:
     enum = next((each for each in draft.enums if each.name == error.type), None)
     if enum is None:
         return False
-    _rename_type(draft, enum.name, f"{enum.name}Value")
-    enum.name = f"{enum.name}Value"
+    new = _free_name(draft, f"{enum.name}Value")
+    _rename_type(draft, enum.name, new)
+    enum.name = new
     return True
+
+
+def _free_name(draft: ModelDraft, wanted: str) -> str:
+    taken = {each.name for each in draft.types} | {each.name for each in draft.enums}
+    return next(each for each in chain([wanted], _numbered(wanted)) if each not in taken)
+
+
+def _numbered(wanted: str) -> Iterator[str]:
+    return (f"{wanted}{number}" for number in count(2))

@@ -132,7 +132,8 @@ class _Builder:
 
     def _free_type(self, *wanted: str) -> str:
         """Return the first of the names that no type has; the last with a number if need be."""
-        taken = set(self._names.values())
+        # A type with the name of a scalar would take its place in all fields.
+        taken = {*self._names.values(), *(each.value for each in Scalar)}
         taken |= {each.name for each in self.embedded} | {each.name for each in self.enums}
         numbered = (f"{wanted[-1]}{number}" for number in range(2, len(taken) + 3))
         return next(each for each in (*wanted, *numbered) if each not in taken)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass, field
 
 __all__ = ["DraftEnum", "DraftField", "DraftType", "sdl"]
 
 # Names that GraphQL does not allow for values of enums.
 _NOT_VALUES = {"TRUE": "IS_TRUE", "FALSE": "IS_FALSE", "NULL": "IS_NULL"}
+_LINE_END = re.compile(r"[\r\n]+")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -37,7 +39,7 @@ class DraftField:
         elif self.stored == "_id" and self.name != "id":
             parts.append('@stored(as: "_id")')
         text = " ".join([*parts, *self.directives])
-        return f"  {text}" + (f"  # {self.comment}" if self.comment else "")
+        return f"  {text}" + (f"  {_comment(self.comment)}" if self.comment else "")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -79,9 +81,9 @@ class DraftType:
                 facts.append("version: null")
             head += f" @collection({', '.join(facts)})"
         head = " ".join([head, *self.directives])
-        lines = [f"# {each}" for each in self.comments]
+        lines = [*map(_comment, self.comments)]
         lines += [f"{head} {{", *(each.line() for each in self.fields)]
-        lines += [f"  # {each}" for each in self.notes]
+        lines += [f"  {_comment(each)}" for each in self.notes]
         return "\n".join([*lines, "}"])
 
 
@@ -106,9 +108,14 @@ class DraftEnum:
         return "\n".join([f"enum {self.name} {{", *lines, "}"])
 
 
+def _comment(text: str) -> str:
+    """Return a comment of one line: a name in it may have any characters."""
+    return "# " + _LINE_END.sub(" ", text)
+
+
 def sdl(types: list[DraftType], enums: list[DraftEnum], header: list[str]) -> str:
     """Return the file's text."""
-    parts = ["\n".join(f"# {each}" for each in header)]
+    parts = ["\n".join(map(_comment, header))]
     parts += [each.text() for each in types]
     parts += [each.text() for each in enums]
     return "\n\n".join(parts) + "\n"

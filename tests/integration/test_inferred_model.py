@@ -12,10 +12,13 @@ import pytest
 from bson import Decimal128, Int64, ObjectId
 from bson.binary import Binary
 from bson.timestamp import Timestamp
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
+from hypothesis import settings as tried
 from hypothesis import strategies as st
 from pymongo import MongoClient
 
+from revstream.gql.cli.init import infer_schema
+from revstream.gql.runtime.configuration.settings import Settings
 from revstream.model.compiler.loader import read_model
 from revstream.model.definition import EnumType, Model, Scalar
 from revstream.model.inference.accepted_names import accepted_text
@@ -81,7 +84,7 @@ def database(client: Client) -> Iterator[str]:
 
 
 @given(documents=DOCUMENTS, size=st.integers(1, 4))
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@tried(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_every_document_fits_the_model_that_a_sample_gives(
     mongo_uri: str,
     client: Client,
@@ -147,6 +150,58 @@ def test_relations_enums_and_unique_fields_are_found(
     assert role.type_name == "UserRole"
     assert "__v" not in {each.stored for each in user.fields}
     assert [each.name for each in model.entity("Category").references] == ["parent"]
+
+
+def test_types_of_one_name_are_told_apart(mongo_uri: str, client: Client, database: str) -> None:
+    """The lines of an order beside a collection of order lines, and names that GraphQL has."""
+    shop = client[database]
+    shop["orders"].insert_many(
+        {"lines": [{"sku": "a"}], "status": "open" if n % 2 else "done"} for n in range(40)
+    )
+    shop["order_lines"].insert_one({"q": 1})
+    shop["order_statuses"].insert_one({"q": 1})
+    shop["strings"].insert_one({"text": "a", "string": {"string": "b"}})
+    shop["nodes"].insert_one({"node": {"x": "b"}, "record": {"y": 1}})
+    model = read(asyncio.run(inferred(mongo_uri, database)))
+    assert {each.name: each.type_name for each in model.entity("Order").fields} == {
+        "id": "ID",
+        "lines": "OrderLines",
+        "status": "OrderStatus2",
+    }
+    assert [each.name for each in model.embedded("OrderLines").fields] == ["sku"]
+    assert {each.name: each.type_name for each in model.entity("String2").fields} == {
+        "id": "ID",
+        "text": "String",
+        "string": "String2String",
+    }
+
+
+def test_names_of_collections_and_fields_add_no_types(
+    mongo_uri: str, client: Client, database: str
+) -> None:
+    """Comments have one line, whatever characters a name has."""
+    evil = 'x\r\ntype Evil @collection(name: "secrets") { id: ID! n: Int }\n#'
+    client[database].create_collection(evil)
+    client[database]["things"].insert_many({evil: 1, f"{evil}.": 1, "_id": n} for n in range(3))
+    settings = Settings(mongodb_uri=mongo_uri, database=database)
+    text = asyncio.run(
+        infer_schema(settings, mongo_uri, database, lambda *_: None, size=None, only=[])
+    )
+    assert [each.name for each in read(text).entities] == ["Thing"]
+    assert "Left out: x type Evil" in text
+
+
+def test_what_is_embedded_very_deeply_is_json(
+    mongo_uri: str, client: Client, database: str
+) -> None:
+    """MongoDB limits the depth of the query that looks for documents which do not fit."""
+    value: dict[str, Any] = {"n": 1}
+    for _ in range(90):
+        value = {"c": value}
+    client[database]["things"].insert_many({"_id": n, **value} for n in range(3))
+    text = asyncio.run(inferred(mongo_uri, database, size=1))
+    assert text.count("type ") == 11
+    assert "c: JSON!" in text
 
 
 def test_one_odd_document_among_many_decides(mongo_uri: str, client: Client, database: str) -> None:

@@ -20,6 +20,8 @@ __all__ = ["add_document"]
 
 _EXACT = 2**53
 _UUID_BYTES = 16
+# Documents that are embedded more deeply are of no type: queries have a limit of depth, too.
+_DEEPEST = 10
 _KINDS: dict[type, Kind] = {
     type(None): Kind.NULL,
     bool: Kind.BOOLEAN,
@@ -35,33 +37,36 @@ _KINDS: dict[type, Kind] = {
 
 
 def add_document(
-    profile: ObjectProfile, document: Mapping[str, Any], *, rare: bool = False
+    profile: ObjectProfile, document: Mapping[str, Any], *, rare: bool = False, depth: int = 0
 ) -> None:
     """Add a document, or an embedded one.
 
     Args:
         rare: The document was looked for, and does not count in the shares.
+        depth: Number of documents and lists around it.
     """
     profile.count += not rare
     for name, value in document.items():
-        _add(profile.field_profile(name), value, rare=rare)
+        _add(profile.field_profile(name), value, rare=rare, depth=depth + 1)
     if rare:
         for name in profile.fields.keys() - document.keys():
             profile.fields[name].rarely_missing = True
 
 
-def _add(profile: FieldProfile, value: Any, *, rare: bool) -> None:
+def _add(profile: FieldProfile, value: Any, *, rare: bool, depth: int) -> None:
     if value.__class__ is str:
         profile.add_text(value, rare=rare)
         return
     kind = _kind(value)
+    if kind in (Kind.OBJECT, Kind.LIST) and depth > _DEEPEST:
+        kind = Kind.OTHER
     profile.add(kind, rare=rare)
     if kind is Kind.OBJECT:
-        add_document(profile.object_fields(), value, rare=rare)
+        add_document(profile.object_fields(), value, rare=rare, depth=depth)
     elif kind is Kind.LIST:
         items = profile.list_items()
         for each in value:
-            _add(items, each, rare=rare)
+            _add(items, each, rare=rare, depth=depth + 1)
 
 
 def _kind(value: Any) -> Kind:

@@ -14,6 +14,7 @@ from revstream.model.inference.field_type import choose_type
 from revstream.model.inference.json_schema import add_json_schema
 from revstream.model.inference.profile import FieldProfile, ObjectProfile
 from revstream.model.inference.relation import Candidate, Relation, candidates
+from revstream.streams.core.errors import Unsuitable
 from revstream.streams.maintenance.sampling.document_profile import add_document
 from revstream.streams.maintenance.sampling.misfit_filter import misfit_filter
 from revstream.streams.mongo.database import Mongo
@@ -133,7 +134,11 @@ async def _sampled(
 
 
 async def _widen(mongo: Mongo, name: str, profile: ObjectProfile, report: Report) -> None:
-    """Look for documents that do not fit, and add them, until there are none."""
+    """Look for documents that do not fit, and add them, until there are none.
+
+    Raises:
+        Unsuitable: There are always more.
+    """
     for number in range(_MOST_ROUNDS):
         report(f"check all of {name}", number, 0)
         query = misfit_filter(profile)
@@ -146,6 +151,10 @@ async def _widen(mongo: Mongo, name: str, profile: ObjectProfile, report: Report
             return
         for document in page:
             add_document(profile, document, rare=True)
+    raise Unsuitable(
+        f"collection {name!r}: documents that do not fit after {_MOST_ROUNDS} rounds, expected "
+        "none; read all of them with --all"
+    )
 
 
 async def _json_schema(mongo: Mongo, name: str) -> Mapping[str, Any]:
