@@ -19,14 +19,12 @@ from pymongo.collection import Collection
 from revstream.model.definition import EnumType, Field, ObjectType, Scalar
 from revstream.resolvers.filters.accent_folding import fold_accents
 from revstream.resolvers.filters.mongo_query import to_query
-from revstream.resolvers.filters.parser import (
-    DEEPEST,
+from revstream.resolvers.filters.operations import (
     LONGEST_TEXT,
     LONGEST_TEXT_IN_ANY_CASE,
     LONGEST_TEXT_WITHOUT_ACCENTS,
-    operators,
-    parse_where,
 )
+from revstream.resolvers.filters.parser import DEEPEST, operators, parse_where
 from revstream.resolvers.filters.predicate import compile_predicate
 from revstream.streams.mongo.driver.codecs import DECODED, RAW, decode
 from tests.support.drawn import ACCENTS, ANY, CASES, NOTABLE, batches, decimal_beside
