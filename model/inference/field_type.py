@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from revstream.model.compiler.validation.fields import stored_name_problem
 from revstream.model.definition import Scalar
-from revstream.model.inference.profile import FieldProfile, Kind, ObjectProfile
+from revstream.model.inference.profile import MOST_DAYS, FieldProfile, Kind, ObjectProfile
 
 __all__ = ["FieldType", "choose_id", "choose_type", "shares"]
 
@@ -30,7 +30,8 @@ _SCALARS: tuple[tuple[Scalar, frozenset[Kind]], ...] = (
         frozenset({Kind.INT, Kind.LONG, Kind.HUGE, Kind.FLOAT, Kind.NOT_FINITE, Kind.DECIMAL}),
     ),
     (Scalar.BOOLEAN, frozenset({Kind.BOOLEAN})),
-    (Scalar.DATETIME, frozenset({Kind.DATETIME})),
+    (Scalar.DATE, frozenset({Kind.DAY})),
+    (Scalar.DATETIME, frozenset({Kind.DAY, Kind.DATETIME})),
     (Scalar.OBJECTID, frozenset({Kind.OBJECTID})),
     (Scalar.UUID, frozenset({Kind.UUID})),
     (Scalar.BINARY, frozenset({Kind.BINARY})),
@@ -128,6 +129,8 @@ def _single(profile: FieldProfile) -> FieldType:
         return FieldType(fields=profile.fields)
     if kinds == {Kind.STRING} and _is_enum(profile):
         return FieldType(values=profile.declared or tuple(sorted(profile.texts or ())))
+    if kinds == {Kind.DATETIME} and profile.days is not None and len(profile.days) >= MOST_DAYS:
+        return FieldType(scalar=Scalar.DATE)
     for scalar, holds in _SCALARS:
         if kinds <= holds:
             return FieldType(scalar=scalar)

@@ -25,6 +25,7 @@ _KINDS = {
     "bool": Kind.BOOLEAN,
     "boolean": Kind.BOOLEAN,
     "date": Kind.DATETIME,
+    "day": Kind.DAY,
     "timestamp": Kind.TIMESTAMP,
     "objectId": Kind.OBJECTID,
     "uuid": Kind.UUID,

@@ -8,12 +8,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum
 
-__all__ = ["FieldProfile", "Kind", "ObjectProfile"]
+__all__ = ["MOST_DAYS", "FieldProfile", "Kind", "ObjectProfile"]
 
 # Texts that are remembered: an enum has fewer.
 MOST_TEXTS = 20
 # Longer texts are no values of an enum.
 LONGEST_TEXT = 40
+# Days that are remembered: dates of as many are days without a time.
+MOST_DAYS = 10
 
 
 class Kind(Enum):
@@ -29,6 +31,7 @@ class Kind(Enum):
     DECIMAL = "decimal"
     BOOLEAN = "boolean"
     DATETIME = "date"
+    DAY = "day"
     OBJECTID = "objectId"
     UUID = "UUID"
     BINARY = "binary"
@@ -51,6 +54,8 @@ class FieldProfile:
         declared: All values that the collection's validator allows, if it has a list of texts.
         texts: Number of values by text, of at most `MOST_TEXTS` short texts; None if there are more
             or longer ones.
+        days: Different days of dates that are midnight in UTC, at most `MOST_DAYS`; None if a date
+            is not.
         fields: Profile of the values that are objects.
         items: Profile of the items of the values that are lists.
     """
@@ -60,6 +65,7 @@ class FieldProfile:
     rarely_missing: bool = False
     declared: tuple[str, ...] = ()
     texts: dict[str, int] | None = field(default_factory=dict)
+    days: set[int] | None = field(default_factory=set)
     fields: ObjectProfile | None = None
     items: FieldProfile | None = None
 
@@ -77,6 +83,18 @@ class FieldProfile:
             self.texts = None
         else:
             self.texts[text] = self.texts.get(text, 0) + (not rare)
+
+    def add_date(self, day: int | None, *, rare: bool = False) -> None:
+        """Count a date.
+
+        Args:
+            day: Number of the day; None if the date has a time.
+        """
+        self.add(Kind.DATETIME, rare=rare)
+        if day is None:
+            self.days = None
+        elif self.days is not None and len(self.days) < MOST_DAYS:
+            self.days.add(day)
 
     def object_fields(self) -> ObjectProfile:
         """Return the profile of the values that are objects."""

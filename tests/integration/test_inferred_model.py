@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import uuid4
 
 import pytest
 from bson import Decimal128, Int64, ObjectId
 from bson.binary import Binary
+from bson.datetime_ms import DatetimeMS
 from bson.timestamp import Timestamp
 from hypothesis import HealthCheck, given
 from hypothesis import settings as tried
@@ -42,7 +43,8 @@ SCALARS = st.one_of(
     st.sampled_from([Int64(3), Int64(2**40), Int64(2**60)]),
     st.sampled_from([1.5, 2.0, float("nan"), float("inf")]),
     st.just(Decimal128("1.10")),
-    st.just(datetime(2026, 1, 1, tzinfo=UTC)),
+    st.builds(datetime, st.just(2026), st.just(1), st.integers(1, 31), tzinfo=st.just(UTC)),
+    st.just(datetime(2026, 1, 1, 0, 0, 0, 1000, tzinfo=UTC)),
     st.just(ObjectId(b"x" * 12)),
 )
 VALUES = st.recursive(
@@ -234,6 +236,49 @@ def test_one_odd_document_among_many_decides(mongo_uri: str, client: Client, dat
     inner = model.embedded("EventO").field("x")
     assert inner is not None
     assert (inner.type, inner.required) == (Scalar.INT, False)
+
+
+def test_dates_without_a_time_are_days(mongo_uri: str, client: Client, database: str) -> None:
+    """One time among thousands is found, in embedded documents, too; one day again and again, and
+    dates in lists, say too little.
+    """
+    start = datetime(2026, 1, 1, tzinfo=UTC)
+    days = [start + timedelta(days=n % 300) for n in range(2000)]
+    client[database]["trips"].insert_many(
+        {
+            "_id": n,
+            "day": each,
+            "gone": each if n % 2 else None,
+            "on": {"day": each, "from": each},
+            "since": start,
+            "days": [each],
+            "stops": [{"day": each}],
+            "far": each,
+            "at": each,
+        }
+        for n, each in enumerate(days)
+    )
+    changed = {
+        "on.from": start + timedelta(milliseconds=1),
+        "far": DatetimeMS(11_574_074 * 86_400_000),
+    }
+    client[database]["trips"].update_one({"_id": 1999}, {"$set": changed})
+    client[database]["trips"].update_one({"_id": 1998}, {"$set": {"at": "text"}})
+    model = read(asyncio.run(inferred(mongo_uri, database, size=50)))
+    trip, on, stop = model.entity("Trip"), model.embedded("TripOn"), model.embedded("TripStop")
+    assert {each.name: each.type_name for each in trip.fields} == {
+        "id": "ID",
+        "day": "Date",
+        "gone": "Date",
+        "on": "TripOn",
+        "since": "DateTime",
+        "days": "DateTime",
+        "stops": "TripStop",
+        "far": "Date",
+        "at": "JSON",
+    }
+    assert [each.type_name for each in on.fields] == ["Date", "DateTime"]
+    assert [each.type_name for each in stop.fields] == ["DateTime"]
 
 
 def test_binary_data_has_the_scalar_of_its_subtype(

@@ -20,6 +20,7 @@ __all__ = ["add_document"]
 
 _EXACT = 2**53
 _UUID_BYTES = 16
+_DAY_MS = 86_400_000
 # Documents that are embedded more deeply are of no type: queries have a limit of depth, too.
 _DEEPEST = 10
 _KINDS: dict[type, Kind] = {
@@ -27,8 +28,6 @@ _KINDS: dict[type, Kind] = {
     bool: Kind.BOOLEAN,
     int: Kind.INT,
     Decimal128: Kind.DECIMAL,
-    datetime: Kind.DATETIME,
-    DatetimeMS: Kind.DATETIME,
     ObjectId: Kind.OBJECTID,
     Timestamp: Kind.TIMESTAMP,
     # Decoded from binary data of subtype 0.
@@ -37,36 +36,55 @@ _KINDS: dict[type, Kind] = {
 
 
 def add_document(
-    profile: ObjectProfile, document: Mapping[str, Any], *, rare: bool = False, depth: int = 0
+    profile: ObjectProfile,
+    document: Mapping[str, Any],
+    *,
+    rare: bool = False,
+    depth: int = 0,
+    listed: bool = False,
 ) -> None:
     """Add a document, or an embedded one.
 
     Args:
         rare: The document was looked for, and does not count in the shares.
         depth: Number of documents and lists around it.
+        listed: Whether there is a list around it.
     """
     profile.count += not rare
     for name, value in document.items():
-        _add(profile.field_profile(name), value, rare=rare, depth=depth + 1)
+        _add(profile.field_profile(name), value, rare=rare, depth=depth + 1, listed=listed)
     if rare:
         for name in profile.fields.keys() - document.keys():
             profile.fields[name].rarely_missing = True
 
 
-def _add(profile: FieldProfile, value: Any, *, rare: bool, depth: int) -> None:
+def _add(profile: FieldProfile, value: Any, *, rare: bool, depth: int, listed: bool) -> None:
     if value.__class__ is str:
         profile.add_text(value, rare=rare)
+        return
+    if isinstance(value, datetime | DatetimeMS):
+        # The search for misfits cannot see the times of dates in lists.
+        profile.add_date(None if listed else _day(value), rare=rare)
         return
     kind = _kind(value)
     if kind in (Kind.OBJECT, Kind.LIST) and depth > _DEEPEST:
         kind = Kind.OTHER
     profile.add(kind, rare=rare)
     if kind is Kind.OBJECT:
-        add_document(profile.object_fields(), value, rare=rare, depth=depth)
+        add_document(profile.object_fields(), value, rare=rare, depth=depth, listed=listed)
     elif kind is Kind.LIST:
         items = profile.list_items()
         for each in value:
-            _add(items, each, rare=rare, depth=depth + 1)
+            _add(items, each, rare=rare, depth=depth + 1, listed=True)
+
+
+def _day(value: datetime | DatetimeMS) -> int | None:
+    """Return the number of the day; None if the date has a time."""
+    if isinstance(value, DatetimeMS):
+        days, rest = divmod(int(value), _DAY_MS)
+        return None if rest else days
+    midnight = not (value.hour or value.minute or value.second or value.microsecond)
+    return value.toordinal() if midnight else None
 
 
 def _kind(value: Any) -> Kind:

@@ -27,12 +27,14 @@ _TYPES: Mapping[Scalar, tuple[str, ...]] = {
     Scalar.DECIMAL: ("int", "long", "double", "decimal"),
     Scalar.BOOLEAN: ("bool",),
     Scalar.DATETIME: ("date",),
+    Scalar.DATE: ("date",),
     Scalar.OBJECTID: ("objectId",),
     Scalar.UUID: ("binData",),
     Scalar.BINARY: ("binData",),
     Scalar.TIMESTAMP: ("timestamp",),
 }
 _EXACT = 2**53
+_DAY_MS = 86_400_000
 
 
 def misfit_filter(profile: ObjectProfile) -> Condition | None:
@@ -70,6 +72,8 @@ def _of_value(name: str, chosen: FieldType) -> Iterator[Condition]:
     for each in _not_of(chosen, nullable=not chosen.required):
         # `$exists`: comparisons find missing fields, too.
         yield {name: each if chosen.required else {"$exists": True, **each}}
+    if chosen.scalar is Scalar.DATE:
+        yield {"$expr": _has_time(f"${name}")}
     # Comparisons look into lists.
     yield {name: {"$type": "array"}}
     if chosen.fields is not None:
@@ -111,7 +115,29 @@ def _prefixed(name: str, conditions: Iterator[Condition]) -> Iterator[Condition]
 def _with_prefix(prefix: str, condition: Condition) -> Condition:
     return {
         key if key.startswith("$") else f"{prefix}.{key}": (
-            [_with_prefix(prefix, each) for each in value] if key in ("$or", "$and") else value
+            [_with_prefix(prefix, each) for each in value]
+            if key in ("$or", "$and")
+            else _path_with_prefix(prefix, value)
+            if key == "$expr"
+            else value
         )
         for key, value in condition.items()
     }
+
+
+def _path_with_prefix(prefix: str, expression: Any) -> Any:
+    """Return an expression whose paths begin in the object at a prefix."""
+    if isinstance(expression, str):
+        path = expression.removeprefix("$")
+        return expression if path == expression else f"${prefix}.{path}"
+    if isinstance(expression, dict):
+        return {key: _path_with_prefix(prefix, each) for key, each in expression.items()}
+    if isinstance(expression, list):
+        return [_path_with_prefix(prefix, each) for each in expression]
+    return expression
+
+
+def _has_time(path: str) -> Condition:
+    """Return an expression: the value is a date, and not midnight in UTC."""
+    time = {"$mod": [{"$toLong": path}, _DAY_MS]}
+    return {"$cond": [{"$eq": [{"$type": path}, "date"]}, {"$ne": [time, 0]}, False]}
