@@ -26,9 +26,10 @@ from revstream.gql.schema.common.type_builder import Types
 from revstream.gql.schema.entities.back_references import (
     back_reference_field,
     past_back_reference_field,
+    state_back_reference_field,
 )
 from revstream.gql.schema.entities.comments import define_comment
-from revstream.gql.schema.entities.connections import define_connections, define_snapshot_connection
+from revstream.gql.schema.entities.connections import define_connections
 from revstream.gql.schema.entities.documents import define_states
 from revstream.gql.schema.entities.drafts import (
     define_draft,
@@ -90,17 +91,16 @@ def build_schema(
     define_proposal_changes(types)
     results = result_model(model)
     define_aggregates(types, results, shapes)
-    referring = {link.target.name for each in shapes.values() for link in each.back_links.values()}
     for shape in shapes.values():
-        if shape.name in referring:
-            define_snapshot_connection(types, shape)
         if not shape.is_entity:
             define_states(types, shape)
             continue
         back_links = [back_reference_field(model, each) for each in shape.back_links.values()]
         back_links += back_reference_aggregate_fields(model, results, shape)
         past_links = [past_back_reference_field(model, each) for each in shape.back_links.values()]
-        define_states(types, shape, [*back_links, *history_fields(model, shape)], past_links)
+        state_links = list(map(state_back_reference_field, shape.back_links.values()))
+        more = [*back_links, *history_fields(model, shape)]
+        define_states(types, shape, more, past_links, state_links)
         define_versions(types, model, shape)
         define_connections(types, shape)
         define_drafts(types, model, shape)

@@ -33,6 +33,14 @@ MODEL = read_model(
     """
 )
 TAGS = [ObjectId(f"{n:024x}") for n in range(4)]
+STATES = """
+query($at: TimePoint) {
+  posts: postStates(asOf: $at) { nodes { id tags { id } } }
+  tags: tagStates(asOf: $at) { nodes { ...tag } }
+  token: tagStates(asOf: $at, first: 0) { resumeToken }
+}
+fragment tag on TagState { id name posts { totalCount nodes { id } } }
+"""
 State = tuple[dict[str, list[ObjectId]], dict[ObjectId, bool]]
 WRITES = st.lists(
     st.tuples(st.sampled_from("abc"), st.none() | st.lists(st.sampled_from(TAGS), max_size=5))
@@ -100,7 +108,10 @@ def shown(data: dict[str, Any], then: str = "") -> dict[str, Any]:
 async def test_both_directions_equal_plain_python_at_each_moment(
     posts: Shop, writes: list[tuple[Any, Any]]
 ) -> None:
-    """The order is that of the list; missing and hidden documents are left out."""
+    """The order is that of the list; missing and hidden documents are left out.
+
+    States of documents, by one query for now and for each moment, are the same.
+    """
     database = posts.database
     for name in ("posts", "tags"):
         database[name].delete_many({})
@@ -130,6 +141,12 @@ async def test_both_directions_equal_plain_python_at_each_moment(
     )
     for token, right in moments:
         assert shown(await ask(posts, then, t=token), "AsOf") == right
+        states = await ask(posts, STATES, at={"token": token})
+        assert states.pop("token") == {"resumeToken": token}
+        assert shown(states) == right
+    states = await ask(posts, STATES)
+    del states["token"]
+    assert shown(states) == moments[-1][1]
 
 
 async def test_lists_of_many_documents_are_one_read(
@@ -152,3 +169,47 @@ async def test_lists_of_many_documents_are_one_read(
     data = await ask(posts, "{ posts { nodes { tags { name } } } }")
     assert [len(each["tags"]) for each in data["posts"]["nodes"]] == [4] * 10
     assert [name for name, _ in asked] == ["Tag"]
+
+
+async def test_one_fragment_shows_documents_now_and_then(posts: Shop) -> None:
+    """Objects of the two states have different types and ids, also where the query is compiled."""
+    database = posts.database
+    database["tags"].delete_many({})
+    # An earlier test has left versions of the others.
+    tag = ObjectId()
+    database["tags"].insert_one({"_id": tag, "name": "old", "version": 1})
+    at = await posts.gateway.mongo.operation_time()
+    database["tags"].update_one({"_id": tag}, {"$set": {"name": "new", "version": 2}})
+    await posts.recorded()
+    token = resume_tokens.encode(resume_tokens.token_from_time(at), posts.gateway.deployment)
+    text = """
+    query($at: TimePoint, $id: ID!) {
+      page: tagStates(asOf: $at, where: {name: {in: ["old", "new"]}}, orderBy: [{name: DESC}]) {
+        __typename
+        edges { cursor node { ...row } }
+        pageInfo { hasNextPage }
+        totalCount
+      }
+      one: tagState(id: $id, asOf: $at) { ...row }
+      none: tagState(id: "ffffffffffffffffffffffff", asOf: $at) { id }
+    }
+    fragment row on TagState { __typename id documentId version name }
+    """
+    id_ = str(tag)
+    now = {"__typename": "Tag", "id": id_, "documentId": id_, "version": 2, "name": "new"}
+    then = {
+        "__typename": "TagSnapshot",
+        "id": f"{id_}@1",
+        "documentId": id_,
+        "version": 1,
+        "name": "old",
+    }
+    for _ in range(3):
+        for moment, row in [(None, now), ({"token": token}, then)]:
+            data = await ask(posts, text, at=moment, id=id_)
+            page = data["page"]
+            assert [each["node"] for each in page["edges"]] == [row]
+            assert page["__typename"] == f"{row['__typename']}Connection"
+            assert (page["totalCount"], page["pageInfo"]) == (1, {"hasNextPage": False})
+            assert (data["one"], data["none"]) == (row, None)
+    assert not posts.schema.operations.fallbacks.counts

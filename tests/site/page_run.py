@@ -226,12 +226,18 @@ class _PageRun:
 
     def _operation(self, step: Step) -> dict[str, Any]:
         variables = {} if step.variables is None else self._json(step.variables)
-        for name, value in variables.items():
-            if value == ANYTHING:
-                if name not in self._values:
-                    raise self._fault(step, f"variable {name}: no answer above has such a field")
-                variables[name] = self._values[name]
-        return {"query": self._real(step.block.text), "variables": variables}
+        filled = {name: self._filled(step, name, value) for name, value in variables.items()}
+        return {"query": self._real(step.block.text), "variables": filled}
+
+    def _filled(self, step: Step, name: str, value: Any) -> Any:
+        """Return a variable with the latest values of the fields named in place of `…`."""
+        if isinstance(value, dict):
+            return {inner: self._filled(step, inner, each) for inner, each in value.items()}
+        if value != ANYTHING:
+            return value
+        if name not in self._values:
+            raise self._fault(step, f"variable {name}: no answer above has such a field")
+        return self._values[name]
 
     def _json(self, block: Block) -> Any:
         try:

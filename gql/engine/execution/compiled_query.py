@@ -37,7 +37,14 @@ from revstream.gql.engine.request.context import RequestContext
 from revstream.gql.observability.fallback_metrics import FallbackCounter
 from revstream.streams.core.operation import OPERATION
 
-__all__ = ["Coerce", "CompiledQuery", "compile_coercion", "compile_query"]
+__all__ = [
+    "Coerce",
+    "CompiledQuery",
+    "ResolvedField",
+    "compile_coercion",
+    "compile_query",
+    "give_up",
+]
 
 _INT = 2**31
 
@@ -76,7 +83,7 @@ class _Root:
 
 
 @dataclass(frozen=True, slots=True)
-class _Resolved:
+class ResolvedField:
     """Root field that is compiled from its function and a generated rendering."""
 
     resolve: Callable[..., Awaitable[Any]]
@@ -88,6 +95,11 @@ class _Resolved:
 
     def record(self, found: Any, info: Any) -> Any:
         return found
+
+
+def give_up(_found: Any, _context: RequestContext) -> Any:
+    """Return FALLBACK: the rendering of a `ResolvedField` whose selection cannot be compiled."""
+    return FALLBACK
 
 
 class CompiledQuery:
@@ -223,7 +235,7 @@ def _root_of(executor: PlannedExecution, name: str, details: Any) -> _Root | Non
         make = compile_object(executor, type_, details) if is_object_type(type_) else None
         if make is None:
             return None
-        prepared = _Resolved(made.resolve, make)
+        prepared = ResolvedField(made.resolve, make)
     return _Root(
         name=name,
         field_name=nodes[0].name.value,

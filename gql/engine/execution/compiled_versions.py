@@ -34,7 +34,7 @@ from revstream.resolvers.values.field_diff import FieldDiff
 from revstream.streams.mongo.driver.codecs import Document
 from revstream.streams.versioning.version import Version
 
-__all__ = ["CompiledRecords", "compile_records"]
+__all__ = ["CompiledRecords", "compile_records", "compile_snapshots"]
 
 _Unusual: TypeAlias = "Callable[[Document, Document | None], Any]"
 """(record, record of the version before) -> its part of the response, or FALLBACK."""
@@ -143,6 +143,34 @@ def compile_records(
     return rendering
 
 
+def compile_snapshots(
+    executor: PlannedExecution, shape: ObjectTypeInfo, details: Any
+) -> CompiledRecords | None:
+    """Compile the selection of an entity's past documents, rendered from records of versions.
+
+    Args and result: see `compile_records`.
+    """
+    type_ = executor.schema.type_map[shape.snapshot]
+    assert isinstance(type_, GraphQLObjectType)
+    make = compile_object(executor, type_, details)
+    if make is None:
+        return None
+
+    def make_snapshot(record: VersionRecord, context: RequestContext) -> Any:
+        snapshot = record.snapshot
+        return FALLBACK if snapshot is None else make(snapshot, context)
+
+    rendering = CompiledRecords(shape, make_snapshot)
+    code = _VersionsCode(executor, rendering)
+    shown = code.snapshot_items(details)
+    if shown is None:
+        return None
+    for name, value in shown.items():
+        code.item(name, value)
+    rendering._rows = code.function()
+    return rendering
+
+
 class _VersionsCode(RowGenerator):
     """Function that renders the versions of a page from the archive's records."""
 
@@ -218,41 +246,52 @@ class _VersionsCode(RowGenerator):
             return None
         var = self._read(get, stored)
         test, shown = (each.format(var) for each in usual)
-        if not numbered:
-            self.test(test)
-            return shown
-        number = self._read("get", "v")
         # The snapshot of a deletion is null, and has no id.
         gone = "operation == 'DELETE' or " if get != "get" else ""
+        if not numbered:
+            self.test(f"({gone}{test})")
+            return shown
+        number = self._read("get", "v")
         self.test(f"({gone}{test} and {number}.__class__ is int)")
         return f"f'{{{shown}}}@{{{number}}}'"
 
     def _add_document(self, name: str, details: Any) -> bool:
-        shape = self._rendering.shape
-        type_: Any = self._executor.schema.type_map[shape.snapshot]
-        items = []
-        self._read_state()
-        fields = self._executor.selected_fields(type_, details)
-        for inner, found in fields.items():
-            field_name = found[0].node.name.value
-            if field_name == "__typename":
-                items.append(f"{inner!r}: {type_.name!r}")
-                continue
-            if internal_name(type_, field_name) == "id":
-                shown = self._id("full.get", "_id", numbered=True)
-                if shown is None:
-                    return False
-                items.append(f"{inner!r}: {shown}")
-                continue
-            made = strawberry_field(self._executor.schema.get_field(type_, field_name))
-            stored = made.stored if isinstance(made, Read) else None
-            usual = None if stored is None else usual_value_code(stored)
-            if stored is None or usual is None:
-                return False
-            items.append(f"{inner!r}: {self._shown(stored.type, stored.stored, usual)}")
-        shown = f"{{{', '.join(items)}}}"
-        self.item(name, f"None if operation == 'DELETE' else {shown}")
+        items = self.snapshot_items(details)
+        if items is None:
+            return False
+        shown = ", ".join(f"{inner!r}: {value}" for inner, value in items.items())
+        self.item(name, f"None if operation == 'DELETE' else {{{shown}}}")
         return True
+
+    def snapshot_items(self, details: Any) -> Mapping[str, str] | None:
+        """Return the code of each selected field of the snapshot; None if one has none."""
+        type_: Any = self._executor.schema.type_map[self._rendering.shape.snapshot]
+        self._read_state()
+        items: dict[str, str] = {}
+        for inner, found in self._executor.selected_fields(type_, details).items():
+            shown = self._snapshot_field(type_, found[0].node.name.value)
+            if shown is None:
+                return None
+            items[inner] = shown
+        return items
+
+    def _snapshot_field(self, type_: GraphQLObjectType, field_name: str) -> str | None:
+        if field_name == "__typename":
+            return repr(type_.name)
+        made = strawberry_field(self._executor.schema.get_field(type_, field_name))
+        if not isinstance(made, Read):
+            return None
+        if made.stored is not None:
+            usual = usual_value_code(made.stored)
+            return usual and self._shown(made.stored.type, made.stored.stored, usual)
+        match made.python_name:
+            case "id" | "documentId" as name:
+                return self._id("full.get", "_id", numbered=name == "id")
+            case "version":
+                var = self._read("get", "v")
+                self.test(_INT.format(var))
+                return var
+        return None
 
     def _shown(self, kind: Any, stored: str, usual: tuple[str, str]) -> str:
         """Return the code of a field of the snapshot; none is required in past documents."""

@@ -271,7 +271,9 @@ def _checks(
         link = shape.links.get(name)
         if link is not None and link.reference.required:
             links.append((_key(places), link, places))
-        field = shape.fields.get("id" if name == "nodeId" else name)
+        field = shape.fields.get(name)
+        if field is None and name in _IDS:
+            field = shape.entity.id
         if field is not None and field.required:
             fields.append(_check_of(context, selections, shape, field, places))
             required.append(field)

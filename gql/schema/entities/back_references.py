@@ -10,10 +10,6 @@ from strawberry.types.field import StrawberryField
 from revstream.gql.engine.definitions.field import Resolve
 from revstream.gql.engine.definitions.object_type import BackLink
 from revstream.gql.engine.request.context import RequestContext, ResolveInfo
-from revstream.gql.engine.request.invalid_documents import (
-    report_invalid_snapshots,
-    report_unordered,
-)
 from revstream.gql.engine.request.source import CurrentDocument, SnapshotDocument
 from revstream.gql.schema.entities.connections import (
     PAGE_ARGUMENTS,
@@ -24,6 +20,8 @@ from revstream.gql.schema.entities.connections import (
     filter_arguments,
     parse_allowed_order,
 )
+from revstream.gql.schema.entities.interfaces import raise_unresolved
+from revstream.gql.schema.entities.state_pages import page_with_token, snapshot_page_record
 from revstream.model.definition import Entity, Model
 from revstream.resolvers.current.stored_ids import other_ids
 from revstream.resolvers.errors import BadUserInput
@@ -34,7 +32,12 @@ from revstream.resolvers.pagination.page import Page, page_request
 from revstream.resolvers.pagination.page_query import PageQuery
 from revstream.streams.versioning.version import Version
 
-__all__ = ["back_reference_field", "equivalent_ids", "past_back_reference_field"]
+__all__ = [
+    "back_reference_field",
+    "equivalent_ids",
+    "past_back_reference_field",
+    "state_back_reference_field",
+]
 
 
 def equivalent_ids(entity: Entity, id_: Any) -> Any:
@@ -142,15 +145,8 @@ def past_back_reference_field(model: Model, link: BackLink) -> StrawberryField:
         found: Page[Version] = await context.loads.referring_at(
             kind, source.moment, keys, target.entity, read
         )
-        snapshots = [
-            SnapshotDocument(
-                target, each.full or {"_id": each.document}, each.number, source.moment
-            )
-            for each in found.items
-        ]
-        report_unordered(info, found)
-        fits = report_invalid_snapshots(info, snapshots, target, selected.items)
-        return PageRecord(snapshots, fits, found)
+        page_at = page_with_token(found, source.moment)
+        return snapshot_page_record(info, target, page_at, source.moment, selected.items)
 
     described = link.reference.description or (
         f"The documents of {target.name} whose `{by.name}` referred to this document."
@@ -160,5 +156,20 @@ def past_back_reference_field(model: Model, link: BackLink) -> StrawberryField:
         f"{connection_name(target.snapshot)}!",
         f"{described} They are read at the same time point.",
         resolve,
+        (*filter_arguments(target), *PAGE_ARGUMENTS),
+    )
+
+
+def state_back_reference_field(link: BackLink) -> StrawberryField:
+    """Return the field of a back reference of the interface of current and past documents."""
+    target = link.target
+    described = link.reference.description or (
+        f"The documents of {target.name} whose `{link.by.name}` refers to this document."
+    )
+    return Resolve(
+        link.reference.name,
+        f"{connection_name(target.state)}!",
+        described,
+        raise_unresolved,
         (*filter_arguments(target), *PAGE_ARGUMENTS),
     )

@@ -27,9 +27,9 @@ __all__ = [
     "connection_name",
     "define_connection",
     "define_connections",
-    "define_snapshot_connection",
     "document_page_record",
     "edge_name",
+    "encoded_token",
     "filter_arguments",
     "item_selections",
     "parse_allowed_order",
@@ -173,9 +173,10 @@ class PageRecord:
         page: the page that was read.
         resume_token: the encoded resume token of the read.
         checked: returns the same page without invalid documents; None if it is checked already.
+        type_name: the name of the connection's type, if the field's type is an interface.
     """
 
-    __slots__ = ("_fits", "_items", "_page", "checked", "resume_token")
+    __slots__ = ("_fits", "_items", "_page", "checked", "resume_token", "type_name")
 
     def __init__(
         self,
@@ -184,12 +185,14 @@ class PageRecord:
         page: Page[Any],
         resume_token: str | None = None,
         checked: Callable[[], Awaitable[PageRecord]] | None = None,
+        type_name: str = "",
     ) -> None:
         self._items = items
         self._fits = fits
         self._page = page
         self.resume_token = resume_token
         self.checked = checked
+        self.type_name = type_name
 
     @property
     def edges(self) -> list[Edge]:
@@ -257,7 +260,8 @@ def unchecked_page_record(
 ) -> PageRecord:
     """Return a page with all of its documents; its `checked` leaves out invalid ones."""
     checked = partial(_checked_page_record, info, documents, page, shape, nodes)
-    return PageRecord(documents, None, page, _encoded_token(info.context, page), checked)
+    token, name = encoded_token(info.context, page), connection_name(shape.name)
+    return PageRecord(documents, None, page, token, checked, name)
 
 
 async def _checked_page_record(
@@ -269,29 +273,45 @@ async def _checked_page_record(
 ) -> PageRecord:
     fits = await without_invalid(info, documents, shape, nodes)
     report_unordered(info, page)
-    return PageRecord(documents, fits, page, _encoded_token(info.context, page))
+    token, name = encoded_token(info.context, page), connection_name(shape.name)
+    return PageRecord(documents, fits, page, token, type_name=name)
 
 
 def rendered_page_record(
     context: RequestContext, page: Page[Document], items: Sequence[Any]
 ) -> PageRecord:
     """Return the source of a page whose documents are rendered already."""
-    return PageRecord(items, None, page, _encoded_token(context, page))
+    return PageRecord(items, None, page, encoded_token(context, page))
 
 
-def _encoded_token(context: RequestContext, page: Page[Document]) -> str | None:
+def encoded_token(context: RequestContext, page: Page[Any]) -> str | None:
+    """Return the API's form of a page's resume token."""
     return None if page.token is None else context.token_out(page.token)
 
 
 def define_connections(types: Types, shape: ObjectTypeInfo) -> None:
-    """Define the connections of an entity's documents and versions, with their edges."""
+    """Define the connections of an entity's documents, states and versions, with their edges."""
     resume_token = Read(
         "resumeToken",
         "ResumeToken!",
         "The position of this read in the change stream: a subscription after it misses no change.",
         attrgetter("resume_token"),
     )
-    define_connection(types, shape.name, f"A page of documents of {shape.name}.", resume_token)
+    documents = f"A page of documents of {shape.name}"
+    types.add_interface(
+        connection_name(shape.state),
+        [*_connection_fields(shape.state), resume_token],
+        f"{documents}, current ones or those at a time point.",
+    )
+    types.add_interface(
+        edge_name(shape.state),
+        _edge_fields(shape.state),
+        f"An item of a page of type {shape.state}, with its cursor.",
+    )
+    define_connection(types, shape.name, f"{documents}.", resume_token, state=shape.state)
+    define_connection(
+        types, shape.snapshot, f"{documents} at a time point.", resume_token, state=shape.state
+    )
 
     async def gaps(_source: PageRecord, info: ResolveInfo) -> Any:
         context = info.context
@@ -310,40 +330,49 @@ def define_connections(types: Types, shape: ObjectTypeInfo) -> None:
     define_connection(types, shape.version, f"A page of versions of {shape.name}.", lost)
 
 
-def define_snapshot_connection(types: Types, shape: ObjectTypeInfo) -> None:
-    """Define the connection of an entity's past documents, for back references of the past."""
-    define_connection(
-        types, shape.snapshot, f"A page of documents of {shape.name} at a time point."
-    )
+def define_connection(
+    types: Types, item: str, description: str, *more: Read | Resolve, state: str | None = None
+) -> None:
+    """Define the connection of a type, and its edges.
 
-
-def define_connection(types: Types, item: str, description: str, *more: Read | Resolve) -> None:
-    """Define the connection of a type, and its edges."""
-    edge = edge_name(item)
+    Args:
+        more: additional fields of the connection.
+        state: the interface of current and past documents, if the type is one of them.
+    """
     types.add_object(
         connection_name(item),
-        [
-            Read("edges", f"[{edge}!]!", "The items with their cursors.", attrgetter("edges")),
-            Read("nodes", f"[{item}!]!", "The items without cursors.", attrgetter("nodes")),
-            Read("pageInfo", "PageInfo!", "The position of this page in the list.", _identity),
-            Read("totalCount", "Int!", "The number of items on all pages.", attrgetter("total")),
-            *more,
-        ],
+        [*_connection_fields(item), *more],
         description,
+        [] if state is None else [connection_name(state)],
     )
     types.add_object(
-        edge,
-        [
-            Read("node", f"{item}!", "The item.", attrgetter("node")),
-            Read(
-                "cursor",
-                "String!",
-                "The cursor of the item; pass it as `after` or `before`.",
-                attrgetter("cursor"),
-            ),
-        ],
+        edge_name(item),
+        _edge_fields(item),
         f"An item of a page of type {item}, with its cursor.",
+        [] if state is None else [edge_name(state)],
     )
+
+
+def _connection_fields(item: str) -> list[Read]:
+    edge = edge_name(item)
+    return [
+        Read("edges", f"[{edge}!]!", "The items with their cursors.", attrgetter("edges")),
+        Read("nodes", f"[{item}!]!", "The items without cursors.", attrgetter("nodes")),
+        Read("pageInfo", "PageInfo!", "The position of this page in the list.", _identity),
+        Read("totalCount", "Int!", "The number of items on all pages.", attrgetter("total")),
+    ]
+
+
+def _edge_fields(item: str) -> list[Read]:
+    return [
+        Read("node", f"{item}!", "The item.", attrgetter("node")),
+        Read(
+            "cursor",
+            "String!",
+            "The cursor of the item; pass it as `after` or `before`.",
+            attrgetter("cursor"),
+        ),
+    ]
 
 
 def _identity(source: object) -> object:

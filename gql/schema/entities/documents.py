@@ -21,13 +21,14 @@ from revstream.gql.engine.request.source import (
     CurrentDocument,
     EmbeddedDocument,
     State,
+    id_text,
     not_archived_error,
 )
 from revstream.gql.schema.common.access_check import check_field_access
 from revstream.gql.schema.common.descriptions import field_description, object_phrase
 from revstream.gql.schema.common.id_naming import Naming
 from revstream.gql.schema.common.type_builder import Types
-from revstream.gql.schema.entities.interfaces import node_id_field
+from revstream.gql.schema.entities.interfaces import node_id_field, raise_unresolved
 from revstream.model.definition import Field
 from revstream.model.naming import upper_first
 from revstream.resolvers.values.global_id import node_id
@@ -37,6 +38,7 @@ __all__ = ["define_states"]
 
 # A list of unknown length counts as ten items (`gql.engine.limits.query_cost`).
 _LIST_COST = 10
+_DOCUMENT_ID = "documentId"
 
 
 def define_states(
@@ -44,6 +46,7 @@ def define_states(
     shape: ObjectTypeInfo,
     more: Sequence[StrawberryField] = (),
     past_more: Sequence[StrawberryField] = (),
+    state_more: Sequence[StrawberryField] = (),
 ) -> None:
     """Define the interface of a type of the model and its two object types.
 
@@ -52,12 +55,17 @@ def define_states(
         shape: the type of the model.
         more: additional fields of the current document: history and back references.
         past_more: additional fields of the past document: back references.
+        state_more: additional fields of the interface: back references.
     """
     what = shape.type.description
+    shared = _fields(shape, past=True, type_of=lambda inner: inner.state)
+    if shape.is_entity:
+        shared = [*_state_identity(shape, types.naming), *shared, *state_more]
     types.add_interface(
         shape.state,
-        _fields(shape, past=True, type_of=lambda inner: inner.state),
+        shared,
         f"The fields that {shape.name} and {shape.snapshot} share, for fragments on both.",
+        ["Node"] if shape.is_entity else [],
     )
     current = _fields(shape, past=False, type_of=lambda inner: inner.name)
     past = _fields(shape, past=True, type_of=lambda inner: inner.snapshot)
@@ -203,6 +211,8 @@ def _identity(shape: ObjectTypeInfo, naming: Naming) -> list[StrawberryField]:
             field,
             shown_as=naming.document,
         ),
+        # Relay's naming has it already.
+        *(() if naming.document == _DOCUMENT_ID else _document_id(shape, shape.entity.id)),
     ]
 
 
@@ -243,6 +253,43 @@ def _snapshot_identity(shape: ObjectTypeInfo, naming: Naming) -> list[Strawberry
             _id_text,
             shown_as=naming.state,
         ),
+        *_document_id(shape),
+        Read(
+            "version",
+            "Int",
+            "The number of the version; null in the document of a draft.",
+            lambda source: source.number if isinstance(source.number, int) else None,
+        ),
+    ]
+
+
+def _state_identity(shape: ObjectTypeInfo, naming: Naming) -> list[StrawberryField]:
+    own: list[StrawberryField] = []
+    if naming.document == naming.state:
+        text = "The id of the object: that of the document now, or that of the snapshot."
+        own = [Read("id", "ID!", text, raise_unresolved, shown_as=naming.state)]
+    return [
+        node_id_field(naming, raise_unresolved),
+        *own,
+        *_document_id(shape),
+        Read("version", "Int", "The number of the version.", raise_unresolved),
+    ]
+
+
+def _document_id(shape: ObjectTypeInfo, stored: Field | None = None) -> list[StrawberryField]:
+    """Return the field with the document's id; none, if the model has a field of that name."""
+    taken = (shape.fields, shape.links, shape.list_links, shape.back_links)
+    if any(_DOCUMENT_ID in each for each in taken):
+        return []
+    text = "The id of the document: the same in all of its states."
+    return [
+        Read(
+            _DOCUMENT_ID,
+            "ID!",
+            text,
+            lambda source: id_text(shape, source.values["_id"], source),
+            stored,
+        )
     ]
 
 

@@ -5,7 +5,7 @@ A compiled root field implements `gql.engine.definitions.field.CompiledRootField
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeAlias, TypedDict
 
 from bson import Timestamp
@@ -24,17 +24,24 @@ from revstream.gql.schema.entities.connections import (
     connection_name,
     edge_name,
     item_selections,
+    parse_allowed_order,
     rendered_page_record,
 )
-from revstream.resolvers.pagination.page import Page
+from revstream.model.definition import Model
+from revstream.resolvers.filters.expression import Condition
+from revstream.resolvers.pagination.page import Page, page_request
+from revstream.resolvers.pagination.page_query import PageQuery
 from revstream.resolvers.pagination.projection import Fields
 from revstream.streams.mongo.driver.codecs import Document
 from revstream.streams.versioning.version import Version
 
 __all__ = [
     "VersionPage",
+    "VersionPageReader",
     "VersionReadOptions",
+    "as_of_reader",
     "compiled_versions",
+    "decode_page",
     "version_field_compiler",
     "version_field_resolver",
     "version_page_record",
@@ -124,7 +131,7 @@ def version_records(
     shape: ObjectTypeInfo, page: Page[Any], moment: Timestamp | None = None
 ) -> list[VersionRecord]:
     """Return the sources of a page's versions, each with its predecessor if that was read."""
-    page = _decode_page(page)
+    page = decode_page(page)
     read: dict[str | None, Version] = {each.token: each for each in page.items}
     if page.beyond is not None:
         read[page.beyond.token] = page.beyond
@@ -134,7 +141,7 @@ def version_records(
     ]
 
 
-def _decode_page(page: Page[Any]) -> Page[Version]:
+def decode_page(page: Page[Any]) -> Page[Version]:
     """Convert records to versions: a page for a compiled query has raw records."""
     records = not isinstance(page.items[0] if page.items else page.beyond, Version | None)
     return page.transform(Version.from_record) if records else page
@@ -184,6 +191,30 @@ def compiled_versions(
     connection = types[connection_name(shape.version)]
     make = compile_object(executor, connection, details, ready=types[shape.version])
     return None if rendering is None or make is None else CompiledVersions(rendering, make)
+
+
+def as_of_reader(model: Model, shape: ObjectTypeInfo) -> VersionPageReader:
+    """Return the reader of a page of the documents of an entity at a time point."""
+
+    async def read(
+        context: RequestContext,
+        reading: VersionReadOptions,
+        as_of: Mapping[str, Any],
+        where: Mapping[str, Any] | None = None,
+        order_by: Any = None,
+        **page: Any,
+    ) -> VersionPage:
+        moment = await context.loads.moment(shape.entity, as_of.get("time"), as_of.get("token"))
+        query: PageQuery[Condition] = PageQuery(
+            where=await context.parse_filter(model, shape.entity, where, moment.at),
+            order=parse_allowed_order(context, shape, order_by),
+            page=page_request(**page),
+            **reading,
+        )
+        found = await context.services.history.collection_as_of(shape.entity, moment, query)
+        return found, moment.at
+
+    return read
 
 
 def version_field_resolver(

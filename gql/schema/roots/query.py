@@ -9,25 +9,33 @@ from strawberry.types.field import StrawberryField
 
 from revstream.gql.engine.definitions.field import Argument, Resolve
 from revstream.gql.engine.definitions.object_type import ObjectTypeInfo
+from revstream.gql.engine.execution.compiled_object import compile_object
+from revstream.gql.engine.execution.compiled_query import ResolvedField, give_up
 from revstream.gql.engine.request.context import RequestContext, ResolveInfo
-from revstream.gql.engine.request.source import CurrentDocument, VersionRecord
+from revstream.gql.engine.request.source import CurrentDocument, SnapshotDocument, VersionRecord
 from revstream.gql.schema.aggregates.field import aggregate_field
 from revstream.gql.schema.common.filter_inputs import unique_fields
 from revstream.gql.schema.common.type_builder import Types
-from revstream.gql.schema.entities.compiled_pages import PageReadCache, compile_page
 from revstream.gql.schema.entities.connections import (
     PAGE_ARGUMENTS,
-    PageRecord,
     connection_name,
-    document_page_record,
-    edge_name,
     filter_arguments,
-    parse_allowed_order,
+)
+from revstream.gql.schema.entities.document_pages import (
+    compile_page,
+    page_read_cache,
+    page_resolver,
 )
 from revstream.gql.schema.entities.history_field import VERSION_WHERE
+from revstream.gql.schema.entities.state_pages import (
+    STATE_AS_OF,
+    CompiledStates,
+    state_list_field,
+)
 from revstream.gql.schema.entities.version_pages import (
     VersionPage,
     VersionReadOptions,
+    as_of_reader,
     version_field_compiler,
     version_field_resolver,
 )
@@ -45,18 +53,12 @@ from revstream.gql.schema.roots.proposal_queries import (
     draft_list_field,
 )
 from revstream.model.definition import Model
-from revstream.resolvers.filters.expression import Condition
 from revstream.resolvers.history.version_filter import parse_version_where
 from revstream.resolvers.pagination.page import page_request
 from revstream.resolvers.pagination.page_query import PageQuery
 from revstream.streams.core import resume_tokens
-from revstream.streams.core.lru_cache import LruCache
 
 __all__ = ["define_query"]
-
-# Bounds per root field: a read takes about 1 KB, in addition to the text of its arguments.
-_CACHED_QUERIES = 1000
-_CACHED_QUERIES_BYTES = 500_000
 
 _ID = Argument("id", "ID!", "The id of the document.")
 
@@ -76,6 +78,8 @@ def define_query(
         fields += [
             _document_field(model, shape),
             _list_field(model, shape),
+            _state_field(model, shape),
+            state_list_field(model, shape),
             aggregate_field(model, results, shape),
             _version_field(shape),
             _as_of_field(model, shape),
@@ -119,40 +123,49 @@ def _document_field(model: Model, shape: ObjectTypeInfo) -> StrawberryField:
 
 
 def _list_field(model: Model, shape: ObjectTypeInfo) -> StrawberryField:
-    cache: PageReadCache = LruCache(most=_CACHED_QUERIES, most_size=_CACHED_QUERIES_BYTES)
-
-    async def resolve(
-        _root: None,
-        info: ResolveInfo,
-        where: Mapping[str, Any] | None = None,
-        order_by: Any = None,
-        **page: Any,
-    ) -> PageRecord:
-        context = info.context
-        selections = context.selections(info)
-        selected = selections.connection(
-            info.field_nodes, connection_name(shape.name), edge_name(shape.name)
-        )
-        query: PageQuery[Condition] = PageQuery(
-            where=await context.parse_filter(model, shape.entity, where, None),
-            order=parse_allowed_order(context, shape, order_by),
-            page=page_request(**page),
-            fields=selections.stored(selected.items, shape, shape.name),
-            total=selected.total,
-            token=selected.token,
-            # A compiled query only shows the documents: it compares no states.
-            shown=context.assumes_valid,
-        )
-        found = await context.services.current.page(shape.entity, query)
-        return await document_page_record(info, shape, found, selected.items)
-
+    cache = page_read_cache()
     return Resolve(
         shape.entity.plural,
         f"{connection_name(shape.name)}!",
         f"The current documents of `{shape.entity.collection}`, filtered, sorted and paged.",
-        resolve,
+        page_resolver(model, shape),
         (*filter_arguments(shape), *PAGE_ARGUMENTS),
         prepare=lambda executor, details: compile_page(executor, model, shape, details, cache),
+    )
+
+
+def _state_field(model: Model, shape: ObjectTypeInfo) -> StrawberryField:
+    async def past(
+        _root: None, info: ResolveInfo, id: str, as_of: Mapping[str, Any]
+    ) -> SnapshotDocument | None:
+        context, id_ = info.context, stored_id(shape, id)
+        moment = await context.loads.moment(shape.entity, as_of.get("time"), as_of.get("token"))
+        fields = context.selections(info).stored(info.field_nodes, shape, shape.snapshot)
+        found = await context.loads.version_at(shape.entity, id_, moment.at, fields)
+        return None if found is None else VersionRecord(shape, found, moment.at).snapshot
+
+    async def resolve(
+        root: None, info: ResolveInfo, id: str, as_of: Mapping[str, Any] | None = None
+    ) -> CurrentDocument | SnapshotDocument | None:
+        if as_of is None:
+            return await read_document(info, model, shape, id)
+        return await past(root, info, id, as_of)
+
+    def prepare(executor: Any, details: Any) -> CompiledStates | None:
+        current = compile_document(executor, model, shape, details)
+        if current is None:
+            return None
+        make = compile_object(executor, executor.schema.type_map[shape.snapshot], details)
+        return CompiledStates(current, ResolvedField(past, make or give_up))
+
+    return Resolve(
+        f"{shape.entity.singular}State",
+        shape.state,
+        f"The {shape.name} with this id now, or at a time point; null if it does not exist, or "
+        "did not exist then.",
+        resolve,
+        (_ID, STATE_AS_OF),
+        prepare=prepare,
     )
 
 
@@ -178,24 +191,7 @@ def _version_field(shape: ObjectTypeInfo) -> StrawberryField:
 
 
 def _as_of_field(model: Model, shape: ObjectTypeInfo) -> StrawberryField:
-    async def read(
-        context: RequestContext,
-        reading: VersionReadOptions,
-        as_of: Mapping[str, Any],
-        where: Mapping[str, Any] | None = None,
-        order_by: Any = None,
-        **page: Any,
-    ) -> VersionPage:
-        moment = await context.loads.moment(shape.entity, as_of.get("time"), as_of.get("token"))
-        query: PageQuery[Condition] = PageQuery(
-            where=await context.parse_filter(model, shape.entity, where, moment.at),
-            order=parse_allowed_order(context, shape, order_by),
-            page=page_request(**page),
-            **reading,
-        )
-        found = await context.services.history.collection_as_of(shape.entity, moment, query)
-        return found, moment.at
-
+    read = as_of_reader(model, shape)
     return Resolve(
         f"{shape.entity.plural}AsOf",
         f"{connection_name(shape.version)}!",

@@ -364,7 +364,11 @@ def _needs_version(selections: Selections, nodes: Nodes, shape: ObjectTypeInfo) 
     selected = selections.under(nodes, f"{shape.name}Change")
     current = selections.under(selected.get(shape.entity.singular, ()), shape.name)
     before = selections.under(selected.get("before", ()), shape.snapshot)
-    return "version" in selected or "version" in current or "id" in before or "nodeId" in before
+    return (
+        "version" in selected
+        or "version" in current
+        or not before.keys().isdisjoint({"id", "nodeId", "version"})
+    )
 
 
 def _needs_before(selections: Selections, nodes: Nodes, shape: ObjectTypeInfo) -> bool:

@@ -96,6 +96,8 @@ ENTITY_SUFFIXES = (
     "VersionEdge",
     "SnapshotConnection",
     "SnapshotEdge",
+    "StateConnection",
+    "StateEdge",
     "Change",
     "Draft",
     "DraftChange",
@@ -304,6 +306,8 @@ def _root_fields(type_: TypeDeclaration) -> Iterator[tuple[str, str, bool]]:
         # Reported by `model.compiler.validation.collections`.
         return
     yield "Query", one, False
+    yield "Query", f"{one}State", False
+    yield "Query", f"{one}States", False
     yield "Query", f"{one}Version", False
     yield "Query", f"{one}Versions", False
     yield "Query", f"{one}Drafts", False

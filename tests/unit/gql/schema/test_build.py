@@ -35,6 +35,8 @@ def test_every_entity_has_all_root_fields(schema: strawberry.Schema) -> None:
         "supplierVersions",
         "productDrafts", "supplierDrafts", "cityDrafts", "readingDrafts",
         "productComments", "supplierComments", "cityComments", "readingComments",
+        "productState", "productStates", "supplierState", "supplierStates",
+        "cityState", "cityStates", "readingState", "readingStates",
         "city", "towns", "cityVersion", "townsAsOf", "townsAggregate",
         "cityVersions",
         "reading", "readings", "readingVersion", "readingsAsOf", "readingsAggregate",

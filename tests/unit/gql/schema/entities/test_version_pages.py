@@ -41,6 +41,7 @@ async def test_versions_are_rendered_from_their_records(
       } }
       productVersions { edges { node { documentId operation changedFields resumeToken } } }
       productsAsOf(asOf: {token: $token}) { nodes { version document { name addedAt } } }
+      productStates(asOf: {token: $token}) { nodes { id documentId version name addedAt } }
     }"""
     variables = {
         "token": resume_tokens.encode(resume_tokens.token_from_time(at(1)), DEPLOYMENT),

@@ -1,11 +1,12 @@
-"""Compiled root fields that return a page of current documents.
+"""Pages of current documents: the resolver and the compiled root fields.
 
-Each implements `gql.engine.definitions.field.CompiledRootField` for one field of one query.
+A compiled root field implements `gql.engine.definitions.field.CompiledRootField` for one field of
+one query.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -26,6 +27,7 @@ from revstream.gql.engine.request.selection import ConnectionSelection
 from revstream.gql.schema.entities.connections import (
     PageRecord,
     connection_name,
+    document_page_record,
     edge_name,
     item_selections,
     parse_allowed_order,
@@ -41,10 +43,50 @@ from revstream.resolvers.pagination.page_query import PageQuery
 from revstream.streams.core.lru_cache import LruCache
 from revstream.streams.mongo.driver.codecs import Document
 
-__all__ = ["PageReadCache", "compile_page"]
+__all__ = ["PageReadCache", "compile_page", "page_read_cache", "page_resolver"]
+
+# Bounds per root field: a read takes about 1 KB, in addition to the text of its arguments.
+_CACHED_QUERIES = 1000
+_CACHED_QUERIES_BYTES = 500_000
 
 PageReadCache: TypeAlias = "LruCache[tuple[_CompiledPage, Scope, bytes], PageRead]"
 """Cache of reads by compiled field, access rights and JSON of the arguments."""
+
+
+def page_read_cache() -> PageReadCache:
+    """Return an empty cache for the compiled fields of one root field."""
+    return LruCache(most=_CACHED_QUERIES, most_size=_CACHED_QUERIES_BYTES)
+
+
+def page_resolver(model: Model, shape: ObjectTypeInfo) -> Callable[..., Awaitable[PageRecord]]:
+    """Return the resolver of a root field that returns a page of current documents."""
+
+    async def resolve(
+        _root: None,
+        info: ResolveInfo,
+        where: Mapping[str, Any] | None = None,
+        order_by: Any = None,
+        **page: Any,
+    ) -> PageRecord:
+        context = info.context
+        selections = context.selections(info)
+        selected = selections.connection(
+            info.field_nodes, connection_name(shape.name), edge_name(shape.name)
+        )
+        query: PageQuery[Condition] = PageQuery(
+            where=await context.parse_filter(model, shape.entity, where, None),
+            order=parse_allowed_order(context, shape, order_by),
+            page=page_request(**page),
+            fields=selections.stored(selected.items, shape, shape.name),
+            total=selected.total,
+            token=selected.token,
+            # A compiled query only shows the documents: it compares no states.
+            shown=context.assumes_valid,
+        )
+        found = await context.services.current.page(shape.entity, query)
+        return await document_page_record(info, shape, found, selected.items)
+
+    return resolve
 
 
 def compile_page(

@@ -1,4 +1,4 @@
-"""Tests of `gql.schema.entities.compiled_pages`: the cache of page queries."""
+"""Tests of `gql.schema.entities.document_pages`: the cache of page queries."""
 
 from __future__ import annotations
 
