@@ -6,6 +6,7 @@ client gives them beside it.
 
 from __future__ import annotations
 
+import itertools
 import logging
 import re
 import secrets
@@ -22,6 +23,9 @@ _OPERATION_ID: ContextVar[str | None] = ContextVar("operation_id", default=None)
 _HEADER = b"x-request-id"
 # No text that a log or a header would have to escape.
 _FORM = re.compile(rb"[A-Za-z0-9._:/+=@-]{1,128}")
+# A random number for each request would cost a system call.
+_PROCESS = secrets.token_hex(12)
+_NUMBERS = itertools.count()
 _STARTS = ("http.response.start", "websocket.accept")
 # Maximum characters of an operation's id.
 _MOST_OPERATION = 64
@@ -32,14 +36,18 @@ def identified(scope: Scope, send: Send) -> Send:
 
     An id of the client is kept if it is at most 128 letters, digits and some signs.
     """
-    given = next((value for name, value in scope["headers"] if name == _HEADER), b"")
-    own = given if _FORM.fullmatch(given) else secrets.token_hex(16).encode()
-    REQUEST_ID.set(own.decode())
+    for name, value in scope["headers"]:
+        if name == _HEADER and _FORM.fullmatch(value):
+            own = value.decode()
+            break
+    else:
+        own = f"{_PROCESS}{next(_NUMBERS):08x}"
+    REQUEST_ID.set(own)
     _OPERATION_ID.set(None)
 
     async def send_identified(message: Message) -> None:
         if message["type"] in _STARTS:
-            message["headers"] = [*message.get("headers", ()), (_HEADER, own)]
+            message["headers"] = [*message.get("headers", ()), (_HEADER, own.encode())]
         await send(message)
 
     return send_identified

@@ -50,6 +50,7 @@ from revstream.gql.schema.roots.subscription import define_subscription
 from revstream.gql.schema.roots.write_result import define_applied, define_refusals, define_written
 from revstream.model.definition import Model
 from revstream.resolvers.aggregates.measure import result_model
+from revstream.streams.core import tracing
 
 __all__ = ["build_schema", "print_sdl"]
 
@@ -115,7 +116,8 @@ def build_schema(
     documents = Documents(limits or Limits(), persisted or AutomaticDocuments())
     limiter = limiter or ConcurrencyLimiter()
     operations = Operations()
-    return TracedSchema(
+    kind = Schema if tracing.installed() is None else TracedSchema
+    return kind(
         query=types["Query"],
         mutation=types["Mutation"],
         subscription=types["Subscription"],

@@ -27,9 +27,8 @@ _UNNAMED = "GraphQL Operation"
 
 
 class TracedSchema(Schema):
-    """Schema whose operations are recorded, if a tracer is installed."""
+    """Schema whose operations are recorded, for a process with a tracer."""
 
-    # Not a coroutine of its own: without a tracer, an operation costs nothing more.
     def execute(self, *given: Any, **named: Any) -> Coroutine[Any, Any, ExecutionResult]:
         executing = super().execute(*given, **named)
         tracer = tracing.installed()
