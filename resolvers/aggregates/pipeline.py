@@ -21,6 +21,7 @@ from revstream.streams.core.errors import DatabaseError
 from revstream.streams.mongo.driver.codecs import Document
 
 __all__ = [
+    "OUT_OF_MEMORY",
     "AggregateResult",
     "aggregate_result",
     "aggregate_stages",
@@ -32,7 +33,8 @@ _MEMORY_BYTES = 100 * 1024 * 1024
 """Memory of a stage that MongoDB allows without the use of disks."""
 
 _UNKNOWN_TIME_ZONE = 40485
-_OUT_OF_MEMORY = frozenset({146, 292})
+OUT_OF_MEMORY = frozenset({146, 292})
+"""Codes of MongoDB's errors for a stage that exceeds its memory."""
 _TOO_LARGE = 10334
 _LARGEST_BYTES = 16 * 1024 * 1024
 
@@ -157,7 +159,7 @@ def translate_refusals() -> Iterator[None]:
                 "an offset such as +02:00",
                 argument="groupBy",
             ) from exc
-        if exc.number in _OUT_OF_MEMORY:
+        if exc.number in OUT_OF_MEMORY:
             raise LimitExceeded(
                 f"memory of the groups: more than {_MEMORY_BYTES:,} bytes, which is the maximum; "
                 "group by fields with fewer values, remove distinctCount, or filter with `where`",

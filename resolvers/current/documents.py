@@ -8,23 +8,22 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Awaitable, Hashable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
 from bson import Timestamp
 
-from revstream.model.definition import Entity
+from revstream.model.definition import Entity, Field
 from revstream.resolvers.access.cluster_time import at_one_time
 from revstream.resolvers.access.permissions import OPEN, Scope
 from revstream.resolvers.aggregates.pipeline import AggregateResult
 from revstream.resolvers.aggregates.query import AggregateQuery
 from revstream.resolvers.aggregates.reading import read_aggregate, read_aggregates_by_key
-from revstream.resolvers.current.batcher import BatchLoaders
 from revstream.resolvers.current.document_lookup import find_by_id
+from revstream.resolvers.current.document_numbers import DocumentNumbers
 from revstream.resolvers.current.page_read import PageRead, resume_token_from_time
-from revstream.resolvers.current.read_your_writes import OwnWrites, ReadPositions
+from revstream.resolvers.current.read_your_writes import OwnWrites
 from revstream.resolvers.current.stored_ids import (
     RecordKind,
     find_other_id,
@@ -34,6 +33,7 @@ from revstream.resolvers.current.stored_ids import (
 from revstream.resolvers.filters.mongo_query import to_query
 from revstream.resolvers.filters.number_filters import asks_for_number, numbered_layout
 from revstream.resolvers.filters.parser import Condition
+from revstream.resolvers.filters.reference_filters import held_id_stages
 from revstream.resolvers.pagination.keyset import Keyset
 from revstream.resolvers.pagination.order_by import order_keys
 from revstream.resolvers.pagination.page import Page, Window, and_queries
@@ -41,15 +41,11 @@ from revstream.resolvers.pagination.page_query import PageQuery
 from revstream.resolvers.pagination.pages_by_parent import pages_by_key
 from revstream.resolvers.pagination.projection import Fields, document_projection
 from revstream.streams.archive.store import Archive
-from revstream.streams.changefeed.event import identity
-from revstream.streams.core import resume_tokens
-from revstream.streams.core.errors import ArchiveBehind
 from revstream.streams.layouts.core.interface import Layout
 from revstream.streams.layouts.factory import create_layout
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.codecs import Document
 from revstream.streams.mongo.find_options import FindOptions
-from revstream.streams.versioning.version import carried_number
 
 __all__ = ["Current"]
 
@@ -58,23 +54,13 @@ T = TypeVar("T")
 _MOST_WINDOWS = 500
 
 
-class Current:
-    """Reads of the current documents of all entities.
-
-    Args:
-        archives: by collection; sources of version numbers that documents do not carry.
-
-    Attributes:
-        lookups: batch loaders of reads by key.
-    """
+class Current(DocumentNumbers):
+    """Reads of the current documents of all entities."""
 
     def __init__(
         self, mongo: Mongo, archives: Mapping[str, Archive], own_writes: OwnWrites
     ) -> None:
-        self._mongo = mongo
-        self._archives = archives
-        self._own_writes = own_writes
-        self.lookups = BatchLoaders()
+        super().__init__(mongo, archives, own_writes)
         self._scope = OPEN
         self._windows: dict[Hashable, tuple[Window, Mapping[str, Any]]] = {}
 
@@ -233,6 +219,17 @@ class Current:
         """
         return await read_aggregate(*await self._aggregated(entity, query.where), query)
 
+    async def held_ids(
+        self, entity: Entity, field: Field, where: Condition, *, limit: int
+    ) -> list[Any]:
+        """Return the ids that the matching documents hold in a field, each once; at most `limit`.
+
+        Raises: see `page`.
+        """
+        layout, matching = await self._aggregated(entity, where)
+        found = await layout.aggregate(matching, held_id_stages(field, limit=limit))
+        return [each["_id"] for each in found]
+
     async def aggregates_by_parent(
         self, entity: Entity, stored_field: str, parents: Sequence[Any], query: AggregateQuery
     ) -> list[AggregateResult]:
@@ -250,66 +247,6 @@ class Current:
             await self._numbers_settled(entity)
         return self._layout(entity, numbered=numbered), matching
 
-    def read_positions(self) -> ReadPositions:
-        """Return resume tokens by collection that later reads reach; an argument of `numbers`."""
-        return self._own_writes.read_positions()
-
-    async def numbers(
-        self, entity: Entity, documents: Sequence[Document], seen: str
-    ) -> list[int | None]:
-        """Return the version numbers of documents, with one lookup.
-
-        The number is the one in the document, minus the offset of a copied counter, or the last
-        archived one if that is higher (writers that do not count). It is never the number of a
-        version newer than the document: a write that expects that version would overwrite it.
-
-        Args:
-            documents: n documents, read with their version field.
-            seen: a token of `seen`, read before the documents.
-
-        Returns:
-            n numbers; None for a document that carries no number and was recorded after the read,
-                or never.
-
-        Raises:
-            ArchiveBehind: a document carries no number, and the recorder did not reach it in time.
-        """
-        at = resume_tokens.cluster_time(seen)
-        archive = self._archives.get(entity.collection)
-        # Current documents are served even when no recorder runs.
-        with suppress(ArchiveBehind):
-            await self._own_writes.recorded(entity.collection, [each["_id"] for each in documents])
-        if archive is None:
-            return [carried_number(each, entity.version) or 0 for each in documents]
-
-        async def read(wanted: Sequence[tuple[Any, Timestamp]]) -> Sequence[tuple[int, int]]:
-            archived = await self._own_writes.archived(entity.collection)
-            asked = [{"key": key, "at": at} for key, at in wanted]
-            records = await archive.newest(asked, limit=1, projection={"v": 1, "offset": 1})
-            numbers = {each["wanted"]: (int(each["v"]), each.get("offset", 0)) for each in records}
-            if not archive.layout.keeps:
-                learned = [
-                    (wanted[each["wanted"]][0], int(each["v"]), each["_id"])
-                    for each in records
-                    if not each.get("offset")
-                ]
-                self._own_writes.numbers.learn(entity.collection, learned, archived)
-            return [numbers.get(n, (0, 0)) for n in range(len(asked))]
-
-        wanted = [(each["_id"], at) for each in documents]
-        found = await self.lookups.ask(("numbers", entity.collection), wanted, read)
-        numbers: list[int | None] = [
-            max((carried_number(document, entity.version) or 0) - offset, number)
-            for document, (number, offset) in zip(documents, found, strict=True)
-        ]
-        lacking = [n for n, number in enumerate(numbers) if not number]
-        if lacking:
-            await self._own_writes.settled(entity.collection, await self._mongo.operation_time())
-            first = await self._first_numbers(entity, archive, [wanted[n] for n in lacking])
-            for n, number in zip(lacking, first, strict=True):
-                numbers[n] = number
-        return numbers
-
     async def _numbers_settled(self, entity: Entity) -> None:
         """Wait until the archive has the version numbers of all current documents.
 
@@ -322,48 +259,6 @@ class Current:
         if archive is not None and not archive.layout.keeps:
             now = await self._mongo.operation_time()
             await self._own_writes.settled(entity.collection, now)
-
-    async def _first_numbers(
-        self, entity: Entity, archive: Archive, wanted: Sequence[tuple[Any, Timestamp]]
-    ) -> list[int | None]:
-        """Return the numbers of the first versions of documents that were recorded after they were
-        read.
-
-        Args:
-            wanted: n (`_id`, cluster time) of documents without a version at that time.
-
-        Returns:
-            n numbers of insertions; None where the first version is no insertion, or missing.
-        """
-        records = await archive.find(
-            {"$or": [{"doc": {"$eq": key}, "at": {"$gt": at}} for key, at in wanted]},
-            FindOptions(projection={"doc": 1, "v": 1, "op": 1}, sort=[("_id", -1)]),
-        )
-        # Sorted newest first: the dict keeps the oldest version of each document.
-        firsts = {identity(each["doc"]): each for each in records}
-        numbers: list[int | None] = []
-        for key, _ in wanted:
-            first = firsts.get(identity(key))
-            # Versions other than insertions may be writes after the read.
-            there = first is not None and first["op"] == "INSERT"
-            numbers.append(int(first["v"]) if there and first is not None else None)
-        return numbers
-
-    def known_numbers(
-        self, entity: Entity, documents: Sequence[Document], seen: str
-    ) -> list[int | None]:
-        """Return cached version numbers without a read, None if unknown; see `numbers`."""
-        known = self._own_writes.numbers.last_numbers(entity.collection, documents, seen)
-        field = entity.version
-        if field is None or [each.get(field) for each in documents] == known:
-            return known
-        return [
-            number
-            # Most documents carry exactly this number.
-            if number is None or document.get(field) == number
-            else max(carried_number(document, field) or 0, number)
-            for document, number in zip(documents, known, strict=True)
-        ]
 
     def _window(
         self, entity: Entity, query: PageQuery[Condition]

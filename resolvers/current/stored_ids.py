@@ -14,7 +14,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, Literal, TypeVar
 
-from revstream.model.definition import Entity
+from revstream.model.definition import Entity, Field
 from revstream.resolvers.filters.mongo_query import with_ids
 from revstream.resolvers.values.input import ids_meant
 from revstream.resolvers.values.output import TEXT_IDS, any_id
@@ -29,6 +29,7 @@ __all__ = [
     "find_other_id",
     "first_shown_as",
     "ids_shown_as",
+    "ids_shown_in",
     "other_ids",
     "read_with_other_ids",
 ]
@@ -42,12 +43,21 @@ RecordKind = Literal["versions", "drafts", "comments"]
 
 def ids_shown_as(entity: Entity, key: Any) -> tuple[Any, ...]:
     """Return all ids with the same text as this one, itself first."""
-    return (key, *other_ids(entity, key))
+    return ids_shown_in(entity.id, key)
+
+
+def ids_shown_in(field: Field, key: Any) -> tuple[Any, ...]:
+    """Return the same for an id that a field holds."""
+    return (key, *_other_ids(field, key))
 
 
 def other_ids(entity: Entity, key: Any) -> tuple[Any, ...]:
     """Return the ids of other types with the same text as this one."""
-    if entity.id.stored_scalar not in TEXT_IDS:
+    return _other_ids(entity.id, key)
+
+
+def _other_ids(field: Field, key: Any) -> tuple[Any, ...]:
+    if field.stored_scalar not in TEXT_IDS:
         return ()
     name = identity(key)
     return tuple(each for each in ids_meant(any_id(key)) if identity(each) != name)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
 
-from revstream.model.definition import Entity
+from revstream.model.definition import Entity, Field
 
 __all__ = [
     "EVERYTHING",
@@ -130,18 +130,21 @@ class Some:
 
 @dataclass(frozen=True, slots=True)
 class Refers:
-    """The value is the id of a document of `target` that meets `condition`, for this caller.
+    """The value, or one of a list, is the id of a document of `target` that meets `condition`.
 
-    `reference_filters` replaces it by the ids, before the condition is rendered or compiled.
+    `reference_filters` replaces it by the ids that lead to such documents for this caller, before
+    the condition is rendered or compiled.
 
     Attributes:
         name: the reference, for error messages.
+        by: of a back reference: the field of `target` that holds the value.
     """
 
     path: str
     name: str
     target: Entity
     condition: Condition
+    by: Field | None = None
 
 
 Condition = All | AnyOf | Not | Compare | In | Text | IsList | Size | Some | Refers

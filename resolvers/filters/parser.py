@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from revstream.model.definition import (
+    BackReference,
     EmbeddedType,
     Entity,
     Field,
@@ -51,8 +53,12 @@ def operators(field: Field) -> tuple[str, ...]:
 HOLDER = Field(name="", stored="", type=Scalar.JSON)
 """A field that holds one embedded document, as far as `exists` cares."""
 
-Check = Callable[[ObjectType, Field | Reference], None]
-"""Raises where a field or a reference may not be looked at."""
+Relation = Reference | BackReference
+
+Check = Callable[[ObjectType, Field | Relation], None]
+"""Raises where a field or a relation may not be looked at."""
+
+QUANTIFIERS = ("some", "every", "none")
 
 
 def parse_where(
@@ -95,7 +101,7 @@ class _Parser:
                 f"where: nested more than {DEEPEST} deep, which is the maximum; nest it less"
             )
         if not isinstance(where, Mapping):
-            raise BadUserInput(f"{owner}: {shorten_repr(where)}, expected an object of conditions")
+            raise BadUserInput(f"{owner}: {_shown(where)}, expected an object of conditions")
         deeper = _Parser(self.model, self.check, self.depth + 1)
 
         def parse_nested(each: object) -> Condition:
@@ -117,12 +123,10 @@ class _Parser:
             elif name == "not":
                 if value is not None:
                     conditions.append(negate(parse_nested(value)))
-            elif (reference := _reference(kind, name)) is not None:
+            elif (relation := _relation(kind, name)) is not None:
                 if self.check is not None:
-                    self.check(kind, reference)
-                conditions.append(
-                    deeper.reference(kind, reference, f"{owner}.{name}", value, prefix)
-                )
+                    self.check(kind, relation)
+                conditions.append(deeper.relation(kind, relation, f"{owner}.{name}", value, prefix))
             elif name == "exists" and embedded:
                 conditions.append(exists(HOLDER, prefix[:-1], f"{owner}.exists", value))
             else:
@@ -171,24 +175,51 @@ class _Parser:
                 conditions.append(OPERATIONS[operator](field, path, f"{owner}.{operator}", operand))
         return all_of(conditions)
 
-    def reference(
-        self, kind: ObjectType, reference: Reference, owner: str, value: object, prefix: str
+    def relation(
+        self, kind: ObjectType, relation: Relation, owner: str, value: object, prefix: str
     ) -> Condition:
-        by = kind.field(reference.by)
-        assert by is not None  # checked with the model
-        if value is None:
-            raise BadUserInput(
-                f"{owner}: null, expected an object of conditions; to find documents without it, "
-                f"pass {by.name}: {{exists: false}}"
-            )
+        target = self.model.entity(relation.target)
+        if isinstance(relation, BackReference):
+            assert isinstance(kind, Entity)  # checked with the model
+            held = target.field(relation.field)
+            assert held is not None
+            return self.related(Refers(kind.id.stored, owner, target, EVERYTHING, held), value)
+        by = kind.field(relation.by)
+        assert by is not None
         if prefix and by.stored.isdecimal():
             raise BadUserInput(
                 f"{owner}: the stored name of {by.name} is a number, which filters do not support; "
                 "filter by another field"
             )
-        target = self.model.entity(reference.target)
-        inner = self.where(target, target.name, value, "")
-        return Refers(prefix + by.stored, owner, target, inner)
+        refers = Refers(prefix + by.stored, owner, target, EVERYTHING)
+        if relation.is_list:
+            return self.related(refers, value)
+        if value is None:
+            raise BadUserInput(
+                f"{owner}: null, expected an object of conditions; to find documents without it, "
+                f"pass {by.name}: {{exists: false}}"
+            )
+        return replace(refers, condition=self.where(target, target.name, value, ""))
+
+    def related(self, refers: Refers, value: object) -> Condition:
+        """Conditions on the documents of a relation to many."""
+        owner, target = refers.name, refers.target
+        if not isinstance(value, Mapping):
+            raise BadUserInput(
+                f"{owner}: {_shown(value)}, expected an object with some, every or none"
+            )
+        conditions: list[Condition] = []
+        for quantifier, operand in value.items():
+            if quantifier not in QUANTIFIERS:
+                raise BadUserInput(
+                    f"{owner}: {shorten_repr(quantifier)}, expected one of {', '.join(QUANTIFIERS)}"
+                )
+            inner = self.where(target, target.name, operand, "")
+            if quantifier == "every":
+                inner = negate(inner)
+            found = replace(refers, name=f"{owner}.{quantifier}", condition=inner)
+            conditions.append(found if quantifier == "some" else negate(found))
+        return all_of(conditions)
 
     def list_of_embedded(
         self, kind: EmbeddedType, path: str, owner: str, operator: str, operand: object
@@ -210,11 +241,18 @@ class _Parser:
                 return Not(Some(path, negate(item)))
 
 
+def _shown(value: object) -> str:
+    return "null" if value is None else shorten_repr(value)
+
+
 def _field(kind: ObjectType, name: str) -> Field | None:
     if name == "version" and isinstance(kind, Entity) and kind.version is not None:
         return Field(name=name, stored=kind.version, type=Scalar.INT)
     return kind.field(name)
 
 
-def _reference(kind: ObjectType, name: str) -> Reference | None:
-    return next((each for each in kind.references if each.name == name), None)
+def _relation(kind: ObjectType, name: str) -> Relation | None:
+    relations: list[Relation] = [*kind.references]
+    if isinstance(kind, Entity):
+        relations += kind.back_references
+    return next((each for each in relations if each.name == name), None)

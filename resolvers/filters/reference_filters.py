@@ -1,4 +1,5 @@
-"""Filters through references, in two steps: the ids of the matching targets, then the documents.
+"""Filters through references in both directions, in two steps: the ids of the matching targets, or
+those that the targets hold, then the documents.
 
 Both reads use indexes, and row rules of the targets apply to the first as to any other read. The
 number of ids is bounded. Source: docs/decisions/0051-reference-filters.md.
@@ -6,10 +7,10 @@ number of ids is bounded. Source: docs/decisions/0051-reference-filters.md.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
-from revstream.model.definition import Entity
+from revstream.model.definition import Field
 from revstream.resolvers.errors import LimitExceeded
 from revstream.resolvers.filters.expression import (
     NOTHING,
@@ -25,15 +26,41 @@ from revstream.resolvers.filters.expression import (
     negate,
 )
 
-__all__ = ["MOST_TARGETS", "FindIds", "references_in", "resolve_references"]
+__all__ = [
+    "MOST_TARGETS",
+    "FindIds",
+    "held_id_stages",
+    "references_in",
+    "resolve_references",
+]
 
 MOST_TARGETS = 10_000
-"""Documents that may match on the other side of a reference. Their ids are part of the query."""
+"""Ids that may match on the other side of a reference. They are part of the query."""
 
 _MOST_REFERENCES = 5
 
-FindIds = Callable[[Entity, Condition], Awaitable[Sequence[Any]]]
-"""(entity, condition) -> ids of the matching documents, in each type in which they are stored."""
+FindIds = Callable[[Refers, Condition], Awaitable[Sequence[Any]]]
+"""(reference, its resolved condition) -> ids that match, in each type in which they are stored."""
+
+
+def held_id_stages(field: Field, *, limit: int, prefix: str = "") -> list[Mapping[str, Any]]:
+    """Return stages that make documents into the ids that a field of them holds, as `_id`.
+
+    Args:
+        limit: maximum number of ids.
+        prefix: of the path of the field.
+    """
+    path = f"${prefix}{field.stored}"
+    distinct: Mapping[str, Any] = {"$group": {"_id": "$_id"}}
+    # A field that is no list may hold one all the same, but mostly a few ids recur.
+    first = {"$project": {"_id": path}} if field.is_list else {"$group": {"_id": path}}
+    return [
+        first,
+        {"$unwind": "$_id"},
+        {"$match": {"_id": {"$ne": None}}},
+        distinct,
+        {"$limit": limit},
+    ]
 
 
 def references_in(condition: Condition) -> list[Refers]:
@@ -43,7 +70,7 @@ def references_in(condition: Condition) -> list[Refers]:
             return [found for each in conditions for found in references_in(each)]
         case Not(inner) | Some(_, inner):
             return references_in(inner)
-        case Refers(_, _, _, inner):
+        case Refers(condition=inner):
             return [condition, *references_in(inner)]
         case _:
             return []
@@ -81,8 +108,8 @@ async def _resolved(condition: Condition, find: FindIds) -> Condition:
             return negate(await _resolved(inner, find))
         case Some(path, inner):
             return Some(path, await _resolved(inner, find))
-        case Refers(path, _, target, inner):
-            ids = await find(target, await _resolved(inner, find))
+        case Refers(path, condition=inner):
+            ids = await find(condition, await _resolved(inner, find))
             return In(path, tuple(ids)) if ids else NOTHING
         case _:
             return condition

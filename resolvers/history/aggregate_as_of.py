@@ -8,6 +8,7 @@ that are measured, and given back to the server.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import aclosing
 from typing import Any
 
@@ -35,9 +36,9 @@ from revstream.streams.core.operation import count_computed
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.codecs import DECODED, Document
 
-__all__ = ["aggregate_as_of"]
+__all__ = ["CONTENT", "aggregate_as_of", "results_as_of"]
 
-_CONTENT = "full."
+CONTENT = "full."
 
 _PORTION = 500
 """Records that are put together at once."""
@@ -65,28 +66,58 @@ async def aggregate_as_of(
             operation has scanned more documents than its limit.
         BadUserInput: an unknown time zone.
     """
-    condition = to_record_condition(where, entity)
     measured = [*query.fields.values(), *(key.of for key in query.keys)]
-    seen = paths(condition) | {f"{_CONTENT}{each.path}" for each in measured}
-    names = frozenset(path.split(".")[1] for path in seen if path.startswith(_CONTENT))
-    stages = aggregate_stages(query, prefix=_CONTENT)
+    with translate_refusals():
+        found = await results_as_of(
+            mongo,
+            archive,
+            entity,
+            at,
+            where,
+            aggregate_stages(query, prefix=CONTENT),
+            measured={each.path for each in measured},
+        )
+    return aggregate_result(query, found)
+
+
+async def results_as_of(
+    mongo: Mongo,
+    archive: Archive,
+    entity: Entity,
+    at: Timestamp,
+    where: Condition,
+    stages: Sequence[Mapping[str, Any]],
+    *,
+    measured: AbstractSet[str],
+) -> list[Document]:
+    """Return what stages make of the documents that matched at a cluster time.
+
+    Args:
+        where: the filter, row rules included.
+        stages: on records, whose contents are below `CONTENT`.
+        measured: the stored paths that the stages look at.
+
+    Raises: see `aggregate_as_of`.
+    """
+    condition = to_record_condition(where, entity)
+    seen = paths(condition) | {f"{CONTENT}{each}" for each in measured}
+    names = frozenset(path.split(".")[1] for path in seen if path.startswith(CONTENT))
     matching = to_query(condition)
     mongo.count_scan(archive.collection)
-    with translate_refusals():
-        if names and await archive.has_packed():
-            judging = ContentFilter(mongo, archive, matching, names)
-            rows = await _measured_rows(mongo, archive, at, judging, names)
-            # literal: values such as "$name" are no field paths
-            given: list[Mapping[str, Any]] = [{"$documents": {"$literal": rows}}, *stages]
-            found = await mongo.aggregate(None, given, in_memory=True) if rows else []
-        else:
-            # See `CollectionAsOf`.
-            here = {"$and": [matching, {"packed": {"$ne": True}}]} if names else matching
-            swept = [*standing_stages(at), {"$match": here}, *stages]
-            found = await mongo.aggregate(archive.name, swept, hint=TIME_INDEX, in_memory=True)
+    if names and await archive.has_packed():
+        judging = ContentFilter(mongo, archive, matching, names)
+        rows = await _measured_rows(mongo, archive, at, judging, names)
+        # literal: values such as "$name" are no field paths
+        given: list[Mapping[str, Any]] = [{"$documents": {"$literal": rows}}, *stages]
+        found = await mongo.aggregate(None, given, in_memory=True) if rows else []
+    else:
+        # See `CollectionAsOf`.
+        here = {"$and": [matching, {"packed": {"$ne": True}}]} if names else matching
+        swept = [*standing_stages(at), {"$match": here}, *stages]
+        found = await mongo.aggregate(archive.name, swept, hint=TIME_INDEX, in_memory=True)
     # After the read: see `streams.archive.horizon`.
     check_horizon(archive.collection, at, await CoverageStore(mongo).load(archive.collection))
-    return aggregate_result(query, found)
+    return found
 
 
 async def _measured_rows(

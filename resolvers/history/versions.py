@@ -9,7 +9,7 @@ been dropped is `HistoryLost`, as an item of a list, so that the others are retu
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -17,10 +17,8 @@ from typing import Any
 from bson.timestamp import Timestamp
 
 from revstream.model.definition import Entity
-from revstream.resolvers.access.permissions import OPEN, Scope
+from revstream.resolvers.access.permissions import Scope
 from revstream.resolvers.access.row_filter import ALL_ROWS
-from revstream.resolvers.aggregates.pipeline import AggregateResult
-from revstream.resolvers.aggregates.query import AggregateQuery
 from revstream.resolvers.current.read_your_writes import OwnWrites
 from revstream.resolvers.current.stored_ids import (
     find_meant_ids,
@@ -28,29 +26,19 @@ from revstream.resolvers.current.stored_ids import (
     ids_shown_as,
     read_with_other_ids,
 )
-from revstream.resolvers.filters.expression import EVERYTHING, Condition
-from revstream.resolvers.history.aggregate_as_of import aggregate_as_of
-from revstream.resolvers.history.as_of.referring_documents import (
-    ReferringDocuments,
-    WantedReferrers,
-)
+from revstream.resolvers.history.as_of.past_collections import PastCollections
 from revstream.resolvers.history.changed_paths import read_changes_before
-from revstream.resolvers.history.collection_as_of import CollectionAsOf, to_record_condition
 from revstream.resolvers.history.document_states import DocumentState, DocumentStates
-from revstream.resolvers.history.hidden_predecessor import conceal_changes
-from revstream.resolvers.history.replaced_at import add_replacement_times
 from revstream.resolvers.history.row_filtered_pages import visible_by_index
-from revstream.resolvers.history.time_point import TimePoint
 from revstream.resolvers.history.version_filter import VersionFilter
 from revstream.resolvers.history.version_pages import VersionPages
 from revstream.resolvers.pagination.page import Page
 from revstream.resolvers.pagination.page_query import PageQuery
-from revstream.resolvers.pagination.projection import ENDED, Fields, record_projection
-from revstream.streams.archive.coverage import CoverageStore
-from revstream.streams.archive.horizon import Horizons, check_horizon
+from revstream.resolvers.pagination.projection import Fields, record_projection
+from revstream.streams.archive.horizon import Horizons
 from revstream.streams.archive.store import Archive
 from revstream.streams.changefeed.event import identity
-from revstream.streams.core.errors import ArchiveBehind, HistoryLost
+from revstream.streams.core.errors import HistoryLost
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.codecs import Document
 from revstream.streams.mongo.find_options import FindOptions
@@ -59,29 +47,23 @@ from revstream.streams.versioning.version import Version
 __all__ = ["VersionHistory"]
 
 
-class VersionHistory:
+class VersionHistory(PastCollections):
     """Reads of the archives of all entities.
 
     `fields` are stored names of the document's state, dotted inside of embedded documents; None is
     nothing of the state, and an empty set its `_id`.
 
     What this process has written is waited for.
-
-    Args:
-        archives: by collection.
     """
 
     def __init__(
         self, mongo: Mongo, archives: Mapping[str, Archive], own_writes: OwnWrites
     ) -> None:
-        self._mongo = mongo
-        self._archives = archives
+        super().__init__(mongo, archives)
         self._own_writes = own_writes
         self._horizons = Horizons(mongo)
-        self._coverages = CoverageStore(mongo)
         self._states = DocumentStates(mongo, own_writes)
         self._pages = VersionPages(mongo)
-        self._scope = OPEN
 
     def within(self, scope: Scope) -> VersionHistory:
         """Return the service limited to one caller.
@@ -191,13 +173,6 @@ class VersionHistory:
             ]
 
         return await read_with_other_ids(entity, wanted, read, meant)
-
-    async def _conceal(self, entity: Entity, found: Iterable[Any]) -> None:
-        """See `conceal_changes`; what is no version is passed over."""
-        rows = self._scope.read_rows(entity)
-        if rows.limits:
-            versions = [each for each in found if isinstance(each, Version | dict)]
-            await conceal_changes(self._archive(entity), entity, rows, versions)
 
     async def _settled(self, entity: Entity) -> None:
         """Return once the archive has come so far that what it lacks was not; called where
@@ -323,76 +298,3 @@ class VersionHistory:
             await self._settled(entity)
             found = await read()
         return (await self._ended(entity, [found], query.facts))[0]
-
-    async def collection_as_of(
-        self, entity: Entity, moment: TimePoint, query: PageQuery[Condition]
-    ) -> Page[Any]:
-        """A page of the versions that stood at a moment, of the documents that matched then.
-
-        Raises:
-            BadUserInput: an order that cannot be, a cursor of another list.
-            HistoryLost: versions of then were dropped.
-            TimeLimit: the read took longer than it may.
-        """
-        rows = self._scope.read_rows(entity)
-        reading = replace(query, where=rows.narrowed(query.where), facts=rows.facts(query.facts))
-        states = CollectionAsOf(self._mongo, self._archive(entity), entity, moment.at, reading)
-        page = await states.page()
-        return (await self._ended(entity, [page], query.facts))[0]
-
-    async def aggregate_as_of(
-        self, entity: Entity, moment: TimePoint, query: AggregateQuery
-    ) -> AggregateResult:
-        """Compute an aggregate of the documents that matched at a moment; see `aggregate_as_of`.
-
-        Raises:
-            HistoryLost, TimeLimit: see `collection_as_of`.
-        """
-        where = self._scope.read_rows(entity).narrowed(query.where) or EVERYTHING
-        archive = self._archive(entity)
-        return await aggregate_as_of(self._mongo, archive, entity, moment.at, where, query)
-
-    async def referring_as_of(
-        self,
-        entity: Entity,
-        stored: str,
-        wanted: Sequence[WantedReferrers],
-        query: PageQuery[Condition],
-    ) -> list[Page[Version] | HistoryLost | ArchiveBehind]:
-        """N pages of the versions of documents that referred to others at moments, in that order.
-
-        A moment at which not all of them are known has an error in place of its page.
-
-        Args:
-            stored: the stored field that holds the id.
-
-        Raises:
-            BadUserInput: an order that cannot be, a cursor of another list.
-            TimeLimit: the read took longer than it may.
-        """
-        rows, archive = self._scope.read_rows(entity), self._archive(entity)
-        where = to_record_condition(rows.narrowed(query.where) or EVERYTHING, entity)
-        reading = ReferringDocuments(self._mongo, archive, entity, stored, where, query)
-        pages = await reading.pages(wanted)
-        # After the read: see `streams.archive.horizon`.
-        coverage = await self._coverages.load(entity.collection)
-        found: list[Page[Version] | HistoryLost | ArchiveBehind] = []
-        for each, page in zip(wanted, pages, strict=True):
-            try:
-                check_horizon(entity.collection, each.at, coverage)
-                found.append(page)
-            except (HistoryLost, ArchiveBehind) as exc:
-                found.append(exc)
-        return found
-
-    async def _ended(
-        self, entity: Entity, pages: Sequence[Page[Any]], facts: Fields
-    ) -> list[Page[Any]]:
-        if "changed" in facts:
-            await self._conceal(entity, [item for page in pages for item in page.items])
-        if ENDED not in facts:
-            return list(pages)
-        return await add_replacement_times(self._archive(entity), pages)
-
-    def _archive(self, entity: Entity) -> Archive:
-        return self._archives[entity.collection]

@@ -27,6 +27,7 @@ from revstream.model.definition import Entity, Model
 from revstream.resolvers.access.permissions import Scope
 from revstream.resolvers.access.principal import ANONYMOUS, Principal
 from revstream.resolvers.errors import BadUserInput
+from revstream.resolvers.filters.expression import Refers
 from revstream.resolvers.filters.parser import Condition, parse_where
 from revstream.resolvers.filters.reference_filters import resolve_references
 from revstream.resolvers.mutations.result import Author
@@ -210,8 +211,8 @@ class RequestContext:
     async def resolve_references(self, condition: Condition, at: Timestamp | None) -> Condition:
         """Return the condition with ids in place of references; itself, if it has none."""
 
-        def find(entity: Entity, inner: Condition) -> Awaitable[Sequence[Any]]:
-            return find_targets(self.services, entity, inner, at)
+        def find(reference: Refers, inner: Condition) -> Awaitable[Sequence[Any]]:
+            return find_targets(self.services, reference, inner, at)
 
         return await resolve_references(condition, find)
 

@@ -58,6 +58,11 @@ OPERATOR_DESCRIPTIONS: Mapping[str, str] = {
     "none": "No item matches.",
 }
 _QUANTIFIERS = frozenset({"some", "every", "none"})
+_RELATED = {
+    "some": "At least one document matches.",
+    "every": "All documents match, or there is none.",
+    "none": "No document matches.",
+}
 
 
 def define_filters(types: Types, shapes: Mapping[str, ObjectTypeInfo]) -> None:
@@ -74,6 +79,11 @@ def define_filters(types: Types, shapes: Mapping[str, ObjectTypeInfo]) -> None:
             _define_embedded_order(types, shape)
         for each in fields:
             define_filter(types, each)
+        related = [each.target for each in shape.list_links.values()]
+        related += [each.target for each in shape.back_links.values()]
+        for target in related:
+            if _related_filter_name(target) not in types:
+                _define_related_filter(types, target)
 
 
 def unique_fields(shape: ObjectTypeInfo) -> list[Field]:
@@ -162,7 +172,7 @@ def _define_embedded_where(types: Types, shape: ObjectTypeInfo, fields: list[Fie
 
 
 def _reference_filters(shape: ObjectTypeInfo) -> list[InputField]:
-    return [
+    to_one = [
         InputField(
             name,
             f"{link.target.name}Where",
@@ -172,6 +182,42 @@ def _reference_filters(shape: ObjectTypeInfo) -> list[InputField]:
         )
         for name, link in shape.links.items()
     ]
+    to_many = [
+        InputField(
+            name,
+            _related_filter_name(link.target),
+            f"Conditions for the documents to which `{link.by.name}` refers. "
+            "Not for subscriptions.",
+        )
+        for name, link in shape.list_links.items()
+    ]
+    back = [
+        InputField(
+            name,
+            _related_filter_name(link.target),
+            f"Conditions for the documents of {link.target.name} whose `{link.by.name}` refers to "
+            "this document. Not for subscriptions.",
+        )
+        for name, link in shape.back_links.items()
+    ]
+    return [*to_one, *to_many, *back]
+
+
+def _related_filter_name(target: ObjectTypeInfo) -> str:
+    return f"{target.name}ListFilter"
+
+
+def _define_related_filter(types: Types, shape: ObjectTypeInfo) -> None:
+    """Define the filter of the relations that lead to many documents of an entity."""
+    types.add_input(
+        _related_filter_name(shape),
+        [
+            InputField(name, f"{shape.name}Where", description, follows=True)
+            for name, description in _RELATED.items()
+        ],
+        f"Conditions for related documents of {shape.name}, of those that the caller may read. "
+        "All of them must match.",
+    )
 
 
 def field_filter(field: Field) -> InputField:

@@ -346,10 +346,10 @@ def _parse_where(
     condition = context.condition(model, entity, where)
     references = references_in(condition)
     if references:
+        mend = "the field with the id" if references[0].by is None else "fields of the document"
         raise BadUserInput(
             f"{references[0].name}: a filter through a reference, which subscriptions do not "
-            "support, because changes of the other document would not be seen; filter by the "
-            "field with the id"
+            f"support, because changes of the other document would not be seen; filter by {mend}"
         )
     return condition
 

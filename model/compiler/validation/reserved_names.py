@@ -88,6 +88,7 @@ ENTITY_SUFFIXES = (
     "Snapshot",
     "State",
     "Where",
+    "ListFilter",
     "Order",
     "By",
     "Connection",

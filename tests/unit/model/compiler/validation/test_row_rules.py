@@ -31,6 +31,12 @@ type Product @collection(name: "products") @access(rows: {rows}) {{ # !
   sizes: [Size!]
   ownerId: ObjectID
   owner: Owner @reference(by: "ownerId")
+  reviews: [Review!]! @referencedBy(field: "productId")
+}}
+type Review @collection(name: "reviews") {{
+  id: ID!
+  stars: Int
+  productId: ID
 }}
 type Owner @collection(name: "owners", version: null) {{
   id: ObjectID!
@@ -99,6 +105,15 @@ MISTAKES = [
         '@access(rows:) names "owner", expected a stored field of Product',
         'did you mean "ownerId"?',
         id="a reference in a rule",
+    ),
+    pytest.param(
+        "{ reviews: { some: { stars: { eq: 5 } } } }",
+        '@access(rows:) names "reviews", expected a stored field of Product',
+        (
+            "it has id, name, stock, count, rating, price, public, madeAt, key, uuid, kind, tags, "
+            "kinds, data, size, sizes, ownerId"
+        ),
+        id="a back reference in a rule",
     ),
     pytest.param(
         "{ and: $rules }",
