@@ -233,6 +233,47 @@ async def test_after_a_change_of_type_old_versions_are_one_error(
     assert error["path"][:2] == ["productVersions", "nodes"]
 
 
+async def test_operations_of_a_newer_release_are_misfits(
+    gateway: RunningGateway, client: Client, database: str
+) -> None:
+    """They are left out of pages, and name the release as the remedy; so does a subscription."""
+    archive = client[database]["products.versions"]
+    record = archive.find_one({"doc": "of-nobody"})
+    assert record is not None
+    archive.update_one({"_id": record["_id"]}, {"$set": {"op": "MERGE"}})
+    text = """{
+      productVersions(first: 100, where: { documentId: { in: ["of-nobody", "good"] } }) {
+        nodes { documentId operation }
+      }
+      productVersion(id: "of-nobody", version: 1) { operation }
+    }"""
+    try:
+        answers = [gateway.post(text) for _ in range(2)]
+        after = gateway.query('{ productVersion(id: "good", version: 1) { resumeToken } }')
+        async with open_socket(gateway.address) as socket:
+            await socket.start(
+                "1",
+                "subscription($after: ResumeToken) { productChanges(after: $after, "
+                'id: "of-nobody") { documentId operation } }',
+                after=after["productVersion"]["resumeToken"],
+            )
+            event = (await socket.receive())["payload"]
+    finally:
+        archive.update_one({"_id": record["_id"]}, {"$set": {"op": record["op"]}})
+    # The second one as a compiled query.
+    assert answers[0] == answers[1]
+    assert answers[0]["data"] == {
+        "productVersions": {"nodes": [{"documentId": "good", "operation": "INSERT"}]},
+        "productVersion": None,
+    }
+    assert event["data"]["productChanges"]["operation"] is None
+    for errors in (answers[0]["errors"], event["errors"]):
+        (error,) = [each for each in named(errors, "of-nobody")[:1]]
+        assert "operation: string 'MERGE', expected one of BASELINE" in error["message"]
+        assert "newer" in error["extensions"]["mend"]
+        assert len(named(errors, "of-nobody")) == len(errors)
+
+
 def _shown(document: dict[str, Any], field: str) -> Any:
     top, _, rest = field.partition(".")
     return document[top][rest] if rest == "height" else document[top]

@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
+from operator import attrgetter
 from typing import Any, TypeAlias
 
 from bson import Decimal128, ObjectId
@@ -99,19 +100,25 @@ async def without_invalid(
 def report_invalid_versions(
     info: ResolveInfo, versions: Sequence[VersionRecord], shape: ObjectTypeInfo, nodes: Nodes
 ) -> list[bool]:
-    """Return the same for versions, which need a valid document id and number."""
+    """Return the same for versions, which need a valid document id, number and operation."""
     asked = info.context.selections(info).under(nodes, shape.version)
     named = next((each for name, each in asked.items() if name in _IDS), None)
+    facts: list[tuple[Nodes, Callable[[VersionRecord], str]]] = []
+    if named is not None:
+        facts.append((named, attrgetter("document_id")))
+    if "operation" in asked:
+        facts.append((asked["operation"], attrgetter("operation")))
     misfits: list[_Misfit | None] = []
     for each in versions:
         misfit: _Misfit | None = None
         if "version" in asked:
             misfit = _number_misfit(each.version.number, each.place, asked["version"])
-        if misfit is None and named is not None:
-            try:
-                each.document_id  # noqa: B018
-            except DocumentMisfit as exc:
-                misfit = (_key(named),), exc
+        for place, read in facts:
+            if misfit is None:
+                try:
+                    read(each)
+                except DocumentMisfit as exc:
+                    misfit = (_key(place),), exc
         misfits.append(misfit)
     _report(info, misfits, shape.version)
     return [misfit is None for misfit in misfits]

@@ -12,8 +12,10 @@ from typing import Any, ClassVar
 from bson import Timestamp
 
 from revstream.gql.engine.definitions.object_type import ObjectTypeInfo
+from revstream.resolvers.errors import DocumentMisfit
+from revstream.resolvers.history.version_filter import OPERATION
 from revstream.resolvers.values.json_value import REFUSED
-from revstream.resolvers.values.output import ValueLocation, any_id, id_to_api
+from revstream.resolvers.values.output import ValueLocation, any_id, describe_value, id_to_api
 from revstream.streams.core.errors import ArchiveBehind
 from revstream.streams.mongo.driver.codecs import Document
 from revstream.streams.versioning.version import Version
@@ -24,6 +26,7 @@ __all__ = [
     "SnapshotDocument",
     "State",
     "VersionRecord",
+    "check_operation",
     "id_text",
 ]
 
@@ -146,6 +149,10 @@ class VersionRecord:
         return id_text(self.shape, self.version.document, self)
 
     @property
+    def operation(self) -> str:
+        return check_operation(self.version.operation, self.place)
+
+    @property
     def id_text(self) -> str:
         return f"{self.document_id}@{self.version.number}"
 
@@ -168,6 +175,25 @@ def not_archived_error(document: CurrentDocument) -> ArchiveBehind:
         "otherwise check /readyz and the stored values of its id and version",
         collection=place.collection,
         documentId=shown,
+    )
+
+
+def check_operation(operation: str, place: ValueLocation) -> str:
+    """Return the operation of a version.
+
+    Raises:
+        DocumentMisfit: a newer revstream has recorded it, and this one does not know it.
+    """
+    if operation in OPERATION.values:
+        return operation
+    raise DocumentMisfit(
+        collection=place.collection,
+        document_id=any_id(place.document_id),
+        field="operation",
+        found=describe_value(operation),
+        expected=f"one of {', '.join(OPERATION.values)}",
+        mend="run the release of revstream that has recorded the version, or a newer one",
+        past=True,
     )
 
 

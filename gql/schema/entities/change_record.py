@@ -7,7 +7,11 @@ from collections.abc import Sequence
 from bson import Timestamp
 
 from revstream.gql.engine.definitions.object_type import ObjectTypeInfo
-from revstream.gql.engine.request.source import CurrentDocument, SnapshotDocument
+from revstream.gql.engine.request.source import (
+    CurrentDocument,
+    SnapshotDocument,
+    check_operation,
+)
 from revstream.resolvers.errors import LimitExceeded
 from revstream.resolvers.subscriptions.event_enrichment import Change
 from revstream.resolvers.values.field_diff import FieldChange, FieldDiff
@@ -55,6 +59,14 @@ class ChangeRecord:
     @property
     def type_name(self) -> str:
         return f"{self.shape.name}Change"
+
+    @property
+    def operation(self) -> str | None:
+        change = self.change
+        if change.operation is None:
+            return None
+        place = ValueLocation(self.shape.entity.collection, change.document_id)
+        return check_operation(change.operation, place)
 
     @property
     def document_id(self) -> str | None:

@@ -93,7 +93,7 @@ def define_versions(types: Types, model: Model, shape: ObjectTypeInfo) -> None:
         id=attrgetter("id_text"),
         document_id=attrgetter("document_id"),
         version=attrgetter("version.number"),
-        operation=attrgetter("version.operation"),
+        operation=attrgetter("operation"),
         at=attrgetter("version.wall"),
         until=until,
         known_until=known_until,

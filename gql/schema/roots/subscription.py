@@ -91,7 +91,7 @@ def _define_change(types: Types, model: Model, shape: ObjectTypeInfo) -> None:
 
     common = change_fields(
         kind=attrgetter("change.kind"),
-        operation=attrgetter("change.operation"),
+        operation=attrgetter("operation"),
         transition=attrgetter("change.transition"),
         document_id=attrgetter("document_id"),
         version=attrgetter("change.version"),
