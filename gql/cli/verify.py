@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,13 +12,22 @@ from revstream.gql.runtime.progress_display import Report
 from revstream.model.definition import Model
 from revstream.resolvers.values.json_value import json_value
 from revstream.streams.archive.store import Archive
-from revstream.streams.coordination.checkpoint import Checkpoints, furthest_checkpoint
+from revstream.streams.coordination.checkpoint import Checkpoint, Checkpoints, furthest_checkpoint
+from revstream.streams.coordination.partition import Partition
+from revstream.streams.core import resume_tokens
+from revstream.streams.core.errors import DatabaseError
+from revstream.streams.layouts.core.snapshot_scan import SNAPSHOT_REFUSALS
 from revstream.streams.layouts.factory import create_layout
 from revstream.streams.maintenance.verification import Verification, VerificationResult
 from revstream.streams.mongo.database import Mongo
+from revstream.streams.mongo.find_options import FindOptions
 from revstream.streams.mongo.server_check import inspect_server
 
 __all__ = ["lines_of", "report_of", "verify"]
+
+# Maximum time to wait for recorders, for all collections together.
+_MOST_WAIT_S = 15.0
+_POLL_S = 0.2
 
 
 async def verify(
@@ -37,13 +48,15 @@ async def verify(
         Unavailable, Unsuitable: MongoDB cannot be reached, or cannot serve.
     """
     found = {}
+    until = time.monotonic() + _MOST_WAIT_S
     async with Mongo.connect(uri, database, options=settings.mongo_options()) as mongo:
         await inspect_server(mongo)
         for entity in model.entities:
             name = entity.collection
             layout = create_layout(mongo, entity)
             total = await mongo.estimated_count(name)
-            stored = await Checkpoints(mongo).load_collection(name)
+            report(f"verify {name}", 0, total)
+            stored = await _readable_checkpoints(mongo, name, until)
 
             def looked_at(documents: int, name: str = name, total: int = total) -> None:
                 report(f"verify {name}", documents, max(total, documents))
@@ -59,6 +72,33 @@ async def verify(
             found[name] = await verification.run(looked_at)
             found[name].mended = mended
     return found
+
+
+async def _readable_checkpoints(
+    mongo: Mongo, name: str, until: float
+) -> Mapping[Partition, Checkpoint]:
+    """Return a collection's checkpoints, if possible one at whose time it can be read.
+
+    MongoDB reads at no time before its start. A running recorder is behind it with its next event
+    or no-op entry of the oplog, of which there is one every 10 s.
+
+    Args:
+        until: When to stop waiting.
+    """
+    while True:
+        stored = await Checkpoints(mongo).load_collection(name)
+        furthest = furthest_checkpoint(stored)
+        if furthest is None or time.monotonic() > until:
+            return stored
+        at = resume_tokens.cluster_time(furthest.token)
+        try:
+            await mongo.find(name, {}, FindOptions(limit=1, at=at))
+        except DatabaseError as exc:
+            if exc.number not in SNAPSHOT_REFUSALS:
+                raise
+        else:
+            return stored
+        await asyncio.sleep(_POLL_S)
 
 
 def lines_of(found: Mapping[str, VerificationResult]) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -12,7 +13,11 @@ from bson.raw_bson import RawBSONDocument
 from pymongo import MongoClient
 from pymongo.collection import Collection
 
+from revstream.gql.cli.verify import verify
+from revstream.gql.runtime.configuration.settings import Settings
+from revstream.model.compiler.loader import read_model
 from revstream.streams.archive.store import Archive
+from revstream.streams.coordination.checkpoint import COLLECTION as CHECKPOINTS
 from revstream.streams.coordination.checkpoint import Baseline, Checkpoint, Checkpoints
 from revstream.streams.core import resume_tokens
 from revstream.streams.core.errors import DatabaseError
@@ -233,6 +238,35 @@ async def test_a_recorder_that_is_far_behind_is_reported(
     monkeypatch.setattr("revstream.streams.layouts.archive.read_documents", too_old)
     found = await verified(mongo)
     assert outline(found) == [("BEHIND", None, None), ("MISSING", "a", 4)]
+
+
+async def test_the_check_waits_until_the_recorder_is_at_a_readable_time(
+    mongo: Mongo, client: Client, mongo_uri: str
+) -> None:
+    """After a start of MongoDB, which reads at no earlier time, the checkpoint is of before it."""
+    recording = Recording(mongo)
+    await recording.begin()
+    await recording.record()
+    checkpoints = client[mongo.name][CHECKPOINTS]
+    stored = checkpoints.find_one({"_id": "recorder:things"})
+    assert stored is not None
+    earlier = resume_tokens.token_from_time(Timestamp(1_700_000_000, 1))
+    checkpoints.update_one({"_id": stored["_id"]}, {"$set": {"token": earlier}})
+
+    def proceed() -> None:
+        checkpoints.update_one({"_id": stored["_id"]}, {"$set": {"token": stored["token"]}})
+
+    def report(*_: object) -> None:
+        asyncio.get_running_loop().call_later(0.1, proceed)
+
+    found = await verify(
+        Settings(mongodb_uri=mongo_uri, database=mongo.name),
+        read_model('type Thing @collection(name: "things") { id: ID! n: Int }'),
+        mongo_uri,
+        mongo.name,
+        report,
+    )
+    assert outline(found["things"]) == []
 
 
 async def test_an_archive_without_a_recorder_is_reported(mongo: Mongo) -> None:
