@@ -124,6 +124,10 @@ class Enumeration:
         """Yield the selections without fields that may fail."""
         yield self._selection(kind, set(), None)
 
+    def flat(self, kind: Any, entity: str) -> str:
+        """Return the selection without the objects below current and past documents."""
+        return self._selection(kind, {entity, f"{entity}Snapshot"}, None)
+
     def _selection(self, kind: Any, seen: set[str], diff: str | None) -> str:
         """Return a selection.
 
@@ -186,6 +190,8 @@ def roots(entity: str, plural: str) -> Iterator[tuple[str, str, dict[str, Any]]]
     one = entity[0].lower() + entity[1:]
     yield plural, "first: 50", {}
     yield f"{plural}AsOf", "asOf: {token: $now}, first: 50", {}
+    yield f"{one}States", "first: 50", {}
+    yield f"{one}States", "asOf: {token: $now}, first: 50", {}
     yield f"{plural}Aggregate", GROUPS[entity], {}
     yield f"{plural}Aggregate", f"asOf: {{token: $now}}, {GROUPS[entity]}", {}
     yield f"{one}Versions", "first: 50", {}
@@ -195,6 +201,8 @@ def roots(entity: str, plural: str) -> Iterator[tuple[str, str, dict[str, Any]]]
     yield "allComments", "first: 50", {}
     for id_ in IDS[entity]:
         yield one, "id: $id", {"id": id_}
+        yield f"{one}State", "id: $id", {"id": id_}
+        yield f"{one}State", "id: $id, asOf: {token: $now}", {"id": id_}
         yield f"{one}Version", "id: $id, asOf: {token: $now}", {"id": id_}
         for number in (1, 2, 3):
             yield f"{one}Version", "id: $id, version: $number", {"id": id_, "number": number}
@@ -307,10 +315,14 @@ def questions(enumeration: Enumeration) -> Iterator[Question]:
         for name, given, values in roots(entity, plural):
             enumeration.asked.add(f"Query.{name}")
             if (name, given) not in known:
-                known[name, given] = [
-                    operation("query", name, given, each)
-                    for each in enumeration.selections(fields[name].type)
-                ]
+                type_ = fields[name].type
+                # States are the types of other fields, where all below them is asked.
+                selections = (
+                    [enumeration.flat(type_, entity)]
+                    if name.endswith(("State", "States"))
+                    else enumeration.selections(type_)
+                )
+                known[name, given] = [operation("query", name, given, each) for each in selections]
             names = frozenset({values["id"]}) if "id" in values else frozenset[str]()
             for text in known[name, given]:
                 yield Question(name, text, values, names)
