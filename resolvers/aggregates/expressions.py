@@ -17,7 +17,7 @@ from revstream.model.definition import EnumType, Field, Scalar
 from revstream.resolvers.values.dates import DAY_MS
 from revstream.resolvers.values.output import INT_LIMIT, LONG_LIMIT
 
-__all__ = ["Bucket", "Expression", "bucket_start", "fitting_value"]
+__all__ = ["Bucket", "Expression", "any_id", "bucket_start", "fitting_value"]
 
 Expression: TypeAlias = Any
 """An expression of MongoDB's aggregation language."""
@@ -56,6 +56,11 @@ def fitting_value(field: Field, path: str) -> Expression:
         return _if(fits, value)
     assert isinstance(field.type, Scalar)
     return _FITTING[field.type](value)
+
+
+def any_id(value: Expression) -> Expression:
+    """Return the expression for an id of any type; null for a list, which is no id."""
+    return _if({"$not": [{"$isArray": value}]}, {"$ifNull": [value, None]})
 
 
 def bucket_start(bucket: Bucket, date: Expression) -> Expression:
@@ -123,13 +128,8 @@ def _uuid(value: str) -> Expression:
     return _if({"$and": [{"$gte": [value, least]}, {"$lte": [value, most]}]}, value)
 
 
-def _any_id(value: str) -> Expression:
-    # Ids of all types are shown. A list would be sorted by its items.
-    return _if({"$not": [{"$isArray": value}]}, {"$ifNull": [value, None]})
-
-
 _FITTING: Mapping[Scalar, Callable[[str], Expression]] = {
-    Scalar.ID: _any_id,
+    Scalar.ID: any_id,
     Scalar.STRING: _of_type("string"),
     Scalar.INT: _whole(INT_LIMIT),
     Scalar.LONG: _whole(LONG_LIMIT),

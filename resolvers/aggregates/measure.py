@@ -125,16 +125,31 @@ def _result_type(model: Model, kind: ObjectType, measure: Measure | None) -> Emb
         return None
     fields = []
     for field in _single_fields(kind):
-        if isinstance(field.type, str):
-            inner = model.embedded(field.type)
-            if _has_results(model, inner, measure, frozenset()):
-                name = _type_name(inner, measure)
-                fields.append(Field(name=field.name, stored=field.name, type=name))
-        else:
+        inner = None if not isinstance(field.type, str) else model.embedded(field.type)
+        if inner is None:
             result = _result_field(field, measure)
             if result is not None:
                 fields.append(result)
+        elif _has_results(model, inner, measure, frozenset()):
+            fields.append(_inner_field(field.name, inner, measure))
+    for name, target in _referenced_types(model, kind, measure):
+        if _has_results(model, target, measure, frozenset()):
+            fields.append(_inner_field(name, target, measure))
     return EmbeddedType(name=_type_name(kind, measure), fields=tuple(fields))
+
+
+def _inner_field(name: str, kind: ObjectType, measure: Measure | None) -> Field:
+    return Field(name=name, stored=name, type=_type_name(kind, measure))
+
+
+def _referenced_types(
+    model: Model, kind: ObjectType, measure: Measure | None
+) -> Iterator[tuple[str, ObjectType]]:
+    """Yield the references to one document; they lead to keys, and to no other results."""
+    if measure is None:
+        for each in kind.references:
+            if not each.is_list:
+                yield each.name, model.entity(each.target)
 
 
 def _type_name(kind: ObjectType, measure: Measure | None) -> str:
@@ -160,11 +175,16 @@ def _has_results(
     """Return whether a type or one inside it has a field with results; types may be recursive."""
     if kind.name in seen:
         return False
+    fields = list(_single_fields(kind))
+    if any(
+        not isinstance(each.type, str) and _result_field(each, measure) is not None
+        for each in fields
+    ):
+        return True
+    embedded = [model.embedded(each.type) for each in fields if isinstance(each.type, str)]
+    referenced = [target for _, target in _referenced_types(model, kind, measure)]
     return any(
-        _has_results(model, model.embedded(each.type), measure, seen | {kind.name})
-        if isinstance(each.type, str)
-        else _result_field(each, measure) is not None
-        for each in _single_fields(kind)
+        _has_results(model, each, measure, seen | {kind.name}) for each in (*embedded, *referenced)
     )
 
 

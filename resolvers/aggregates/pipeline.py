@@ -14,7 +14,8 @@ from typing import Any
 from revstream.model.definition import Field, Scalar
 from revstream.resolvers.aggregates.expressions import Expression, bucket_start, fitting_value
 from revstream.resolvers.aggregates.measure import KEY, Measure, Measured
-from revstream.resolvers.aggregates.query import AggregateQuery
+from revstream.resolvers.aggregates.query import AggregateQuery, GroupKey
+from revstream.resolvers.aggregates.references import id_expression, join_stages
 from revstream.resolvers.errors import BadUserInput, LimitExceeded
 from revstream.resolvers.filters.mongo_query import to_query
 from revstream.streams.core.errors import DatabaseError
@@ -25,7 +26,7 @@ __all__ = [
     "AggregateResult",
     "aggregate_result",
     "aggregate_stages",
-    "aggregate_stages_by_key",
+    "stages_by_key",
     "translate_refusals",
 ]
 
@@ -59,10 +60,13 @@ class AggregateResult:
     group_count: int | None
 
 
-def aggregate_stages(query: AggregateQuery, *, prefix: str = "") -> list[Document]:
+def aggregate_stages(
+    query: AggregateQuery, joined: Sequence[Expression] = (), *, prefix: str = ""
+) -> list[Document]:
     """Return the stages that compute an aggregate of the documents before them.
 
     Args:
+        joined: the values of each of the query's joins: see `references.join_stages`.
         prefix: where the documents lie in what the stages before yield, "full." in the archive.
     """
     selection = query.selection
@@ -73,16 +77,18 @@ def aggregate_stages(query: AggregateQuery, *, prefix: str = "") -> list[Documen
         for place, each in zip(values, query.fields.values(), strict=True)
     }
     for n, key in enumerate(query.keys):
-        value = fitting_value(key.of.field, prefix + key.of.path)
-        shown[f"k{n}"] = value if key.bucket is None else bucket_start(key.bucket, value)
+        if not key.through:
+            shown[f"k{n}"] = _key_value(key, prefix + key.of.path)
+    for n, join in enumerate(query.joins):
+        shown[f"r{n}"] = id_expression(join.hop, prefix)
     stages: list[Document] = [{"$project": {"_id": 0, **shown}}] if shown else []
     results: dict[str, list[Document]] = {}
     if selection.totals:
-        results["totals"] = _grouping(query, selection.total, places, {})
+        accumulators, result = _measures(query, selection.total, places)
+        results["totals"] = [{"$group": {"_id": None, **accumulators}}, {"$replaceWith": result}]
     if selection.groups:
         having = [] if query.having is None else [{"$match": to_query(query.having)}]
-        by = {f"k{n}": f"$k{n}" for n in range(len(query.keys))}
-        grouping = [*_grouping(query, query.grouped, places, by), *having]
+        grouping = [*_grouping(query, places, joined), *having]
         results["groups"] = [
             *grouping,
             {"$sort": dict(query.order)},
@@ -115,28 +121,28 @@ def aggregate_result(query: AggregateQuery, found: Sequence[Mapping[str, Any]]) 
     )
 
 
-def aggregate_stages_by_key(
-    joined: tuple[Mapping[str, Any], Sequence[Document]],
-    keys: Sequence[Any],
-    matching: Mapping[str, Any],
-    query: AggregateQuery,
+def stages_by_key(
+    lookup: tuple[Mapping[str, Any], Sequence[Document]],
+    rows: Sequence[Mapping[str, Any]],
+    variables: Sequence[str],
+    stages: Sequence[Document],
 ) -> list[Document]:
-    """Return a pipeline on the database that computes an aggregate for each key.
+    """Return a pipeline on the database that runs stages for each of many keys.
 
     Args:
-        joined: the `$lookup` that finds the documents of a key: see `Layout.lookup_stages`.
-        matching: the filter of the documents.
+        lookup: the `$lookup` that finds the documents of a key: see `Layout.lookup_stages`.
+        rows: `n` and `key` of each, and the variables.
+        stages: they follow the documents, and have the variables.
 
     Returns:
-        Stages that yield `{n, found}`: the index of a key, and a row for `aggregate_result`.
+        Stages that yield `{n, found}`: the index of a key, and a row of the stages.
     """
-    lookup, beginning = joined
-    rows = [{"n": n, "key": key} for n, key in enumerate(keys)]
-    inner = [*beginning, {"$match": matching}, *aggregate_stages(query)]
+    joined, beginning = lookup
+    let = {**joined.get("let", {}), **{name: f"${name}" for name in variables}}
     return [
         # literal: an id such as "$name" is a value, not a field path
         {"$documents": {"$literal": rows}},
-        {"$lookup": {**lookup, "pipeline": inner, "as": "found"}},
+        {"$lookup": {**joined, "let": let, "pipeline": [*beginning, *stages], "as": "found"}},
         {"$unwind": "$found"},
         {"$project": {"n": 1, "found": 1}},
     ]
@@ -178,22 +184,65 @@ def translate_refusals() -> Iterator[None]:
 
 
 def _grouping(
-    query: AggregateQuery,
-    measures: Iterable[Measured],
-    places: Mapping[tuple[str, ...], str],
-    by: Document,
+    query: AggregateQuery, places: Mapping[tuple[str, ...], str], joined: Sequence[Expression]
 ) -> list[Document]:
     """Return the stages that group, and give each group the form of the API."""
+    accumulators, result = _measures(query, query.grouped, places)
+    for n, key in enumerate(query.keys):
+        _place(result, (KEY, *key.of.names), f"$_id.k{n}")
+    by = {f"k{n}": f"$k{n}" for n, key in enumerate(query.keys) if not key.through}
+    by |= {f"r{n}": f"$r{n}" for n in range(len(query.joins))}
+    stages: list[Document] = [{"$group": {"_id": by, **accumulators}}]
+    for n, values in enumerate(joined):
+        stages += join_stages(n, values)
+    if query.joins:
+        stages += _merging(query, accumulators)
+    return [*stages, {"$replaceWith": result}]
+
+
+def _merging(query: AggregateQuery, accumulators: Document) -> list[Document]:
+    """Return the stages that merge the groups by ids into groups by the values of targets."""
+    by: Document = {}
+    for number, join in enumerate(query.joins):
+        by |= {
+            f"k{n}": _key_value(key, f"to{number}.k{n}")
+            for n, key in enumerate(query.keys)
+            if key.through and key.through[0] == join.hop
+        }
+    by |= {f"k{n}": f"$_id.k{n}" for n, key in enumerate(query.keys) if not key.through}
+    sets = [name for name, each in accumulators.items() if "$addToSet" in each]
+    single = {name: f"${name}" for name in accumulators if name not in sets}
+    # A set becomes one row for each item, beside one row with the other results.
+    items = [{"$map": {"input": f"${name}", "in": {name: "$$this"}}} for name in sets]
+    merged = {
+        name: {operator: f"$part.{name}"}
+        for name, each in accumulators.items()
+        for operator in each
+    }
+    return [
+        {"$project": {"_id": by, "part": {"$concatArrays": [[single], *items]}}},
+        {"$unwind": "$part"},
+        {"$group": {"_id": "$_id", **merged}},
+    ]
+
+
+def _key_value(key: GroupKey, path: str) -> Expression:
+    value = fitting_value(key.of.field, path)
+    return value if key.bucket is None else bucket_start(key.bucket, value)
+
+
+def _measures(
+    query: AggregateQuery, measures: Iterable[Measured], places: Mapping[tuple[str, ...], str]
+) -> tuple[Document, Document]:
+    """Return the accumulators of a group, by name, and its form in the API."""
     accumulators: Document = {"count": {"$sum": 1}}
     result: Document = {"count": "$count"}
-    for n, key in enumerate(query.keys if by else ()):
-        _place(result, (KEY, *key.of.names), f"$_id.k{n}")
     for each in sorted(measures, key=lambda each: (each.measure.value, each.names)):
         place, field = places[each.names], query.fields[each.names].field
         made, value = _accumulated(each.measure, field, place)
         accumulators |= made
         _place(result, (each.measure.value, *each.names), value)
-    return [{"$group": {"_id": by or None, **accumulators}}, {"$replaceWith": result}]
+    return accumulators, result
 
 
 def _place(result: Document, names: Sequence[str], value: Expression) -> None:

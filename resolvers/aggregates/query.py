@@ -9,9 +9,11 @@ from typing import Any
 from revstream.model.definition import Entity, Field, Model, ObjectType, Scalar
 from revstream.resolvers.aggregates.expressions import Bucket
 from revstream.resolvers.aggregates.measure import KEY, Measure, Measured, group_type_name
-from revstream.resolvers.errors import BadUserInput
+from revstream.resolvers.aggregates.references import Hop, Join
+from revstream.resolvers.errors import BadUserInput, LimitExceeded
 from revstream.resolvers.filters.expression import Condition, paths
 from revstream.resolvers.filters.parser import Check, parse_where
+from revstream.resolvers.filters.reference_filters import MOST_REFERENCES
 
 __all__ = [
     "DEFAULT_GROUPS",
@@ -49,10 +51,16 @@ class StoredField:
 
 @dataclass(frozen=True, slots=True)
 class GroupKey:
-    """Part of the key of a group: a field, or the bucket of a date."""
+    """Part of the key of a group: a field, or the bucket of a date.
+
+    Attributes:
+        of: the field; its path begins in the last document of `through`.
+        through: the references that lead to the document with the field; none for its own fields.
+    """
 
     of: StoredField
     bucket: Bucket | None
+    through: tuple[Hop, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +101,7 @@ class AggregateQuery:
     Attributes:
         fields: the fields of all measures.
         keys: the parts of a group's key; empty without `groupBy`.
+        joins: the references of `keys`; the names of their values are `k<n>`, of the n-th key.
         grouped: measures of each group, those of `having` and `order` included.
         having: the condition on groups; its paths are those of a group in the API.
         order: paths of a group in the API, with 1 or -1; a total order.
@@ -103,10 +112,22 @@ class AggregateQuery:
     selection: AggregateSelection
     fields: Mapping[tuple[str, ...], StoredField]
     keys: Sequence[GroupKey]
+    joins: Sequence[Join]
     grouped: frozenset[Measured]
     having: Condition | None
     order: Sequence[tuple[str, int]]
     first: int
+
+    @property
+    def paths(self) -> frozenset[str]:
+        """Stored paths of the documents that are looked at, beside those of the filter."""
+        return frozenset(
+            [
+                *(each.path for each in self.fields.values()),
+                *(each.of.path for each in self.keys if not each.through),
+                *(each.hop.path for each in self.joins),
+            ]
+        )
 
 
 def parse_aggregate(
@@ -128,7 +149,8 @@ def parse_aggregate(
         BadUserInput: arguments or a selection that do not fit together.
         Forbidden: a field that the caller may not read.
     """
-    keys = list(_keys(model, entity, request.group_by or {}, (), "", check))
+    keys = list(_keys(model, entity, request.group_by or {}, (), "", (), check))
+    _check_references(keys)
     names = [each.of.names for each in keys]
     _check_grouping(request, selection, names)
     having = None
@@ -144,6 +166,7 @@ def parse_aggregate(
         selection=selection,
         fields={each: _stored_field(model, entity, each, check) for each in sorted(every)},
         keys=keys,
+        joins=_joins([(f"k{n}", key, key.through) for n, key in enumerate(keys)]),
         grouped=grouped,
         having=having,
         order=order,
@@ -187,23 +210,63 @@ def _keys(
     given: Mapping[str, Any],
     names: tuple[str, ...],
     prefix: str,
+    through: tuple[Hop, ...],
     check: Check,
 ) -> Iterator[GroupKey]:
     for name, value in given.items():
-        field = _field(kind, name)
         if value is None or value is False:
             continue
+        reference = next((each for each in kind.references if each.name == name), None)
+        if reference is not None:
+            check(kind, reference)
+            by, target = _field(kind, reference.by), model.entity(reference.target)
+            hops = (*through, Hop(prefix + by.stored, name, by, target))
+            yield from _keys(model, target, value, (*names, name), "", hops, check)
+            continue
+        field = _field(kind, name)
         check(kind, field)
         path = prefix + field.stored
         if isinstance(field.type, str):
             inner = model.embedded(field.type)
-            yield from _keys(model, inner, value, (*names, name), f"{path}.", check)
+            yield from _keys(model, inner, value, (*names, name), f"{path}.", through, check)
             continue
         bucket = None
         if field.type is Scalar.DATETIME:
             zone = value.get("timeZone")
             bucket = Bucket(value["by"].lower(), "UTC" if zone is None else zone)
-        yield GroupKey(StoredField((*names, name), path, field), bucket)
+        yield GroupKey(StoredField((*names, name), path, field), bucket, through)
+
+
+def _joins(keys: Sequence[tuple[str, GroupKey, tuple[Hop, ...]]]) -> list[Join]:
+    """Return the references of keys as trees.
+
+    Args:
+        keys: the name and the references that are left of each; a key without any is passed over.
+    """
+    by_hop: dict[Hop, list[tuple[str, GroupKey, tuple[Hop, ...]]]] = {}
+    for name, key, through in keys:
+        if through:
+            by_hop.setdefault(through[0], []).append((name, key, through[1:]))
+    return [
+        Join(hop, {name: key.of.path for name, key, rest in own if not rest}, _joins(own))
+        for hop, own in by_hop.items()
+    ]
+
+
+def _check_references(keys: Sequence[GroupKey]) -> None:
+    """Check the number of references.
+
+    Raises:
+        LimitExceeded: there are too many.
+    """
+    count = len({each.through[:n] for each in keys for n in range(1, len(each.through) + 1)})
+    if count > MOST_REFERENCES:
+        raise LimitExceeded(
+            f"references in groupBy: {count}, maximum is {MOST_REFERENCES}; use fewer",
+            limit="references in groupBy",
+            asked=count,
+            bound=MOST_REFERENCES,
+        )
 
 
 def _order(

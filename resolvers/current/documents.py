@@ -17,9 +17,6 @@ from bson import Timestamp
 from revstream.model.definition import Entity, Field
 from revstream.resolvers.access.cluster_time import at_one_time
 from revstream.resolvers.access.permissions import OPEN, Scope
-from revstream.resolvers.aggregates.pipeline import AggregateResult
-from revstream.resolvers.aggregates.query import AggregateQuery
-from revstream.resolvers.aggregates.reading import read_aggregate, read_aggregates_by_key
 from revstream.resolvers.current.document_lookup import find_by_id
 from revstream.resolvers.current.document_numbers import DocumentNumbers
 from revstream.resolvers.current.page_read import PageRead, resume_token_from_time
@@ -212,13 +209,6 @@ class Current(DocumentNumbers):
 
         return await (at_one_time(self._mongo, read) if query.token else read())
 
-    async def aggregate(self, entity: Entity, query: AggregateQuery) -> AggregateResult:
-        """Compute an aggregate of the documents that match a filter.
-
-        Raises: see `read_aggregate` and `page`.
-        """
-        return await read_aggregate(*await self._aggregated(entity, query.where), query)
-
     async def held_ids(
         self, entity: Entity, field: Field, where: Condition, *, limit: int
     ) -> list[Any]:
@@ -226,21 +216,14 @@ class Current(DocumentNumbers):
 
         Raises: see `page`.
         """
-        layout, matching = await self._aggregated(entity, where)
+        layout, matching = await self.select(entity, where)
         found = await layout.aggregate(matching, held_id_stages(field, limit=limit))
         return [each["_id"] for each in found]
 
-    async def aggregates_by_parent(
-        self, entity: Entity, stored_field: str, parents: Sequence[Any], query: AggregateQuery
-    ) -> list[AggregateResult]:
-        """Compute an aggregate for each of many parents; see `pages_by_parent`."""
-        layout, matching = await self._aggregated(entity, query.where)
-        return await read_aggregates_by_key(layout, stored_field, parents, matching, query)
-
-    async def _aggregated(
+    async def select(
         self, entity: Entity, where: Condition | None
     ) -> tuple[Layout, Mapping[str, Any]]:
-        """Return the layout and the filter of the documents of an aggregate."""
+        """Return the layout and the query of the matching documents, row rules included."""
         matching = self._scope.read_rows(entity).limited({} if where is None else to_query(where))
         numbered = asks_for_number(entity, where)
         if numbered:

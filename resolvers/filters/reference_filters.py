@@ -27,6 +27,7 @@ from revstream.resolvers.filters.expression import (
 )
 
 __all__ = [
+    "MOST_REFERENCES",
     "MOST_TARGETS",
     "FindIds",
     "held_id_stages",
@@ -37,7 +38,7 @@ __all__ = [
 MOST_TARGETS = 10_000
 """Ids that may match on the other side of a reference. They are part of the query."""
 
-_MOST_REFERENCES = 5
+MOST_REFERENCES = 5
 
 FindIds = Callable[[Refers, Condition], Awaitable[Sequence[Any]]]
 """(reference, its resolved condition) -> ids that match, in each type in which they are stored."""
@@ -88,12 +89,12 @@ async def resolve_references(condition: Condition, find: FindIds) -> Condition:
     count = len(references_in(condition))
     if not count:
         return condition
-    if count > _MOST_REFERENCES:
+    if count > MOST_REFERENCES:
         raise LimitExceeded(
-            f"references in a filter: {count}, maximum is {_MOST_REFERENCES}; use fewer",
+            f"references in a filter: {count}, maximum is {MOST_REFERENCES}; use fewer",
             limit="references in a filter",
             asked=count,
-            bound=_MOST_REFERENCES,
+            bound=MOST_REFERENCES,
         )
     return await _resolved(condition, find)
 

@@ -67,10 +67,14 @@ class NumberedReads(ArchiveLayout):
         return int(found[0]["n"]) if found else 0
 
     async def aggregate(
-        self, query: Mapping[str, Any], stages: Sequence[Mapping[str, Any]]
+        self,
+        query: Mapping[str, Any],
+        stages: Sequence[Mapping[str, Any]],
+        *,
+        at: Timestamp | None = None,
     ) -> list[Document]:
         pipeline = [*self._matched(query), *stages]
-        return await self.mongo.aggregate(self.collection, pipeline, in_memory=True)
+        return await self.mongo.aggregate(self.collection, pipeline, at=at, in_memory=True)
 
     def pages(
         self, query: Mapping[str, Any], *, size: int, at: Timestamp

@@ -494,7 +494,7 @@ async def test_aggregates_of_back_references_are_one_command(
     monkeypatch.setattr(mongo, "aggregate", listening)
     await ask(sales, text)
     # `ask` executes the query twice.
-    assert asked == [{"snapshot": False, "in_memory": True}] * 2
+    assert asked == [{"snapshot": False, "at": None, "in_memory": True}] * 2
 
 
 async def test_a_filter_through_a_reference_is_of_the_same_moment(sales: Shop) -> None:
@@ -713,7 +713,7 @@ async def test_an_aggregate_is_one_command_in_memory_that_uses_an_index(
     context = context_of(sales.gateway, caller=ANN)
     assert not (await sales.schema.execute(text, {}, context)).errors
     [(collection, stages, options)] = asked
-    assert (collection, options) == ("sales", {"in_memory": True})
+    assert (collection, options) == ("sales", {"at": None, "in_memory": True})
     assert "owner" in str(stages[0]["$match"])
     explained = sales.database.command(
         "explain",

@@ -53,7 +53,7 @@ class InputField:
     type: str
     description: str
     follows: bool = False
-    """Whether it is a filter of the documents to which a reference leads."""
+    """Whether it leads to the documents of a reference, in a filter or in groups."""
 
 
 class IdOnlyField(Protocol):
@@ -193,7 +193,7 @@ def strawberry_field(definition: GraphQLField | None) -> Any:
 
 
 def follows_reference(definition: GraphQLInputField) -> bool:
-    """Return whether a field of an input type is a filter through a reference."""
+    """Return whether a field of an input type leads to the documents of a reference."""
     return bool(definition_of_field(definition).metadata.get("follows"))
 
 

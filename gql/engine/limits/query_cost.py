@@ -44,7 +44,7 @@ _MOST_DIGITS = 4300
 """Maximum number of digits of an integer that Python converts: its own limit."""
 
 REFERENCE_COST = 100
-"""Cost of a reference in a filter: one read, of ids only, of up to 10,000 documents."""
+"""Cost of a reference in a filter or in groups: one read of up to 10,000 small documents."""
 
 _FILTERS = ("where", "having")
 """Arguments that are filters."""
@@ -245,10 +245,10 @@ class CostCalculator:
                 conditions = filters.count(argument.value)
                 own.conditions = max(own.conditions, conditions)
                 own.cost += times * conditions
-                if found is not None and argument.name.value in found.args:
-                    filtered = found.args[argument.name.value].type
-                    references = filters.references(filtered, argument.value)
-                    own.cost += times * references * REFERENCE_COST
+            given = argument.name.value
+            if found is not None and given in (*_FILTERS, "groupBy") and given in found.args:
+                references = filters.references(found.args[given].type, argument.value)
+                own.cost += times * references * REFERENCE_COST
         if found is None:
             return None, depth + 1, times
         items = 1

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from functools import lru_cache
 from typing import Any
 
 from bson import Timestamp
@@ -16,20 +15,12 @@ from revstream.gql.engine.request.selection import Nodes
 from revstream.gql.engine.request.source import CurrentDocument, SnapshotDocument, State
 from revstream.model.definition import Field, Scalar
 from revstream.model.naming import with_article
-from revstream.resolvers.errors import DocumentMisfit
-from revstream.resolvers.values.output import (
-    ID_CLASSES,
-    TEXT_IDS,
-    Convert,
-    ValueLocation,
-    converter,
-)
+from revstream.resolvers.values.output import ID_CLASSES
+from revstream.resolvers.values.reference_ids import id_converter, is_id
 from revstream.streams.changefeed.event import PLAIN_KEY_TYPES, identity
 from revstream.streams.mongo.driver.codecs import Document
 
 __all__ = ["follow_reference", "known_ids", "loaded_reference_reader", "referenced_ids"]
-
-_NOWHERE = ValueLocation("", None)
 
 
 def follow_reference(link: Link, source: State, info: ResolveInfo, nodes: Nodes) -> Any:
@@ -50,7 +41,7 @@ def follow_reference(link: Link, source: State, info: ResolveInfo, nodes: Nodes)
             raise source.place.misfit(by.name, None, f"the id of {with_article(target.name)}")
         return None
     # Called for its error: an id of another type would look like a deleted document.
-    _id_converter(by)(id_, source.place)
+    id_converter(by)(id_, source.place)
     if source.moment is not None:
         return _followed_then(link, source, info, nodes, id_, source.moment)
     fields = info.context.selections(info).stored(nodes, target, target.name)
@@ -122,37 +113,20 @@ def referenced_ids(link: Link, documents: Iterable[Document]) -> dict[Any, Any]:
     usual = ID_CLASSES.get(by.stored_scalar or Scalar.ID) if by.type is Scalar.ID else None
     if {usual}.issuperset(map(type, ids)):
         return dict(zip(ids, ids, strict=True))
-    convert = _id_converter(by)
+    convert = id_converter(by)
     named: dict[Any, Any] = {}
     for id_ in ids:
         name = id_ if id_.__class__ in PLAIN_KEY_TYPES else identity(id_)
-        if id_ is not None and name not in named and _is_id(convert, id_):
+        if id_ is not None and name not in named and is_id(convert, id_):
             named[name] = id_
     return named
 
 
-@lru_cache(maxsize=1024)
-def _id_converter(by: Field) -> Convert:
-    """Return the conversion that refuses values that cannot be an id of the target's documents."""
-    scalar = by.stored_scalar
-    if scalar is None or scalar in TEXT_IDS:
-        return converter(by, nullable=True)
-    return converter(replace(by, type=scalar), nullable=True)
-
-
 def known_ids(by: Field, stored: Any) -> list[Any]:
     """Return the items of a stored list of ids that a document of the target can have."""
-    convert = _id_converter(replace(by, is_list=False))
+    convert = id_converter(replace(by, is_list=False))
     items = stored if isinstance(stored, list) else []
-    return [each for each in items if each is not None and _is_id(convert, each)]
-
-
-def _is_id(convert: Convert, id_: Any) -> bool:
-    try:
-        convert(id_, _NOWHERE)
-    except DocumentMisfit:
-        return False
-    return True
+    return [each for each in items if each is not None and is_id(convert, each)]
 
 
 def _required(link: Link, source: State) -> bool:

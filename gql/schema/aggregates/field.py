@@ -32,6 +32,8 @@ from revstream.resolvers.aggregates.query import (
     AggregateSelection,
     parse_aggregate,
 )
+from revstream.resolvers.current.aggregates import aggregate, aggregates_by_parent
+from revstream.resolvers.history.aggregates import aggregate_as_of
 
 __all__ = ["aggregate_field", "back_reference_aggregate_fields"]
 
@@ -61,8 +63,11 @@ def aggregate_field(model: Model, results: Model, shape: ObjectTypeInfo) -> Stra
             context.scope.check_read,
         )
         if moment is None:
-            return await context.services.current.aggregate(entity, query)
-        return await context.services.history.aggregate_as_of(entity, moment, query)
+            return await aggregate(context.services.current, entity, query)
+        for join in query.joins:
+            for target in join.targets():
+                await context.services.moments.reached(target, moment)
+        return await aggregate_as_of(context.services.history, entity, moment.at, query)
 
     return Resolve(
         f"{entity.plural}Aggregate",
@@ -111,8 +116,8 @@ def _back_reference_field(
                 context.scope.check_read,
             )
             parents = [equivalent_ids(shape.entity, each) for each in ids]
-            return await context.services.current.aggregates_by_parent(
-                target.entity, link.by.stored, parents, query
+            return await aggregates_by_parent(
+                context.services.current, target.entity, link.by.stored, parents, query
             )
 
         kind = (shape.name, name, *map(id, info.field_nodes))
@@ -199,7 +204,8 @@ def _paths(
     if not nodes:
         return
     for name, places in selections.under(nodes, type_name(shape.name)).items():
-        inner = shape.embedded.get(name)
+        link = shape.links.get(name)
+        inner = shape.embedded.get(name) if link is None else link.target
         if inner is not None:
             for path in _paths(selections, places, inner, type_name):
                 yield (name, *path)

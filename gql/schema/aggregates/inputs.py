@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
+
 from revstream.gql.engine.definitions.field import InputField
 from revstream.gql.schema.common.filter_inputs import combinators, define_filter, field_filter
 from revstream.gql.schema.common.type_builder import Types
@@ -84,19 +86,29 @@ def define_group_inputs(types: Types, results: Model, entity: Entity) -> None:
     )
 
 
-def define_group_by(types: Types, type_name: str, key: EmbeddedType) -> None:
-    """Define the input of `groupBy` for a type's fields."""
+def define_group_by(
+    types: Types, type_name: str, key: EmbeddedType, references: Container[str]
+) -> None:
+    """Define the input of `groupBy` for a type's fields.
+
+    Args:
+        references: the names of the fields that lead to another document.
+    """
     types.add_input(
         group_by_name(type_name),
-        [_group_by_field(each, key) for each in key.fields],
+        [_group_by_field(each, key, references) for each in key.fields],
         f"Fields of {type_name} by which documents are grouped.",
     )
 
 
-def _group_by_field(field: Field, key: EmbeddedType) -> InputField:
+def _group_by_field(field: Field, key: EmbeddedType, references: Container[str]) -> InputField:
     if isinstance(field.type, str):
         inner = field.type.removesuffix(key_type_name(""))
-        return InputField(field.name, group_by_name(inner), f"Group by fields of `{field.name}`.")
+        follows = field.name in references
+        described = f"Group by fields of `{field.name}`."
+        if follows:
+            described += " A document that is missing, or that the caller may not read, has nulls."
+        return InputField(field.name, group_by_name(inner), described, follows)
     if field.type is Scalar.DATETIME:
         return InputField(field.name, "TimeBucket", f"Group by the time in `{field.name}`.")
     return InputField(field.name, "Boolean", f"True: group by `{field.name}`.")

@@ -1,4 +1,4 @@
-"""Reads of whole collections as of a moment: pages, aggregates, referring documents.
+"""Reads of whole collections as of a moment: pages, referring documents.
 
 They must wait for the moment first: `resolvers.history.time_point`.
 """
@@ -11,11 +11,10 @@ from typing import Any
 
 from revstream.model.definition import Entity, Field
 from revstream.resolvers.access.permissions import OPEN
-from revstream.resolvers.aggregates.pipeline import AggregateResult
-from revstream.resolvers.aggregates.query import AggregateQuery
+from revstream.resolvers.access.row_filter import RowFilter
 from revstream.resolvers.filters.expression import EVERYTHING, Condition
 from revstream.resolvers.filters.reference_filters import held_id_stages
-from revstream.resolvers.history.aggregate_as_of import CONTENT, aggregate_as_of, results_as_of
+from revstream.resolvers.history.as_of.past_documents import CONTENT, PastDocuments
 from revstream.resolvers.history.as_of.referring_documents import (
     ReferringDocuments,
     WantedReferrers,
@@ -45,10 +44,18 @@ class PastCollections:
     """
 
     def __init__(self, mongo: Mongo, archives: Mapping[str, Archive]) -> None:
-        self._mongo = mongo
+        self.mongo = self._mongo = mongo
         self._archives = archives
         self._coverages = CoverageStore(mongo)
         self._scope = OPEN
+
+    def readable(self, entity: Entity) -> tuple[Archive, RowFilter]:
+        """Return the archive of an entity, and the rows of it that the caller may read.
+
+        Raises:
+            Forbidden: the caller may not read the entity.
+        """
+        return self._archive(entity), self._scope.read_rows(entity)
 
     async def collection_as_of(
         self, entity: Entity, moment: TimePoint, query: PageQuery[Condition]
@@ -66,18 +73,6 @@ class PastCollections:
         page = await states.page()
         return (await self._ended(entity, [page], query.facts))[0]
 
-    async def aggregate_as_of(
-        self, entity: Entity, moment: TimePoint, query: AggregateQuery
-    ) -> AggregateResult:
-        """Compute an aggregate of the documents that matched at a moment; see `aggregate_as_of`.
-
-        Raises:
-            HistoryLost, TimeLimit: see `collection_as_of`.
-        """
-        where = self._scope.read_rows(entity).narrowed(query.where) or EVERYTHING
-        archive = self._archive(entity)
-        return await aggregate_as_of(self._mongo, archive, entity, moment.at, where, query)
-
     async def held_ids_as_of(
         self, entity: Entity, field: Field, where: Condition, moment: TimePoint, *, limit: int
     ) -> list[Any]:
@@ -91,10 +86,11 @@ class PastCollections:
         """
         matching = self._scope.read_rows(entity).narrowed(where) or EVERYTHING
         stages = held_id_stages(field, limit=limit, prefix=CONTENT)
-        archive, measured = self._archive(entity), {field.stored}
-        found = await results_as_of(
-            self._mongo, archive, entity, moment.at, matching, stages, measured=measured
+        documents = PastDocuments(
+            self._mongo, self._archive(entity), entity, moment.at, matching, {field.stored}
         )
+        found = await documents.run(stages)
+        await documents.check_known()
         return [each["_id"] for each in found]
 
     async def referring_as_of(

@@ -87,7 +87,11 @@ class Layout(ABC):
 
     @abstractmethod
     async def aggregate(
-        self, query: Mapping[str, Any], stages: Sequence[Mapping[str, Any]]
+        self,
+        query: Mapping[str, Any],
+        stages: Sequence[Mapping[str, Any]],
+        *,
+        at: Timestamp | None = None,
     ) -> list[Document]:
         """Return what stages make of the matching current documents, without the use of disks."""
 

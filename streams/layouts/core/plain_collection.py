@@ -31,10 +31,14 @@ class PlainCollectionLayout(Layout):
         return await self.mongo.count(self.collection, query, at=at)
 
     async def aggregate(
-        self, query: Mapping[str, Any], stages: Sequence[Mapping[str, Any]]
+        self,
+        query: Mapping[str, Any],
+        stages: Sequence[Mapping[str, Any]],
+        *,
+        at: Timestamp | None = None,
     ) -> list[Document]:
         pipeline = [{"$match": query}, *stages]
-        return await self.mongo.aggregate(self.collection, pipeline, in_memory=True)
+        return await self.mongo.aggregate(self.collection, pipeline, at=at, in_memory=True)
 
     def pages(
         self, query: Mapping[str, Any], *, size: int, at: Timestamp

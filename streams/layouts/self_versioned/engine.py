@@ -137,11 +137,15 @@ class SelfVersionedLayout(Layout):
         return int(found[0]["n"]) if found else 0
 
     async def aggregate(
-        self, query: Mapping[str, Any], stages: Sequence[Mapping[str, Any]]
+        self,
+        query: Mapping[str, Any],
+        stages: Sequence[Mapping[str, Any]],
+        *,
+        at: Timestamp | None = None,
     ) -> list[Document]:
         pipeline = [*self.current_stages(query), *stages]
         return await self.mongo.aggregate(
-            self.collection, pipeline, snapshot=self.snapshot, in_memory=True
+            self.collection, pipeline, at=at, snapshot=self.snapshot, in_memory=True
         )
 
     def pages(

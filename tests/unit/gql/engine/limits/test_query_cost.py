@@ -74,6 +74,12 @@ COSTS: dict[str, tuple[str, dict[str, Any], int]] = {
         {},
         9 + 1 + 100,
     ),
+    "references in groups": (
+        "query($g: ProductAggregateGroupBy) { productsAggregate(groupBy: $g, first: 9) "
+        "{ groups { count } } }",
+        {"g": {"supplier": {"name": True}, "stock": True}},
+        9 + 100,
+    ),
     "references in variables, and in embedded documents": (
         "query($w: ProductWhere = {origin: {city: {name: {eq: 1}}}}, $v: ProductWhere) "
         "{ a: products(first: 2, where: $w) { totalCount } "

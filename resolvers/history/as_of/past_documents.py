@@ -1,8 +1,8 @@
-"""Aggregates of a collection as of a moment, over the versions that stood then.
+"""Documents of a collection as of a moment, for stages of MongoDB.
 
 MongoDB sweeps the archive, as for other reads of a collection as of a moment. Contents outside of
 their records (`streams.versioning.content_encoding`) are put together here, reduced to the fields
-that are measured, and given back to the server.
+that the stages look at, and given back to the server.
 """
 
 from __future__ import annotations
@@ -16,13 +16,6 @@ import bson
 from bson.timestamp import Timestamp
 
 from revstream.model.definition import Entity
-from revstream.resolvers.aggregates.pipeline import (
-    AggregateResult,
-    aggregate_result,
-    aggregate_stages,
-    translate_refusals,
-)
-from revstream.resolvers.aggregates.query import AggregateQuery
 from revstream.resolvers.errors import LimitExceeded
 from revstream.resolvers.filters.expression import Condition, paths
 from revstream.resolvers.filters.mongo_query import to_query
@@ -36,7 +29,7 @@ from revstream.streams.core.operation import count_computed
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.codecs import DECODED, Document
 
-__all__ = ["CONTENT", "aggregate_as_of", "results_as_of"]
+__all__ = ["CONTENT", "PastDocuments"]
 
 CONTENT = "full."
 
@@ -47,77 +40,67 @@ _MOST_BYTES = 8 * 1024 * 1024
 """Measured values that are given back to the server; a command may have 16 MB."""
 
 
-async def aggregate_as_of(
-    mongo: Mongo,
-    archive: Archive,
-    entity: Entity,
-    at: Timestamp,
-    where: Condition,
-    query: AggregateQuery,
-) -> AggregateResult:
-    """Compute an aggregate of the documents that matched at a cluster time.
+class PastDocuments:
+    """Documents that matched at a cluster time, one or more times.
 
     Args:
         where: the filter, row rules included.
-
-    Raises:
-        HistoryLost: not all that stood then is known.
-        LimitExceeded: too many groups, or too many contents outside of their records; or the
-            operation has scanned more documents than its limit.
-        BadUserInput: an unknown time zone.
-    """
-    measured = [*query.fields.values(), *(key.of for key in query.keys)]
-    with translate_refusals():
-        found = await results_as_of(
-            mongo,
-            archive,
-            entity,
-            at,
-            where,
-            aggregate_stages(query, prefix=CONTENT),
-            measured={each.path for each in measured},
-        )
-    return aggregate_result(query, found)
-
-
-async def results_as_of(
-    mongo: Mongo,
-    archive: Archive,
-    entity: Entity,
-    at: Timestamp,
-    where: Condition,
-    stages: Sequence[Mapping[str, Any]],
-    *,
-    measured: AbstractSet[str],
-) -> list[Document]:
-    """Return what stages make of the documents that matched at a cluster time.
-
-    Args:
-        where: the filter, row rules included.
-        stages: on records, whose contents are below `CONTENT`.
         measured: the stored paths that the stages look at.
-
-    Raises: see `aggregate_as_of`.
     """
-    condition = to_record_condition(where, entity)
-    seen = paths(condition) | {f"{CONTENT}{each}" for each in measured}
-    names = frozenset(path.split(".")[1] for path in seen if path.startswith(CONTENT))
-    matching = to_query(condition)
-    mongo.count_scan(archive.collection)
-    if names and await archive.has_packed():
-        judging = ContentFilter(mongo, archive, matching, names)
-        rows = await _measured_rows(mongo, archive, at, judging, names)
-        # literal: values such as "$name" are no field paths
-        given: list[Mapping[str, Any]] = [{"$documents": {"$literal": rows}}, *stages]
-        found = await mongo.aggregate(None, given, in_memory=True) if rows else []
-    else:
+
+    def __init__(
+        self,
+        mongo: Mongo,
+        archive: Archive,
+        entity: Entity,
+        at: Timestamp,
+        where: Condition,
+        measured: AbstractSet[str],
+    ) -> None:
+        condition = to_record_condition(where, entity)
+        seen = paths(condition) | {f"{CONTENT}{each}" for each in measured}
+        self._names = frozenset(path.split(".")[1] for path in seen if path.startswith(CONTENT))
+        self._matching = to_query(condition)
+        self._mongo = mongo
+        self._archive = archive
+        self._at = at
+        self._rows: Sequence[Document] | None = None
+
+    async def run(self, stages: Sequence[Mapping[str, Any]]) -> list[Document]:
+        """Return what stages make of records, whose contents are below `CONTENT`.
+
+        Raises:
+            LimitExceeded: too many contents outside of their records; or the operation has scanned
+                more documents than its limit.
+            TimeLimit: the read took longer than it may.
+        """
+        if self._rows is None and self._names and await self._archive.has_packed():
+            self._mongo.count_scan(self._archive.collection)
+            judging = ContentFilter(self._mongo, self._archive, self._matching, self._names)
+            self._rows = await _measured_rows(
+                self._mongo, self._archive, self._at, judging, self._names
+            )
+        if self._rows is not None:
+            # literal: values such as "$name" are no field paths
+            given: list[Mapping[str, Any]] = [{"$documents": {"$literal": self._rows}}, *stages]
+            return await self._mongo.aggregate(None, given, in_memory=True) if self._rows else []
+        self._mongo.count_scan(self._archive.collection)
         # See `CollectionAsOf`.
-        here = {"$and": [matching, {"packed": {"$ne": True}}]} if names else matching
-        swept = [*standing_stages(at), {"$match": here}, *stages]
-        found = await mongo.aggregate(archive.name, swept, hint=TIME_INDEX, in_memory=True)
-    # After the read: see `streams.archive.horizon`.
-    check_horizon(archive.collection, at, await CoverageStore(mongo).load(archive.collection))
-    return found
+        packed = {"packed": {"$ne": True}}
+        here = {"$and": [self._matching, packed]} if self._names else self._matching
+        swept = [*standing_stages(self._at), {"$match": here}, *stages]
+        return await self._mongo.aggregate(
+            self._archive.name, swept, hint=TIME_INDEX, in_memory=True
+        )
+
+    async def check_known(self) -> None:
+        """Check that all that stood is known; after the reads: see `streams.archive.horizon`.
+
+        Raises:
+            HistoryLost, ArchiveBehind: it is not.
+        """
+        coverage = await CoverageStore(self._mongo).load(self._archive.collection)
+        check_horizon(self._archive.collection, self._at, coverage)
 
 
 async def _measured_rows(

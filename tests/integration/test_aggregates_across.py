@@ -1,0 +1,385 @@
+"""Aggregates across documents, on a real MongoDB: groups by the targets of references."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
+from uuid import uuid4
+
+import pytest
+import pytest_asyncio
+from bson import Decimal128, ObjectId
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from pymongo import MongoClient
+
+from revstream.gql.runtime.asgi_app import context_of
+from revstream.model.compiler.loader import read_model
+from revstream.resolvers.access.principal import Principal
+from revstream.resolvers.aggregates import references
+from tests.support.editing import Row, Shop, open_shop
+from tests.support.exhaustive import examples
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+_PRODUCT = """@access(rows: "{ not: { owner: { eq: \\"bob\\" } } }") {
+      id: ID! owner: String n: Int price: Decimal label: String supplierId: ID
+      supplier: Supplier @reference(by: "supplierId") origin: Origin
+      twin: Supplier @reference(by: "id")
+    }
+"""
+MODEL = read_model(
+    f"""
+    type Product @collection(name: "products", version: null) {_PRODUCT}
+    type Deal @collection(name: "deals", version: null, storage: DELTA) {_PRODUCT}
+    type Origin {{ note: String cityId: ID city: City @reference(by: "cityId") }}
+    type Supplier @collection(name: "suppliers", version: null)
+      @access(rows: "{{ or: [{{ owner: {{ eq: $sub }} }}, {{ owner: {{ exists: false }} }}] }}") {{
+      id: ID! owner: String country: String since: DateTime @stored(as: "from")
+      secret: Int @access(read: ["staff"])
+      cityId: ID city: City @reference(by: "cityId")
+      vaultId: ID vault: Vault @reference(by: "vaultId")
+      chiefId: ID chief: Supplier @reference(by: "chiefId") @access(read: ["staff"])
+      products: [Product!]! @referencedBy(field: "supplierId")
+    }}
+    type City @collection(name: "cities", version: null, storage: DELTA) {{
+      id: ID! size: Int text: String
+    }}
+    type Vault @collection(name: "vaults", version: null) @access(read: ["staff"]) {{
+      id: ID! size: Int
+    }}
+    """
+)
+ANN = Principal(name="ann", roles=frozenset())
+STAFF = Principal(name="ann", roles=frozenset({"staff"}))
+COLLECTIONS = ("cities", "suppliers", "products")
+World = Mapping[str, Mapping[Any, Row]]
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def shop(mongo_uri: str, client: MongoClient[Row]) -> AsyncIterator[Shop]:
+    """Run a gateway over collections that each test fills."""
+    name = f"across_{uuid4().hex[:8]}"
+    async with open_shop(client, mongo_uri, name, model=MODEL) as shop:
+        yield shop
+    client.drop_database(name)
+
+
+async def ask(shop: Shop, text: str, caller: Principal = ANN) -> tuple[Any, list[Any]]:
+    result = await shop.schema.execute(text, {}, context_of(shop.gateway, caller=caller))
+    errors = [(each.message, (each.extensions or {}).get("code")) for each in result.errors or ()]
+    return result.data, errors
+
+
+async def data_of(shop: Shop, text: str) -> Any:
+    data, errors = await ask(shop, text)
+    assert errors == []
+    return data
+
+
+def store(shop: Shop, world: World) -> None:
+    for name in (*COLLECTIONS, "deals"):
+        rows = world["products" if name == "deals" else name]
+        collection = shop.database[name]
+        collection.delete_many({"_id": {"$nin": [*rows]}})
+        for key, row in rows.items():
+            collection.replace_one({"_id": key}, row, upsert=True)
+
+
+# The plain model.
+
+
+def visible(world: World, collection: str) -> dict[Any, Row]:
+    hidden = {"suppliers": "eve", "products": "bob"}.get(collection)
+    rows = world[collection].items()
+    return {
+        key: {**row, "_id": key}
+        for key, row in rows
+        if hidden is None or row.get("owner") != hidden
+    }
+
+
+def target(world: World, collection: str, id_: Any) -> Row:
+    """Return the document with an id of any type that shows as this one, or an empty one."""
+    if id_ is None or isinstance(id_, list):
+        return {}
+    same = [row for key, row in visible(world, collection).items() if str(key) == str(id_)]
+    return same[0] if same else {}
+
+
+def key_value(world: World, product: Row, path: str) -> Any:
+    supplier = target(world, "suppliers", product.get("supplierId"))
+    match path:
+        case "label":
+            return product.get("label")
+        case "twin.country":
+            return target(world, "suppliers", product["_id"]).get("country")
+        case "supplier.country":
+            return supplier.get("country")
+        case "supplier.since":
+            since = supplier.get("from")
+            return None if since is None else since.strftime("%Y-%m-01T00:00:00.000Z")
+        case "supplier.city.size":
+            size = target(world, "cities", supplier.get("cityId")).get("size")
+        case _:
+            size = target(world, "cities", (product.get("origin") or {}).get("cityId")).get("size")
+    return size if isinstance(size, int) else None
+
+
+def expected_groups(
+    world: World, products: Sequence[Row], keys: Sequence[str]
+) -> list[tuple[Any, ...]]:
+    groups: dict[tuple[Any, ...], list[Row]] = {}
+    for each in products:
+        groups.setdefault(tuple(key_value(world, each, key) for key in keys), []).append(each)
+    ordered = sorted(groups.items(), key=lambda item: [(v is not None, v) for v in item[0]])
+    return [(key, expected_results(found)) for key, found in ordered]
+
+
+def expected_results(products: Sequence[Row]) -> tuple[Any, ...]:
+    numbers = [each["n"] for each in products if each.get("n") is not None]
+    prices = [each["price"].to_decimal() for each in products if "price" in each]
+    return (
+        len(products),
+        sum(numbers) if numbers else None,
+        sum(prices) if prices else None,
+        sum(numbers) / len(numbers) if numbers else None,
+        min(numbers, default=None),
+        max(prices, default=None),
+        len({each["label"] for each in products if each.get("label") is not None}),
+        len(set(numbers)),
+    )
+
+
+RESULTS = "count sum { n price } avg { n } min { n } max { price } distinctCount { label n }"
+BY = {
+    "label": ("label: true", "label"),
+    "supplier.country": ("country: true", "country"),
+    "supplier.since": ("since: {by: MONTH}", "since"),
+    "supplier.city.size": ("city: {size: true}", "city { size }"),
+    "origin.city.size": ("origin: {city: {size: true}}", "origin { city { size } }"),
+    "twin.country": ("twin: {country: true}", "twin { country }"),
+}
+
+
+def in_order(keys: Sequence[str]) -> list[str]:
+    """Return keys in the schema's order, which is that of groups."""
+    return sorted(
+        keys,
+        key=lambda each: (
+            ["label", "origin", "supplier", "twin"].index(each.split(".")[0]),
+            [*BY].index(each),
+        ),
+    )
+
+
+def group_by(keys: Sequence[str]) -> tuple[str, str]:
+    """Return the argument and the selection of the key."""
+    parts = []
+    for place in (0, 1):
+        inner = " ".join(BY[each][place] for each in keys if each.startswith("supplier."))
+        outer = [BY[each][place] for each in keys if not each.startswith("supplier.")]
+        opened = "supplier: {%s}" if place == 0 else "supplier { %s }"
+        parts.append(" ".join([*outer, *([opened % inner] if inner else [])]))
+    return f"groupBy: {{{parts[0]}}}", parts[1]
+
+
+def shown_groups(answer: Any, keys: Sequence[str]) -> list[tuple[Any, ...]]:
+    found = []
+    for group in answer["groups"]:
+        values = []
+        for key in keys:
+            value = group["key"]
+            for name in key.split("."):
+                value = value[name]
+            values.append(value)
+        found.append((tuple(values), shown_results(group)))
+    return found
+
+
+def shown_results(each: Any) -> tuple[Any, ...]:
+    price, most = each["sum"]["price"], each["max"]["price"]
+    return (
+        each["count"],
+        each["sum"]["n"],
+        None if price is None else Decimal(price),
+        each["avg"]["n"],
+        each["min"]["n"],
+        None if most is None else Decimal(most),
+        each["distinctCount"]["label"],
+        each["distinctCount"]["n"],
+    )
+
+
+# Drawn input.
+
+ODD_ID = ObjectId(b"0" * 12)
+IDS = st.sampled_from(["a", "b", ODD_ID])
+HELD = IDS | st.sampled_from([None, "gone", str(ODD_ID), ["a"], 7])
+SIZES = st.sampled_from([1, 2, "large"])
+CITIES = st.dictionaries(
+    IDS, st.fixed_dictionaries({"size": SIZES, "text": st.just("x" * 2000)}), max_size=3
+)
+SUPPLIERS = st.dictionaries(
+    IDS,
+    st.fixed_dictionaries(
+        {"country": st.sampled_from(["DE", "FR", None]), "cityId": HELD},
+        optional={
+            "owner": st.sampled_from(["ann", "eve"]),
+            "from": st.sampled_from(
+                [datetime(2024, 5, 5, tzinfo=UTC), datetime(2024, 6, 7, tzinfo=UTC)]
+            ),
+        },
+    ),
+    max_size=3,
+)
+PRODUCTS = st.dictionaries(
+    st.sampled_from("abqrstuvw"),
+    st.fixed_dictionaries(
+        {"n": st.integers(0, 2) | st.none(), "label": st.sampled_from(["x", "y", None])},
+        optional={
+            "owner": st.sampled_from(["ann", "bob"]),
+            "price": st.decimals(0, 9, places=2).map(Decimal128),
+            "supplierId": HELD,
+            "origin": st.fixed_dictionaries({"note": st.just("x" * 2000), "cityId": HELD}),
+        },
+    ),
+    min_size=3,
+    max_size=8,
+)
+WORLDS = st.fixed_dictionaries({"cities": CITIES, "suppliers": SUPPLIERS, "products": PRODUCTS})
+KEYS = st.lists(st.sampled_from([*BY]), min_size=1, unique=True)
+_QUICK = settings(
+    max_examples=examples(60),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+
+
+@_QUICK
+@given(world=WORLDS, keys=KEYS)
+async def test_groups_by_targets_equal_a_plain_fold(shop: Shop, world: World, keys: Any) -> None:
+    """A target that is missing or hidden has nulls; totals and groups are of the same documents."""
+    store(shop, world)
+    keys = in_order(keys)
+    argument, shown = group_by(keys)
+    products = list(visible(world, "products").values())
+    answer = (
+        await data_of(
+            shop,
+            f"{{ productsAggregate({argument}) {{ {RESULTS} totalGroups "
+            f"groups {{ key {{ {shown} }} {RESULTS} }} }} }}",
+        )
+    )["productsAggregate"]
+    expected = expected_groups(world, products, keys)
+    assert shown_groups(answer, keys) == expected
+    assert answer["totalGroups"] == len(expected)
+    assert shown_results(answer) == expected_results(products)
+
+
+@settings(_QUICK, max_examples=examples(16))
+@given(
+    worlds=st.lists(WORLDS, min_size=2, max_size=2),
+    keys=KEYS,
+    field=st.sampled_from(["products", "deals"]),
+)
+async def test_groups_by_targets_are_of_the_same_moment(
+    shop: Shop, worlds: Any, keys: Any, field: str
+) -> None:
+    """Documents and targets are those of then, stored whole or as patches."""
+    keys = in_order(keys)
+    argument, shown = group_by(keys)
+    moments = []
+    for world in worlds:
+        store(shop, world)
+        moments.append((await data_of(shop, "{ resumeToken }"))["resumeToken"])
+    for token, world in zip(moments, worlds, strict=True):
+        name = f"{field}Aggregate"
+        text = (
+            f'{{ {name}(asOf: {{token: "{token}"}}, {argument}) '
+            f"{{ groups {{ key {{ {shown} }} {RESULTS} }} }} }}"
+        )
+        answer = (await data_of(shop, text))[name]
+        products = list(visible(world, "products").values())
+        assert shown_groups(answer, keys) == expected_groups(world, products, keys)
+
+
+@settings(_QUICK, max_examples=examples(24))
+@given(world=WORLDS)
+async def test_each_parent_has_groups_by_the_targets_of_its_documents(
+    shop: Shop, world: World
+) -> None:
+    """Each reference is one command, however many parents there are."""
+    store(shop, world)
+    keys = ["label", "origin.city.size"]
+    argument, shown = group_by(keys)
+    text = (
+        f"{{ suppliers {{ nodes {{ id productsAggregate({argument}) "
+        f"{{ groups {{ key {{ {shown} }} {RESULTS} }} }} }} }} }}"
+    )
+    found = (await data_of(shop, text))["suppliers"]["nodes"]
+    answers = {each["id"]: shown_groups(each["productsAggregate"], keys) for each in found}
+    products = visible(world, "products").values()
+    assert answers == {
+        str(id_): expected_groups(
+            world,
+            [
+                each
+                for each in products
+                if str(id_) == str(each.get("supplierId")) or [id_] == each.get("supplierId")
+            ],
+            keys,
+        )
+        for id_ in visible(world, "suppliers")
+    }
+
+
+@pytest.mark.parametrize(
+    ("by", "named"),
+    [
+        ("supplier: {secret: true}", "Supplier.secret"),
+        ("supplier: {chief: {country: true}}", "Supplier.chief"),
+        ("supplier: {vault: {size: true}}", "Vault"),
+    ],
+)
+@pytest.mark.parametrize("past", [False, True])
+async def test_members_that_a_caller_may_not_read_are_refused_in_groups(
+    shop: Shop, by: str, named: str, past: bool
+) -> None:
+    """Fields, references and types, also where no document refers to one."""
+    at = ""
+    if past:
+        at = f'asOf: {{token: "{(await data_of(shop, "{ resumeToken }"))["resumeToken"]}"}}, '
+    text = f"{{ productsAggregate({at}groupBy: {{{by}}}) {{ groups {{ count }} }} }}"
+    data, [(told, code)] = await ask(shop, text)
+    assert (data, code) == (None, "FORBIDDEN")
+    assert named in told
+    assert (await ask(shop, text, STAFF))[1] == []
+
+
+async def test_targets_and_references_of_groups_are_bounded(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Too many targets, too large values, and too many references are refused."""
+    suppliers: World = {"cities": {}, "suppliers": {"a": {"country": "x" * 200}}, "products": {}}
+    store(shop, {**suppliers, "products": {each: {"supplierId": each} for each in "abc"}})
+    text = "{ productsAggregate(groupBy: {supplier: {country: true}}) { groups { count } } }"
+    assert (await ask(shop, text))[1] == []
+    monkeypatch.setattr(references, "MOST_TARGETS", 2)
+    data, [(told, code)] = await ask(shop, text)
+    assert (data, code) == (None, "LIMIT_EXCEEDED")
+    assert "Supplier: more than 2 documents to group by" in told
+    monkeypatch.undo()
+    monkeypatch.setattr(references, "_MOST_BYTES", 100)
+    data, [(told, code)] = await ask(shop, text)
+    assert (data, code) == (None, "LIMIT_EXCEEDED")
+    assert "values to group by, in bytes: more than 100" in told
+    by = "country: true"
+    for _ in range(6):
+        by = f"chief: {{{by}}}"
+    text = f"{{ productsAggregate(groupBy: {{supplier: {{{by}}}}}) {{ groups {{ count }} }} }}"
+    data, [(told, code)] = await ask(shop, text, STAFF)
+    assert (data, code) == (None, "LIMIT_EXCEEDED")
+    assert "references in groupBy: 7, maximum is 5" in told
