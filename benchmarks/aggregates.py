@@ -1,7 +1,8 @@
 """Groups over a million documents, now and as of a time point.
 
 Beside revstream: the same groups as a hand-written pipeline, through PyMongo and behind Mercurius;
-for the past, a hand-written pipeline over the versions. One request after the other.
+for the past, a hand-written pipeline over the versions. One request after the other, each on a
+connection of its own: others close while a pipeline runs for long.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from pymongo.database import Database
 
 from benchmarks.as_of import deployment_tag, moments
 from benchmarks.figures import Part, Table
-from benchmarks.graphql_client import GraphqlClient, connect
+from benchmarks.graphql_client import connect
 from benchmarks.long_history import write_long_history
 from benchmarks.peers.node import mercurius, node_versions
 from benchmarks.processes import Failed
@@ -55,18 +56,18 @@ class _Query:
     group: Document
     peer: str
 
-    def ours(self, client: GraphqlClient, as_of: dict[str, str] | None = None) -> Groups:
+    def ours(self, address: str, as_of: dict[str, str] | None = None) -> Groups:
         operation, field = self.result
         declared, given = ("($asOf: TimePoint!)", ", asOf: $asOf") if as_of else ("", "")
-        found = client.ask(
+        found = connect(address).ask(
             f"query {declared} {{ found: productsAggregate(first: 1000, {self.arguments}{given}) "
             f"{{ groups {{ key {{ {self.key} }} count {operation} {{ {field} }} }} }} }}",
             **({"asOf": as_of} if as_of else {}),
         )["found"]["groups"]
         return [(each["key"][self.key], each["count"], each[operation][field]) for each in found]
 
-    def theirs(self, client: GraphqlClient) -> Groups:
-        found = client.ask(f"{{ found: {self.peer} {{ key count result }} }}")["found"]
+    def theirs(self, address: str) -> Groups:
+        found = connect(address).ask(f"{{ found: {self.peer} {{ key count result }} }}")["found"]
         return [(each["key"], each["count"], each["result"]) for each in found]
 
     def by_hand(self, database: Database[Document]) -> Groups:
@@ -144,16 +145,15 @@ def run(stage: Stage) -> list[Part]:
             stage.gateway(database) as (_, ours),
             mercurius(stage, database) as (_, theirs),
         ):
-            client, peer = connect(ours), connect(theirs)
-            as_of = moments(history, deployment_tag(client))[_MOMENT]
+            as_of = moments(history, deployment_tag(connect(ours)))[_MOMENT]
             for name, query in _QUERIES.items():
                 took = _times(
                     stage,
                     name,
                     {
                         "driver": partial(query.by_hand, database),
-                        "Mercurius": partial(query.theirs, peer),
-                        "revstream": partial(query.ours, client),
+                        "Mercurius": partial(query.theirs, theirs),
+                        "revstream": partial(query.ours, ours),
                     },
                 )
                 now.add(name, *took.values(), f"{took['revstream'] / took['driver']:.2f} x")
@@ -162,7 +162,7 @@ def run(stage: Stage) -> list[Part]:
                     f"{name}, as of",
                     {
                         "by hand": partial(query.over_versions, database, at),
-                        "revstream": partial(query.ours, client, as_of),
+                        "revstream": partial(query.ours, ours, as_of),
                     },
                 )
                 past.add(
