@@ -56,7 +56,7 @@ async def verify(
             layout = create_layout(mongo, entity)
             total = await mongo.estimated_count(name)
             report(f"verify {name}", 0, total)
-            stored = await _load_readable(mongo, name, until)
+            stored = await _load_readable_checkpoints(mongo, name, until)
 
             def looked_at(documents: int, name: str = name, total: int = total) -> None:
                 report(f"verify {name}", documents, max(total, documents))
@@ -74,7 +74,9 @@ async def verify(
     return found
 
 
-async def _load_readable(mongo: Mongo, name: str, until: float) -> Mapping[Partition, Checkpoint]:
+async def _load_readable_checkpoints(
+    mongo: Mongo, name: str, until: float
+) -> Mapping[Partition, Checkpoint]:
     """Return a collection's checkpoints, if possible one at whose time it can be read.
 
     MongoDB reads at no time before its start. A running recorder is behind it with its next event

@@ -154,7 +154,9 @@ def test_relations_enums_and_unique_fields_are_found(
     assert [each.name for each in model.entity("Category").references] == ["parent"]
 
 
-def test_types_of_one_name_are_told_apart(mongo_uri: str, client: Client, database: str) -> None:
+def test_types_of_one_name_get_different_names(
+    mongo_uri: str, client: Client, database: str
+) -> None:
     """The lines of an order beside a collection of order lines, and names that GraphQL has."""
     shop = client[database]
     shop["orders"].insert_many(
