@@ -195,7 +195,7 @@ def test_names_of_collections_and_fields_add_no_types(
     assert "Left out: x type Evil" in text
 
 
-def test_what_is_embedded_very_deeply_is_json(
+def test_values_embedded_very_deeply_are_json(
     mongo_uri: str, client: Client, database: str
 ) -> None:
     """MongoDB limits the depth of the query that looks for documents which do not fit."""
