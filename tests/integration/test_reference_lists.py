@@ -41,6 +41,16 @@ query($at: TimePoint) {
 }
 fragment tag on TagState { id name posts { totalCount nodes { id } } }
 """
+PAGES = """
+query($at: TimePoint, $id: ID!, $first: Int, $after: String, $last: Int, $before: String) {
+  postState(asOf: $at, id: $id) {
+    tagsConnection(first: $first, after: $after, last: $last, before: $before) {
+      totalCount resumeToken edges { cursor node { documentId } }
+      pageInfo { hasNextPage hasPreviousPage startCursor endCursor }
+    }
+  }
+}
+"""
 State = tuple[dict[str, list[ObjectId]], dict[ObjectId, bool]]
 WRITES = st.lists(
     st.tuples(st.sampled_from("abc"), st.none() | st.lists(st.sampled_from(TAGS), max_size=5))
@@ -99,18 +109,45 @@ def shown(data: dict[str, Any], then: str = "") -> dict[str, Any]:
     }
 
 
+async def walked(shop: Shop, key: str, at: Any, size: int, forwards: bool) -> list[int]:
+    """Return the tags of a post, read page by page in one direction."""
+    found: list[int] = []
+    place: dict[str, Any] = {"first": size} if forwards else {"last": size}
+    while True:
+        data = await ask(shop, PAGES, at=at, id=key, **place)
+        page = data["postState"]["tagsConnection"]
+        shown = [int(each["node"]["documentId"], 16) for each in page["edges"]]
+        found = found + shown if forwards else shown + found
+        info = page["pageInfo"]
+        if not info["hasNextPage" if forwards else "hasPreviousPage"]:
+            assert page["totalCount"] == len(found)
+            return found
+        assert len(shown) == size
+        place = (
+            {"first": size, "after": info["endCursor"]}
+            if forwards
+            else {"last": size, "before": info["startCursor"]}
+        )
+
+
 @settings(
     deadline=None,
     max_examples=examples(15),
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
-@given(writes=WRITES)
+@given(
+    writes=WRITES,
+    size=st.integers(1, 3),
+    forwards=st.booleans(),
+    chosen=st.integers(0, 11),
+)
 async def test_both_directions_equal_plain_python_at_each_moment(
-    posts: Shop, writes: list[tuple[Any, Any]]
+    posts: Shop, writes: list[tuple[Any, Any]], size: int, forwards: bool, chosen: int
 ) -> None:
     """The order is that of the list; missing and hidden documents are left out.
 
-    States of documents, by one query for now and for each moment, are the same.
+    States of documents, by one query for now and for each moment, are the same; so are pages of the
+    list, now and at one of the moments.
     """
     database = posts.database
     for name in ("posts", "tags"):
@@ -147,6 +184,10 @@ async def test_both_directions_equal_plain_python_at_each_moment(
     states = await ask(posts, STATES)
     del states["token"]
     assert shown(states) == moments[-1][1]
+    token, right = moments[chosen % len(moments)]
+    for at, state in (({"token": token}, right), (None, moments[-1][1])):
+        for key, ids in state["posts"].items():
+            assert await walked(posts, key, at, size, forwards) == ids
 
 
 async def test_lists_of_many_documents_are_one_read(
@@ -213,3 +254,56 @@ async def test_one_fragment_shows_documents_now_and_then(posts: Shop) -> None:
             assert (page["totalCount"], page["pageInfo"]) == (1, {"hasNextPage": False})
             assert (data["one"], data["none"]) == (row, None)
     assert not posts.schema.operations.fallbacks.counts
+
+
+async def test_pages_of_a_list_go_on_where_it_was_changed(posts: Shop) -> None:
+    """A cursor finds its id again, or the former index of one that is gone."""
+    database = posts.database
+    for name in ("posts", "tags"):
+        database[name].delete_many({})
+    database["tags"].insert_many({"_id": each} for each in TAGS)
+
+    async def page(ids: list[ObjectId], **place: Any) -> tuple[list[int], Any]:
+        database["posts"].replace_one({"_id": "p"}, {"tagIds": ids}, upsert=True)
+        data = await ask(posts, PAGES, id="p", **place)
+        found = data["postState"]["tagsConnection"]
+        assert found["totalCount"] == len(ids)
+        shown = [int(each["node"]["documentId"], 16) for each in found["edges"]]
+        return shown, found["pageInfo"]["endCursor"]
+
+    a, b, c, d = TAGS
+    shown, cursor = await page([a, b, a, c], first=2)
+    assert shown == [0, 1]
+    assert (await page([d, a, b, a, c], first=9, after=cursor))[0] == [0, 2]
+    assert (await page([a, a, c], first=9, after=cursor))[0] == [0, 2]
+    assert (await page([a], first=9, after=cursor))[0] == []
+    assert (await page([d, b, a], last=9, before=cursor))[0] == [3]
+    context = context_of(posts.gateway, caller=ANONYMOUS)
+    for bad in ("x", cursor[:-2]):
+        variables = {"id": "p", "first": 1, "after": bad}
+        result = await posts.schema.execute(PAGES, variables, context)
+        assert result.errors is not None
+        assert "expected a cursor of this list" in result.errors[0].message
+
+
+async def test_pages_of_many_lists_are_one_read(
+    posts: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A page reads its ids and one more; hidden documents cost further portions."""
+    database = posts.database
+    for name in ("posts", "tags"):
+        database[name].delete_many({})
+    database["tags"].insert_many({"_id": each, "hidden": each == TAGS[0]} for each in TAGS)
+    database["posts"].insert_many({"_id": f"p{n}", "tagIds": TAGS * 5} for n in range(10))
+    current = type(context_of(posts.gateway, caller=ANONYMOUS).services.current)
+    read, asked = current.by_ids, []
+
+    async def listening(self: Any, entity: Any, ids: Any, *rest: Any, **more: Any) -> Any:
+        asked.append(len(ids))
+        return await read(self, entity, ids, *rest, **more)
+
+    monkeypatch.setattr(current, "by_ids", listening)
+    text = "{ posts { nodes { tagsConnection(first: 2) { nodes { id } } } } }"
+    data = await ask(posts, text)
+    assert [len(each["tagsConnection"]["nodes"]) for each in data["posts"]["nodes"]] == [2] * 10
+    assert len(asked) == 2

@@ -50,6 +50,7 @@ class ObjectTypeInfo:
         embedded: types of the fields that hold embedded documents, by API name.
         links: references to one document, by API name.
         list_links: references to the documents of a list of ids, by API name.
+        list_pages: the same, by the name of the field with their pages.
         guarded: fields, references and back references with an `@access` rule, by name.
         everything: stored names of all fields; a comparison of two states reads these.
         entity: the type, if it is an entity.
@@ -63,6 +64,7 @@ class ObjectTypeInfo:
     embedded: dict[str, ObjectTypeInfo] = field(default_factory=dict)
     links: dict[str, Link] = field(default_factory=dict)
     list_links: dict[str, Link] = field(default_factory=dict)
+    list_pages: dict[str, Link] = field(default_factory=dict)
     back_links: dict[str, BackLink] = field(default_factory=dict)
     guarded: dict[str, Field | Reference | BackReference] = field(default_factory=dict)
     name: str = field(init=False)
@@ -120,6 +122,12 @@ def build_object_types(model: Model) -> Mapping[str, ObjectTypeInfo]:
             for back in shape.type.back_references:
                 target = shapes[back.target]
                 shape.back_links[back.name] = BackLink(back, target.fields[back.field], target)
+        taken = (shape.fields, shape.links, shape.list_links, shape.back_links)
+        for link in shape.list_links.values():
+            name = f"{link.reference.name}Connection"
+            # A field of the model has precedence.
+            if not any(name in each for each in taken):
+                shape.list_pages[name] = link
         for member in members(shape.type):
             if read_by(model, shape.type, member):
                 shape.guarded[member.name] = member

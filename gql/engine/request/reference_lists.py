@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
+from bson import Timestamp
+
 from revstream.gql.engine.definitions.object_type import Link
-from revstream.gql.engine.request.context import ResolveInfo
+from revstream.gql.engine.request.context import RequestContext, ResolveInfo
 from revstream.gql.engine.request.invalid_documents import (
     report_invalid_snapshots,
     without_invalid,
 )
 from revstream.gql.engine.request.references import known_ids
-from revstream.gql.engine.request.selection import Nodes
+from revstream.gql.engine.request.selection import ConnectionSelection, Nodes
 from revstream.gql.engine.request.source import CurrentDocument, SnapshotDocument, State
+from revstream.resolvers.pagination.id_list_page import IdListWindow
+from revstream.resolvers.pagination.page import Page, PageRequest
+from revstream.streams.core import resume_tokens
+from revstream.streams.versioning.version import Version
 
-__all__ = ["follow_list"]
+__all__ = ["follow_list", "read_list_page"]
 
 
 async def follow_list(link: Link, source: State, info: ResolveInfo, nodes: Nodes) -> list[Any]:
@@ -37,13 +45,65 @@ async def follow_list(link: Link, source: State, info: ResolveInfo, nodes: Nodes
         fits = await without_invalid(info, found, target, nodes)
         return [each for each, fit in zip(found, fits, strict=True) if fit]
     fields = selections.stored(nodes, target, target.snapshot)
-    versions = await asyncio.gather(
-        *(context.loads.version_at(target.entity, each, moment, fields) for each in ids)
-    )
+    versions = await _states_at(context, link, moment, ids, fields)
     snapshots = [
-        SnapshotDocument(target, each.full, each.number, moment)
+        SnapshotDocument(target, each.full or {}, each.number, moment)
         for each in versions
-        if each is not None and each.full is not None
+        if each is not None
     ]
     fits = report_invalid_snapshots(info, snapshots, target, nodes)
     return [each for each, fit in zip(snapshots, fits, strict=True) if fit]
+
+
+async def read_list_page(
+    link: Link,
+    source: State,
+    info: ResolveInfo,
+    request: PageRequest,
+    selected: ConnectionSelection,
+) -> Page[Any]:
+    """Read a page of the documents of a list of ids; see `follow_list`.
+
+    Args:
+        selected: the selection of the page.
+
+    Returns:
+        A page of current documents, or of versions.
+
+    Raises:
+        BadUserInput: a cursor of another list.
+    """
+    context, target, moment = info.context, link.target, source.moment
+    ids = known_ids(link.by, source.values.get(link.by.stored))
+    window = IdListWindow(f"list of {target.name} by {link.by.stored}", ids, request)
+    type_name = target.name if moment is None else target.snapshot
+    fields = context.selections(info).stored(selected.items, target, type_name)
+    token = None
+    if moment is not None:
+        token = resume_tokens.token_from_time(moment)
+    elif selected.token:
+        # Before the reads: a subscription after it misses no change.
+        token = resume_tokens.token_from_time((await context.services.moments.now()).at)
+
+    async def read(ids: Sequence[Any], fields: frozenset[str] = fields) -> Sequence[Any]:
+        if moment is None:
+            return await context.loads.documents(target.entity, ids, fields)
+        return await _states_at(context, link, moment, ids, fields)
+
+    count = partial(read, fields=frozenset()) if selected.total else None
+    return await window.page(read, count=count, token=token)
+
+
+async def _states_at(
+    context: RequestContext,
+    link: Link,
+    moment: Timestamp,
+    ids: Sequence[Any],
+    fields: frozenset[str],
+) -> list[Version | None]:
+    """Return the versions at a cluster time, in the order of the ids; None for missing ones."""
+    entity = link.target.entity
+    found = await asyncio.gather(
+        *(context.loads.version_at(entity, each, moment, fields) for each in ids)
+    )
+    return [None if each is None or each.full is None else each for each in found]

@@ -270,7 +270,7 @@ class Selections:
 
     def _stored_by(self, node: FieldNode, shape: ObjectTypeInfo, type_name: str) -> frozenset[str]:
         name = internal_name(self._schema.type_map[type_name], node.name.value)
-        link = shape.links.get(name) or shape.list_links.get(name)
+        link = shape.links.get(name) or shape.list_links.get(name) or shape.list_pages.get(name)
         if link is not None:
             return frozenset({link.by.stored})
         field = shape.fields.get(name)

@@ -15,7 +15,7 @@ from revstream.gql.engine.definitions.object_type import Link, ObjectTypeInfo
 from revstream.gql.engine.definitions.value_tests import FALLBACK
 from revstream.gql.engine.execution.worker_thread import count_list
 from revstream.gql.engine.request.context import RequestContext, ResolveInfo
-from revstream.gql.engine.request.reference_lists import follow_list
+from revstream.gql.engine.request.reference_lists import follow_list, read_list_page
 from revstream.gql.engine.request.references import follow_reference, loaded_reference_reader
 from revstream.gql.engine.request.source import (
     CurrentDocument,
@@ -28,9 +28,18 @@ from revstream.gql.schema.common.access_check import check_field_access
 from revstream.gql.schema.common.descriptions import field_description, object_phrase
 from revstream.gql.schema.common.id_naming import Naming
 from revstream.gql.schema.common.type_builder import Types
+from revstream.gql.schema.entities.connections import (
+    PAGE_ARGUMENTS,
+    PageRecord,
+    connection_name,
+    document_page_record,
+    edge_name,
+)
 from revstream.gql.schema.entities.interfaces import node_id_field, raise_unresolved
+from revstream.gql.schema.entities.state_pages import snapshot_page_record
 from revstream.model.definition import Field
 from revstream.model.naming import upper_first
+from revstream.resolvers.pagination.page import page_request
 from revstream.resolvers.values.global_id import node_id
 from revstream.resolvers.values.output import converter
 
@@ -113,12 +122,14 @@ def _fields(
                     None if embedded else field,
                 )
             )
-        fields += [
-            (_reference_list if link.reference.is_list else _reference)(
-                link, type_of(link.target), past
-            )
-            for link in links.get(field.name, ())
-        ]
+        for link in links.get(field.name, ()):
+            if not link.reference.is_list:
+                fields.append(_reference(link, type_of(link.target), past))
+                continue
+            fields.append(_reference_list(link, type_of(link.target), past))
+            name = f"{link.reference.name}Connection"
+            if name in shape.list_pages:
+                fields.append(_reference_pages(name, shape, link, type_of(link.target)))
     return fields
 
 
@@ -195,6 +206,31 @@ def _reference_list(link: Link, inner: str, past: bool) -> Resolve:
     )
     return Resolve(
         link.reference.name, f"[{inner}!]!", description + as_of, resolve, cost=_LIST_COST
+    )
+
+
+def _reference_pages(name: str, shape: ObjectTypeInfo, link: Link, inner: str) -> Resolve:
+    reference, target = link.reference, link.target
+
+    async def resolve(source: State, info: ResolveInfo, **page: Any) -> PageRecord:
+        context, moment = info.context, source.moment
+        if reference.name in shape.guarded:
+            context.scope.check_read(shape.type, reference)
+        item = target.name if moment is None else target.snapshot
+        selected = context.selections(info).connection(
+            info.field_nodes, connection_name(item), edge_name(item)
+        )
+        found = await read_list_page(link, source, info, page_request(**page), selected)
+        if moment is None:
+            return await document_page_record(info, target, found, selected.items)
+        return snapshot_page_record(info, target, found, moment, selected.items)
+
+    return Resolve(
+        name,
+        f"{connection_name(inner)}!",
+        f"The documents of `{reference.name}`, in the order of the ids, in pages.",
+        resolve,
+        PAGE_ARGUMENTS,
     )
 
 

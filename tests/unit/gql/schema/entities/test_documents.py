@@ -11,7 +11,10 @@ from bson import Decimal128, Int64, ObjectId
 from bson.binary import Binary, UuidRepresentation
 from graphql import build_schema as from_sdl
 
-from revstream.gql.schema import print_sdl
+from revstream.gql.schema import build_schema, print_sdl
+from revstream.model.compiler.loader import read_model
+from revstream.resolvers.access.permissions import Scope
+from revstream.resolvers.access.principal import ANONYMOUS
 from tests.support.reads import Memory
 from tests.unit.gql.conftest import Ask
 
@@ -202,3 +205,30 @@ def test_each_type_of_the_model_has_three_types_in_the_api(schema: strawberry.Sc
     assert fields("Product")["packages"] == "[Package!]"
     assert fields("ProductSnapshot")["tags"] == "[String!]"
     assert [each.name for each in types["Product"].interfaces] == ["Node", "ProductState"]
+
+
+async def test_pages_of_a_list_need_the_right_to_read_it() -> None:
+    """They need it now and in the past; a field of the model with their name has precedence."""
+    model = read_model(
+        """
+        type Post @collection(name: "posts") {
+          id: ID! tagIds: [ID!] tags: [Tag!]! @reference(by: "tagIds") @access(read: ["staff"])
+          namesConnection: String names: [Tag!]! @reference(by: "tagIds")
+        }
+        type Tag @collection(name: "tags") { id: ID! name: String }
+        """
+    )
+    schema = build_schema(model)
+    memory = Memory()
+    memory.write("tags", {"_id": "t", "name": "T"})
+    memory.write("posts", {"_id": "p", "tagIds": ["t", "gone", "t"], "namesConnection": "n"})
+    context = memory.context()
+    context.scope = Scope(model, ANONYMOUS)
+    text = "{ posts { nodes { tagsConnection { totalCount } } } }"
+    refused = await schema.execute(text, None, context)
+    assert refused.errors is not None
+    assert refused.errors[0].path == ["posts", "nodes", 0, "tagsConnection"]
+    text = "{ posts { nodes { namesConnection tagsConnection { totalCount } } } }"
+    allowed = await schema.execute(text, None, memory.context())
+    node = {"namesConnection": "n", "tagsConnection": {"totalCount": 2}}
+    assert (allowed.data, allowed.errors) == ({"posts": {"nodes": [node]}}, None)
