@@ -10,6 +10,7 @@ from uuid import uuid4
 
 import pytest
 import pytest_asyncio
+from bson import Regex
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from pymongo import MongoClient
@@ -384,6 +385,23 @@ async def test_the_number_of_ids_of_a_back_reference_is_bounded(
             "Product.supplierId: more than 1 ids are held by matches of the filter through a "
             "reference, which is the maximum; add conditions"
         ]
+
+
+async def test_values_that_are_no_ids_lead_to_no_document(three: Shop) -> None:
+    """A regular expression in a field of an id is no pattern for ids, now and as of a moment."""
+    odd = [Regex(".*"), {"$x": 1}, {"$ref": 1, "$id": 2}, ["b", Regex("a")]]
+    three.database["products"].insert_many(
+        {"_id": f"odd{n}", "price": 99, "supplierId": each, "partnerIds": odd}
+        for n, each in enumerate(odd)
+    )
+    token = (await ask(three, ANN, "{ resumeToken }"))["data"]["resumeToken"]
+    for relation in ("products", "partnerIn"):
+        where = {relation: {"some": {"price": {"eq": 99}}}}
+        found = await ask(three, ANN, QUERIES["suppliers"], where=where, asOf={"token": token})
+        assert found["codes"] == []
+        expected = ["b"] if relation == "products" else []
+        assert [each["id"] for each in found["data"]["now"]["nodes"]] == expected
+        assert [each["documentId"] for each in found["data"]["then"]["nodes"]] == expected
 
 
 async def test_ids_that_show_alike_lead_to_documents(three: Shop) -> None:
