@@ -23,6 +23,7 @@ __all__ = [
     "Compare",
     "Comparison",
     "Condition",
+    "HasValue",
     "In",
     "IsList",
     "Not",
@@ -106,6 +107,13 @@ class Text:
 
 
 @dataclass(frozen=True, slots=True)
+class HasValue:
+    """There is a value other than null; a list is one, whatever it holds."""
+
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
 class IsList:
     """The value is a list."""
 
@@ -147,7 +155,7 @@ class Refers:
     by: Field | None = None
 
 
-Condition = All | AnyOf | Not | Compare | In | Text | IsList | Size | Some | Refers
+Condition = All | AnyOf | Not | Compare | In | Text | HasValue | IsList | Size | Some | Refers
 
 EVERYTHING: Final = All(())
 NOTHING: Final = AnyOf(())

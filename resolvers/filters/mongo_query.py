@@ -17,6 +17,7 @@ from revstream.resolvers.filters.expression import (
     Compare,
     Comparison,
     Condition,
+    HasValue,
     In,
     IsList,
     Not,
@@ -32,6 +33,12 @@ __all__ = ["to_query", "with_ids"]
 # The planner answers it from the index of `_id` without reading anything; `$alwaysFalse` and
 # `{$nor: [{}]}` scan the collection (measured on 6.0.5). No document meets it, whatever it holds.
 NO_DOCUMENT: Mapping[str, Any] = {"_id": {"$in": []}}
+
+# All types but null, and undefined, which the driver decodes as null.
+_NOT_NULL = [
+    *("number", "string", "object", "array", "bool", "date", "objectId", "binData", "regex"),
+    *("timestamp", "javascript", "javascriptWithScope", "symbol", "dbPointer", "minKey", "maxKey"),
+]
 
 # Of none of them does a filter mean anything but equality.
 _PLAIN_IDS = {str, int, Int64, ObjectId, UUID}
@@ -70,7 +77,7 @@ def to_query(condition: Condition, *, prefix: str = "") -> dict[str, Any]:
             return {prefix + condition.path: _operator(condition)}
 
 
-def _operator(condition: Compare | In | Text | IsList | Size | Some) -> dict[str, Any]:
+def _operator(condition: Compare | In | Text | HasValue | IsList | Size | Some) -> dict[str, Any]:
     match condition:
         case Compare(_, comparison, value):
             return {comparison.value: value}
@@ -78,6 +85,8 @@ def _operator(condition: Compare | In | Text | IsList | Size | Some) -> dict[str
             return {"$in": list(values)}
         case Text():
             return {"$regex": regular_expression(condition)}
+        case HasValue():
+            return {"$type": _NOT_NULL}
         case IsList():
             return {"$type": "array"}
         case Size(_, count):

@@ -6,12 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from revstream.model.definition import Field, Scalar
+from revstream.model.filter_operators import json_path_mistake
 from revstream.resolvers.errors import BadUserInput
 from revstream.resolvers.filters.expression import (
     NOTHING,
     Compare,
     Comparison,
     Condition,
+    HasValue,
     In,
     IsList,
     Not,
@@ -23,7 +25,7 @@ from revstream.resolvers.filters.expression import (
 from revstream.resolvers.values.input import field_from_api, ids_meant
 from revstream.resolvers.values.output import TEXT_IDS, shorten_repr
 
-__all__ = ["OPERATIONS", "as_list", "exists", "is_empty", "list_exists", "size"]
+__all__ = ["OPERATIONS", "as_list", "exists", "is_empty", "json_path", "list_exists", "size"]
 
 LONGEST_TEXT = 10_000
 """Characters of a text to search for; MongoDB refuses regular expressions somewhat longer."""
@@ -54,7 +56,17 @@ def _boolean(owner: str, value: object) -> bool:
 
 
 def _value(field: Field, owner: str, operand: object) -> Any:
-    return None if operand is None else field_from_api(field, operand, owner)
+    return None if operand is None else _one_from_api(field, operand, owner)
+
+
+def _one_from_api(field: Field, operand: object, owner: str) -> Any:
+    if field.type is Scalar.JSON and isinstance(operand, Mapping | list):
+        # MongoDB compares objects by the order of their fields, too.
+        raise BadUserInput(
+            f"{owner}: {shorten_repr(operand)}, expected text, a number, true or false; name the "
+            "field inside of it by path"
+        )
+    return field_from_api(field, operand, owner)
 
 
 def _values(field: Field, owner: str, operand: object) -> tuple[Any, ...]:
@@ -63,17 +75,22 @@ def _values(field: Field, owner: str, operand: object) -> tuple[Any, ...]:
         raise BadUserInput(
             f"{owner}: null in the list, expected values; to find null values, pass exists: false"
         )
-    return tuple(field_from_api(field, each, owner) for each in values)
+    return tuple(_one_from_api(field, each, owner) for each in values)
 
 
 def _compare(comparison: Comparison) -> Operation:
     def operation(field: Field, path: str, owner: str, operand: object) -> Condition:
-        return Compare(path, comparison, _value(field, owner, operand))
+        value = _value(field, owner, operand)
+        if isinstance(value, bool):
+            raise BadUserInput(f"{owner}: {shorten_repr(value)}, expected text or a number")
+        return Compare(path, comparison, value)
 
     return operation
 
 
 def _equal(field: Field, path: str, owner: str, operand: object) -> Condition:
+    if operand is None and field.type is Scalar.JSON:
+        return negate(HasValue(path))
     return _equal_to_one(field, path, (_value(field, owner, operand),))
 
 
@@ -112,6 +129,8 @@ def _text(
 
     def operation(field: Field, path: str, owner: str, operand: object) -> Condition:
         text = _value(field, owner, operand)
+        if not isinstance(text, str):
+            raise BadUserInput(f"{owner}: {shorten_repr(text)}, expected text")
         if len(text) > longest:
             raise BadUserInput(
                 f"{owner}: {len(text):,} characters, maximum is {longest:,}; shorten the text"
@@ -122,6 +141,8 @@ def _text(
 
 
 def exists(field: Field, path: str, owner: str, operand: object) -> Condition:
+    if field.type is Scalar.JSON:
+        return HasValue(path) if _boolean(owner, operand) else Not(HasValue(path))
     if field.is_list:
         return list_exists(path, owner, operand)
     missing = Compare(path, Comparison.EQ, None)
@@ -146,6 +167,25 @@ def size(path: str, owner: str, operand: object) -> Condition:
         raise BadUserInput(f"{owner}: {shorten_repr(operand)}, expected a number of items, from 0")
     # MongoDB takes no number of items above 32 bits.
     return Size(path, min(operand, 2**31 - 1))
+
+
+def json_path(path: str, owner: str, operators: Mapping[str, Any]) -> str:
+    """Return the path to the value inside of a JSON field that a filter names, or to the field.
+
+    Raises:
+        BadUserInput: no path, or no operator beside it.
+    """
+    if "path" not in operators:
+        return path
+    inner = operators["path"]
+    if not isinstance(inner, str):
+        raise BadUserInput(f"{owner}.path: {shorten_repr(inner)}, expected text")
+    mistake = json_path_mistake(inner)
+    if mistake is not None:
+        raise BadUserInput(f"{owner}.path: {shorten_repr(inner)}, expected {mistake}")
+    if len(operators) == 1:
+        raise BadUserInput(f"{owner}: path alone, expected an operator; add one, such as exists")
+    return f"{path}.{inner}"
 
 
 def _negated(operation: Operation) -> Operation:

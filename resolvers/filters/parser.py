@@ -33,6 +33,7 @@ from revstream.resolvers.filters.operations import (
     as_list,
     exists,
     is_empty,
+    json_path,
     list_exists,
     size,
 )
@@ -50,7 +51,7 @@ def operators(field: Field) -> tuple[str, ...]:
     return filter_operators(kind, is_list=field.is_list)
 
 
-HOLDER = Field(name="", stored="", type=Scalar.JSON)
+HOLDER = Field(name="", stored="", type=Scalar.STRING)
 """A field that holds one embedded document, as far as `exists` cares."""
 
 Relation = Reference | BackReference
@@ -142,10 +143,6 @@ class _Parser:
                 "another field"
             )
         known = operators(field)
-        if not known:
-            raise BadUserInput(
-                f"{owner}: its type is JSON, which filters do not support; filter by another field"
-            )
         if value is None:
             raise BadUserInput(
                 f"{owner}: null, expected an object of operators; to find null values, pass "
@@ -156,6 +153,9 @@ class _Parser:
             return self.where(kind, owner, value, f"{path}.", embedded=True)
         if not isinstance(value, Mapping):
             raise BadUserInput(f"{owner}: {shorten_repr(value)}, expected an object of operators")
+        if field.type is Scalar.JSON:
+            path = json_path(path, owner, value)
+            value = {name: each for name, each in value.items() if name != "path"}
         conditions = []
         for operator, operand in value.items():
             if operator not in known:

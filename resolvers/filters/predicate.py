@@ -33,6 +33,7 @@ from revstream.resolvers.filters.expression import (
     Compare,
     Comparison,
     Condition,
+    HasValue,
     In,
     IsList,
     Not,
@@ -76,6 +77,11 @@ def compile_predicate(condition: Condition) -> Predicate:
             return _at(path, _equal_to(values))
         case Text(path):
             return _at(path, _has_text(condition))
+        case HasValue(path):
+            parts = path.split(".")
+            return lambda document: any(
+                value is not MISSING and value is not None for value in reached(document, parts)
+            )
         case IsList(path):
             return _of_list(path, lambda items: True)
         case Size(path, count):

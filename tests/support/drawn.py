@@ -25,6 +25,7 @@ from bson.timestamp import Timestamp
 from hypothesis import strategies as st
 
 from revstream.model.definition import EnumType, Field, ObjectType, Scalar
+from revstream.model.filter_operators import TEXT_OPERANDS
 from revstream.resolvers.filters.parser import operators
 from revstream.resolvers.values.dates import from_milliseconds
 from tests.support.shapes import SHAPES, THING
@@ -149,6 +150,27 @@ NUMBERS = INTS | LONGS | DOUBLES | OPERANDS[Scalar.DECIMAL] | st.sampled_from(OD
 SCALARS = st.sampled_from(ANY)
 
 
+_JSON_NAMES = ("a", "b", "a.b", "a", "0", "", "$a")
+JSON_PATHS = ("a", "b", "a.b", "a.a", "b.a.b", "a.b.c")
+JSON_OPERANDS = (
+    st.sampled_from(["a", "b", "A", "", 0, 1, 1.0, -0.0, 0.1, 2**53 + 1, 2**63 - 1, True, False])
+    | OPERANDS[Scalar.STRING]
+)
+
+
+def json_values() -> st.SearchStrategy[Any]:
+    """Draw values of JSON fields: documents, lists of them, lists of lists, and other values."""
+    leaves = SCALARS | st.sampled_from([None, "a", "b", 0, 1, True, []])
+    return st.recursive(
+        leaves,
+        lambda inner: (
+            st.lists(inner, max_size=3)
+            | st.dictionaries(st.sampled_from(_JSON_NAMES), inner, max_size=3)
+        ),
+        max_leaves=8,
+    )
+
+
 def _fitting(field: Field, depth: int) -> st.SearchStrategy[Any]:
     one: st.SearchStrategy[Any]
     if isinstance(field.type, EnumType):
@@ -156,7 +178,7 @@ def _fitting(field: Field, depth: int) -> st.SearchStrategy[Any]:
     elif isinstance(field.type, str):
         one = documents(SHAPES.embedded(field.type), depth + 1)
     elif field.type is Scalar.JSON:
-        one = SCALARS
+        one = json_values()
     else:
         one = OPERANDS[field.stored_scalar or field.type]
         if field.type in (Scalar.INT, Scalar.LONG, Scalar.FLOAT, Scalar.DECIMAL):
@@ -227,8 +249,12 @@ def _filters(draw: st.DrawFn, kind: ObjectType, name: str, depth: int) -> Any:
         if depth > 4 or draw(st.integers(0, 4)) == 0:
             return {"exists": draw(BOOLEANS)}
         return draw(wheres(SHAPES.embedded(field.type), depth + 1))
-    chosen = draw(st.lists(st.sampled_from(operators(field)), min_size=1, max_size=2, unique=True))
-    return {each: draw(_operands(field, each, depth)) for each in chosen}
+    known = [each for each in operators(field) if each != "path"]
+    chosen = draw(st.lists(st.sampled_from(known), min_size=1, max_size=2, unique=True))
+    inner = {"path": draw(st.sampled_from(JSON_PATHS))} if "path" in operators(field) else {}
+    if draw(st.integers(0, 9)) == 0:
+        inner = {}
+    return {**inner, **{each: draw(_operands(field, each, depth)) for each in chosen}}
 
 
 @st.composite
@@ -240,6 +266,8 @@ def _operands(draw: st.DrawFn, field: Field, operator: str, depth: int) -> Any:
     if isinstance(field.type, str):
         kind = SHAPES.embedded(field.type)
         return {} if depth > 4 else draw(st.just({}) | wheres(kind, depth + 1))
+    if field.type is Scalar.JSON:
+        return draw(_json_operands(operator))
     if isinstance(field.type, EnumType):
         one: st.SearchStrategy[Any] = st.sampled_from(field.type.values)
     elif field.name == "id":
@@ -253,6 +281,16 @@ def _operands(draw: st.DrawFn, field: Field, operator: str, depth: int) -> Any:
     if operator in ("in", "notIn", "hasEvery", "hasSome"):
         return draw(st.lists(one, max_size=3))
     return draw(one)
+
+
+def _json_operands(operator: str) -> st.SearchStrategy[Any]:
+    if operator in TEXT_OPERANDS:
+        return OPERANDS[Scalar.STRING] | st.sampled_from("ab")
+    if operator in ("in", "notIn"):
+        return st.lists(JSON_OPERANDS, max_size=3)
+    if operator in ("eq", "ne"):
+        return JSON_OPERANDS | st.none()
+    return JSON_OPERANDS.filter(lambda each: not isinstance(each, bool))
 
 
 @st.composite

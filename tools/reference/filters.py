@@ -72,7 +72,10 @@ def _lamp(
         "tags": tags,
         "size": {"width": 10.0 * number, "height": 40.0},
         "offers": [{"shop": shop, "price": Decimal128(Decimal(price))} for shop, price in offers],
-        "attributes": {"roomy": number == 1},
+        "attributes": {
+            "finish": {"colour": ["Amber", "Blue", "Coral"][number - 1], "coats": number},
+            "rooms": ["hall", "bath"][: 3 - number],
+        },
     }
 
 
@@ -165,12 +168,42 @@ def _of_scalar(kind: str) -> list[Filter]:
     return found
 
 
+def _in_json(operator: str, operand: str, found: str, path: str = "finish.colour") -> Filter:
+    where = f'{{ attributes: {{ path: "{path}", {operator}: {operand} }} }}'
+    return Filter(operator, where, found)
+
+
 FILTERS: dict[str, list[Filter]] = {
     **{kind: _of_scalar(kind) for kind in _VALUES},
     "Boolean": [
         Filter("eq", "{ dimmable: { eq: true } }", "ac"),
         Filter("ne", "{ dimmable: { ne: true } }", "bd"),
         Filter("exists", "{ dimmable: { exists: false } }", "d"),
+    ],
+    "JSON": [
+        Filter("path", '{ attributes: { path: "rooms", eq: "bath" } }', "a"),
+        _in_json("eq", '"Blue"', "b"),
+        _in_json("ne", '"Blue"', "acd"),
+        _in_json("in", '["Amber", "Blue"]', "ab"),
+        _in_json("notIn", '["Amber", "Blue"]', "cd"),
+        _in_json("lt", "2", "a", "finish.coats"),
+        _in_json("lte", "2", "ab", "finish.coats"),
+        _in_json("gt", "2", "c", "finish.coats"),
+        _in_json("gte", "2", "bc", "finish.coats"),
+        _in_json("startsWith", '"Bl"', "b"),
+        _in_json("endsWith", '"r"', "a"),
+        _in_json("contains", '"a"', "c"),
+        _in_json("eqIgnoreCase", '"BLUE"', "b"),
+        _in_json("startsWithIgnoreCase", '"b"', "b"),
+        _in_json("endsWithIgnoreCase", '"R"', "a"),
+        _in_json("containsIgnoreCase", '"A"', "ac"),
+        _in_json("eqIgnoreCaseAndAccents", '"blüe"', "b"),
+        _in_json("startsWithIgnoreCaseAndAccents", '"å"', "a"),
+        _in_json("endsWithIgnoreCaseAndAccents", '"é"', "b"),
+        _in_json("containsIgnoreCaseAndAccents", '"á"', "ac"),
+        _in_json("size", "1", "b", "rooms"),
+        _in_json("isEmpty", "true", "c", "rooms"),
+        _in_json("exists", "false", "d"),
     ],
     "list": [
         Filter("has", '{ tags: { has: "desk" } }', "ab"),

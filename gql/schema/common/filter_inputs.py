@@ -12,7 +12,12 @@ from revstream.gql.engine.definitions.field import InputField
 from revstream.gql.engine.definitions.object_type import ObjectTypeInfo
 from revstream.gql.schema.common.type_builder import Types
 from revstream.model.definition import EnumType, Field, Scalar
-from revstream.model.filter_operators import BOOLEAN_OPERANDS, LIST_OPERANDS, NUMBER_OPERANDS
+from revstream.model.filter_operators import (
+    BOOLEAN_OPERANDS,
+    LIST_OPERANDS,
+    NUMBER_OPERANDS,
+    TEXT_OPERANDS,
+)
 from revstream.resolvers.filters.parser import operators
 from revstream.resolvers.history.version_filter import OPERATION
 
@@ -27,6 +32,8 @@ __all__ = [
 ]
 
 OPERATOR_DESCRIPTIONS: Mapping[str, str] = {
+    "path": "Names that lead to the value, with dots between: `size.width`. A path leads through "
+    "lists to each item. Without it, the value is that of the field.",
     "eq": "Equal to this value; `null` matches a missing value.",
     "ne": "Not equal to this value, or missing; `null` matches any value.",
     "in": "Equal to one of these values. An empty list matches nothing.",
@@ -230,6 +237,8 @@ def field_filter(field: Field) -> InputField:
 def _filter_name(field: Field) -> str:
     if isinstance(field.type, str):
         return f"{field.type}ListFilter" if field.is_list else f"{field.type}Where"
+    if field.type is Scalar.JSON:
+        return "JSONFilter"
     return f"{field.type_name}ListFilter" if field.is_list else f"{field.type_name}Filter"
 
 
@@ -246,7 +255,8 @@ def define_filter(types: Types, field: Field) -> None:
 
 def _define_scalar_filter(types: Types, field: Field) -> None:
     item = field.type_name
-    of_items = "a list with items" if field.is_list else "a value"
+    is_list = field.is_list and field.type is not Scalar.JSON
+    of_items = "a list with items" if is_list else "a value"
     types.add_input(
         _filter_name(field),
         [_operator(each, item) for each in operators(field)],
@@ -274,6 +284,8 @@ def _operator(name: str, item: str) -> InputField:
         type_ = "Boolean"
     elif name in NUMBER_OPERANDS:
         type_ = "Int"
+    elif name in TEXT_OPERANDS:
+        type_ = "String"
     elif name in LIST_OPERANDS:
         type_ = f"[{item}!]"
     return InputField(name, type_, OPERATOR_DESCRIPTIONS[name])

@@ -38,7 +38,9 @@ from revstream.model.filter_operators import (
     BOOLEAN_OPERANDS,
     LIST_OPERANDS,
     NUMBER_OPERANDS,
+    TEXT_OPERANDS,
     filter_operators,
+    json_path_mistake,
 )
 from revstream.model.naming import did_you_mean
 
@@ -58,6 +60,7 @@ _LITERALS: dict[Scalar, tuple[type[ValueNode], ...]] = {
     Scalar.OBJECTID: (StringValueNode,),
     Scalar.UUID: (StringValueNode,),
     Scalar.BINARY: (StringValueNode,),
+    Scalar.JSON: (StringValueNode, IntValueNode, FloatValueNode, BooleanValueNode),
 }
 
 
@@ -142,11 +145,7 @@ class _Rule:
         kind = self.declarations.kind(field)
         if kind is None:
             return
-        if kind is Scalar.JSON:
-            self.error(
-                f'names "{name}", which is JSON and not supported in filters', "name another field"
-            )
-        elif isinstance(kind, TypeDeclaration) and not field.is_list:
+        if isinstance(kind, TypeDeclaration) and not field.is_list:
             self.check(value, kind)
         else:
             ids = named_ids(self.declarations)
@@ -166,6 +165,8 @@ class _Rule:
                 f"write an operator: {name}: {{ {operators[0]}: {written(value)} }}",
             )
             return
+        if [entry.name.value for entry in value.fields] == ["path"]:
+            self.error(f'has no operator for "{name}", a path alone', "add one, such as exists")
         for entry in value.fields:
             operator = entry.name.value
             path = f"{name}.{operator}"
@@ -178,13 +179,35 @@ class _Rule:
                 self._check_literal(path, entry.value, Scalar.BOOLEAN)
             elif operator in NUMBER_OPERANDS:
                 self._check_literal(path, entry.value, Scalar.INT)
+            elif operator == "path":
+                self._check_path(path, entry.value)
+            elif operator in TEXT_OPERANDS:
+                self._check_literal(path, entry.value, Scalar.STRING)
             elif isinstance(kind, TypeDeclaration):
                 self.check(entry.value, kind)
             elif operator in LIST_OPERANDS and isinstance(entry.value, ListValueNode):
                 for each in entry.value.values:
                     self._check_literal(path, each, kind)
+            elif (
+                kind is Scalar.JSON
+                and operator in ("lt", "lte", "gt", "gte")
+                and isinstance(entry.value, BooleanValueNode)
+            ):
+                self.error(
+                    f'has {written(entry.value)} for "{path}", expected text or a number',
+                    "write text or a number, or a variable",
+                )
             elif not (operator in ("eq", "ne") and isinstance(entry.value, NullValueNode)):
                 self._check_literal(path, entry.value, kind)
+
+    def _check_path(self, path: str, value: ValueNode) -> None:
+        if not isinstance(value, StringValueNode):
+            self.error(f'has {written(value)} for "{path}", expected text', "write the path itself")
+            return
+        mistake = json_path_mistake(value.value)
+        if mistake is not None:
+            expected, mend = mistake.split("; ", 1)
+            self.error(f'has {written(value)} for "{path}", expected {expected}', mend)
 
     def _check_literal(self, path: str, value: ValueNode, kind: Kind) -> None:
         if isinstance(value, VariableNode):

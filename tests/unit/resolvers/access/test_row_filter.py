@@ -15,7 +15,7 @@ from revstream.resolvers.errors import Forbidden
 def rows(rule: str, caller: Principal) -> RowFilter:
     model = read_model(
         f"""type Note @collection(name: "notes") @access(rows: "{rule}") {{
-          id: ID! owner: String shared: Boolean tags: [String!] place: Place }}
+          id: ID! owner: String shared: Boolean tags: [String!] place: Place data: JSON }}
         type Place {{ city: String }}"""
     )
     return rows_of(model, model.entity("Note"), caller)
@@ -26,7 +26,7 @@ def ann(**claims: Any) -> Principal:
 
 
 HERS = {"_id": "1", "owner": "ann", "shared": False, "place": {"city": "Ulm"}}
-SHARED = {"_id": "2", "owner": "bob", "shared": True, "tags": ["x"]}
+SHARED = {"_id": "2", "owner": "bob", "shared": True, "tags": ["x"], "data": {"by": [{"team": 5}]}}
 NOBODYS = {"_id": "3", "owner": None}
 ALL = (HERS, SHARED, NOBODYS)
 
@@ -64,6 +64,8 @@ FOR_ANN = Principal(name="importer", account="revstream:key:importer", claims={"
         ("{ tags: { hasSome: $tags } }", ann(tags=["x", "y"]), [SHARED]),
         ("{ owner: { in: $tags } }", ann(tags=[]), []),
         ("{ id: { eq: $sub } }", Principal(name="3"), [NOBODYS]),
+        ('{ data: { path: \\"by.team\\", eq: $team } }', ann(team=5), [SHARED]),
+        ('{ data: { path: \\"by.team\\", ne: $team } }', ann(), []),
     ],
 )
 def test_a_rule_matches_by_the_claims_of_the_principal(

@@ -21,6 +21,7 @@ from revstream.resolvers.filters.expression import (
     Compare,
     Comparison,
     Condition,
+    HasValue,
     In,
     IsList,
     Not,
@@ -63,6 +64,15 @@ def parse(where: dict[str, Any] | None) -> Condition:
             {"text": {"eqIgnoreCase": "a"}},
             Text("t", "a", at_start=True, at_end=True, ignore_case=True),
         ),
+        ({"attributes": {"path": "a.b", "eq": 1}}, Compare("attributes.a.b", EQ, 1)),
+        ({"attributes": {"path": "a", "eq": None}}, Not(HasValue("attributes.a"))),
+        ({"attributes": {"path": "a", "ne": None}}, HasValue("attributes.a")),
+        ({"attributes": {"path": "a", "exists": False}}, Not(HasValue("attributes.a"))),
+        ({"attributes": {"exists": True}}, HasValue("attributes")),
+        ({"attributes": {"path": "a", "in": [1, True]}}, In("attributes.a", (1, True))),
+        ({"attributes": {"path": "a", "contains": "b"}}, Text("attributes.a", "b")),
+        ({"attributes": {"path": "a", "size": 1}}, Size("attributes.a", 1)),
+        ({"attributes": {"path": "a", "isEmpty": True}}, Size("attributes.a", 0)),
         ({"text": {"startsWithIgnoreCase": "a"}}, Text("t", "a", at_start=True, ignore_case=True)),
         ({"text": {"endsWithIgnoreCase": "a"}}, Text("t", "a", at_end=True, ignore_case=True)),
         ({"text": {"containsIgnoreCase": "a"}}, Text("t", "a", ignore_case=True)),
@@ -159,9 +169,55 @@ def test_each_operator_has_one_meaning(where: dict[str, Any] | None, condition: 
             "Thing.textList: 'eq', expected one of has, hasEvery, hasSome, size, isEmpty, exists",
         ),
         (
-            {"attributes": {"eq": 1}},
-            "Thing.attributes: its type is JSON, which filters do not support; filter by "
-            "another field",
+            {"attributes": {"path": "a"}},
+            "Thing.attributes: path alone, expected an operator; add one, such as exists",
+        ),
+        ({"attributes": {"path": 5, "eq": 1}}, "Thing.attributes.path: 5, expected text"),
+        (
+            {"attributes": {"path": "a..b", "eq": 1}},
+            "Thing.attributes.path: 'a..b', expected names with one dot between them; remove the "
+            "empty name",
+        ),
+        (
+            {"attributes": {"path": "a.$where", "eq": 1}},
+            "Thing.attributes.path: 'a.$where', expected names without $ at the start, which "
+            "MongoDB reads as operators; filter by another",
+        ),
+        (
+            {"attributes": {"path": "a.0", "eq": 1}},
+            "Thing.attributes.path: 'a.0', expected names that are no numbers, which MongoDB reads "
+            "as indexes; leave an index out to find any item of a list",
+        ),
+        (
+            {"attributes": {"path": "a\0", "eq": 1}},
+            "Thing.attributes.path: 'a\\x00', expected Unicode text without NUL; no field has this "
+            "name",
+        ),
+        (
+            {"attributes": {"path": ".".join("a" * 21), "eq": 1}},
+            "Thing.attributes.path: 'a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a', expected at most "
+            "20 names; shorten it",
+        ),
+        (
+            {"attributes": {"eq": {"$where": "true"}}},
+            "Thing.attributes.eq: {'$where': 'true'}, expected text, a number, true or false; name "
+            "the field inside of it by path",
+        ),
+        (
+            {"attributes": {"in": [["a"]]}},
+            "Thing.attributes.in: ['a'], expected text, a number, true or false; name the field "
+            "inside of it by path",
+        ),
+        ({"attributes": {"lt": True}}, "Thing.attributes.lt: True, expected text or a number"),
+        ({"attributes": {"contains": 5}}, "Thing.attributes.contains: 5, expected text"),
+        (
+            {"attributes": {"lt": None}},
+            "Thing.attributes.lt: null, expected a value; remove the operator",
+        ),
+        (
+            {"attributes": {"eq": 2**63}},
+            "Thing.attributes.eq: 9223372036854775808, expected a JSON: JSON with numbers of at "
+            "most 64 bits and at most 80 levels",
         ),
         (
             {"text": None},
