@@ -186,7 +186,7 @@ class _Builder:
         plain = field_name(stored)
         name = type_.free_name(plain, f"{lower_first(type_.name)}{upper_first(plain)}")
         if chosen.values:
-            one = self._enum(type_, name, chosen)
+            one = self._enum(type_, singular_word(name) if chosen.is_list else name, chosen)
         elif chosen.fields is not None:
             one = self._embed(type_, name, chosen.fields, collection, (*before, stored))
         else:

@@ -18,6 +18,8 @@ _MOST_VALUES = 12
 _LEAST_SEEN = 10
 # More different names than this: an object with keys of data, not of a program.
 _MOST_FIELDS = 60
+# At least so many different names without a usual one are keys of data.
+_LEAST_KEYS = 10
 
 # The scalar of each set of kinds that has one; the first that holds all of them is chosen.
 _SCALARS: tuple[tuple[Scalar, frozenset[Kind]], ...] = (
@@ -141,9 +143,18 @@ def _is_type(fields: ObjectProfile) -> bool:
     """Return whether objects have the fields of a program, and at least one that can be queried."""
     if not 0 < len(fields.fields) <= _MOST_FIELDS:
         return False
-    if any(stored_name_problem(name) for name in fields.fields):
+    if any(stored_name_problem(name) for name in fields.fields) or _is_map(fields):
         return False
     return any(choose_type(each, fields.count) for each in fields.fields.values())
+
+
+def _is_map(fields: ObjectProfile) -> bool:
+    """Return whether the names are data: many of them, none usual, and all with equal types."""
+    if len(fields.fields) < _LEAST_KEYS:
+        return False
+    usual = any(2 * each.count > fields.count for each in fields.fields.values())
+    kinds = {each.kinds_of_values() for each in fields.fields.values()}
+    return not usual and len(kinds) == 1
 
 
 def _is_enum(profile: FieldProfile) -> bool:

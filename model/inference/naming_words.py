@@ -29,6 +29,7 @@ _IRREGULAR = {
     "people": "person",
     "women": "woman",
 }
+_LETTERS = str.maketrans({"ß": "ss", "æ": "ae", "Æ": "Ae", "œ": "oe", "ø": "o", "Ø": "O", "ł": "l"})
 _UNCHANGED = ("news", "series", "species", "status", "address", "analysis", "basis", "access")
 # Endings of plurals and of their singulars; the first that fits is used.
 _ENDINGS = (
@@ -85,7 +86,9 @@ def type_name(collection: str) -> str:
 
 def field_name(stored: str) -> str:
     """Return the name in the API of a stored field, in camelCase: `added_at` gives `addedAt`."""
-    plain = unicodedata.normalize("NFKD", stored).encode("ascii", "ignore").decode()
+    # Letters that have no decomposition would be lost.
+    plain = stored.translate(_LETTERS)
+    plain = unicodedata.normalize("NFKD", plain).encode("ascii", "ignore").decode()
     found = camel_case(plain)
     if found is None:
         words = _WORDS.findall(plain)

@@ -17,7 +17,10 @@ from pymongo import MongoClient
 from revstream.gql.cli.init import import_schema
 from revstream.model.compiler.loader import read_model
 from revstream.model.definition import Model
+from revstream.model.inference.accepted_names import accepted_text
+from revstream.model.inference.draft_builder import build_draft
 from revstream.resolvers.admin.data_sample import examine_data
+from revstream.streams.maintenance.sampling.sampler import sample_database
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.client import MongoOptions
 from tests.clients.node import FOLDER
@@ -93,3 +96,18 @@ async def test_exported_models_fit_the_documents_of_mongoose(
         "  attributes: JSON\n",
     ):
         assert line in text
+
+
+async def test_a_model_made_from_these_documents_fits_them(
+    exported: tuple[Path, str], mongo_uri: str
+) -> None:
+    """Mongoose's habits are known without its models, too."""
+    async with Mongo.connect(mongo_uri, exported[1], options=MongoOptions()) as mongo:
+        found = await sample_database(mongo, size=5, only=[], report=lambda *_: None)
+        text = accepted_text(build_draft(found.collections, found.relations), [])
+        findings = await examine_data(mongo, read_model(text))
+    assert [each for each in findings if each.level != "ok"] == [], text
+    assert len(found.collections) == 10
+    references = found_references(read_model(text))
+    assert references["Order.buyer"] == ("User", "buyerId")
+    assert references["Product.categories"] == ("Category", "categoryIds")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -28,8 +29,12 @@ from revstream.resolvers.admin.data_sample import examine_data
 from revstream.streams.maintenance.sampling.sampler import sample_database
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.client import MongoOptions
+from tests.support.gateway import running_gateway
+from tests.support.habits import hand_made, spring_data
+from tests.support.whole_documents import served_ids
 
 Client = MongoClient[dict[str, Any]]
+HABITS = {"Spring Data": spring_data, "by hand": hand_made}
 
 # Some are taken by the API, some are no names in GraphQL, some cannot be queried.
 NAMES = st.sampled_from(
@@ -333,3 +338,49 @@ def test_a_validator_adds_fields_and_values(mongo_uri: str, client: Client, data
     assert phase is not None
     assert isinstance(phase.type, EnumType)
     assert phase.type.values == ("OPEN", "CLOSED", "IN_PROGRESS")
+
+
+@pytest.mark.parametrize("habit", HABITS)
+def test_collections_in_the_habits_of_programs_fit(
+    mongo_uri: str, client: Client, database: str, habit: str
+) -> None:
+    """Ten collections, of which a few documents are sampled, and no collection is left out."""
+    collections = HABITS[habit](many=20)
+    for name, documents in collections.items():
+        client[database][name].insert_many(documents)
+    model = read(asyncio.run(inferred(mongo_uri, database, size=4)))
+    assert {each.collection for each in model.entities} == set(collections)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("habit", HABITS)
+def test_a_gateway_serves_every_document_of_these_collections(
+    mongo_uri: str, client: Client, database: str, habit: str, tmp_path: Path
+) -> None:
+    """All fields of all documents are queried, and no field has an error."""
+    collections = HABITS[habit]()
+    for name, documents in collections.items():
+        client[database][name].insert_many(documents)
+    schema = tmp_path / "schema.graphql"
+    schema.write_text(asyncio.run(inferred(mongo_uri, database, size=4)), "utf-8")
+    with running_gateway(mongo_uri, database, schema) as gateway:
+        found = served_ids(gateway, read(schema.read_text("utf-8")))
+    assert {name: len(set(ids)) for name, ids in found.items()} == {
+        name: len(documents) for name, documents in collections.items()
+    }
+
+
+def test_an_object_whose_keys_are_data_is_json(
+    mongo_uri: str, client: Client, database: str
+) -> None:
+    """Many keys of one kind, none of which is usual; with a usual one they are fields."""
+    client[database]["stocks"].insert_many(
+        {
+            "by_shop": {f"shop{m}": m for m in range(n, n + 2)},
+            "of_all": {"total": n, **{f"shop{m}": m for m in range(n, n + 2)}},
+        }
+        for n in range(20)
+    )
+    text = asyncio.run(inferred(mongo_uri, database))
+    assert "byShop: JSON!" in text
+    assert "ofAll: StockOfAll!" in text
