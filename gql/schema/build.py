@@ -15,7 +15,11 @@ from revstream.gql.engine.limits.concurrency import ConcurrencyExtension, Concur
 from revstream.gql.engine.limits.document_limits import Limits
 from revstream.gql.engine.limits.persisted_documents import AutomaticDocuments, Persisted
 from revstream.gql.observability.operation_metrics import Operations, timed
-from revstream.gql.schema.aggregates.field import back_reference_aggregate_fields
+from revstream.gql.schema.aggregates.field import (
+    back_reference_aggregate_fields,
+    define_version_aggregates,
+)
+from revstream.gql.schema.aggregates.inputs import define_time_buckets
 from revstream.gql.schema.aggregates.types import define_aggregates
 from revstream.gql.schema.common.descriptions import enum_description
 from revstream.gql.schema.common.document_inputs import define_inputs
@@ -91,7 +95,9 @@ def build_schema(
     define_comment(types, resolve_comment_version, resolve_comment_draft)
     define_proposal_changes(types)
     results = result_model(model)
+    define_time_buckets(types)
     define_aggregates(types, results, shapes)
+    define_version_aggregates(types)
     for shape in shapes.values():
         if not shape.is_entity:
             define_states(types, shape)

@@ -22,6 +22,7 @@ from revstream.streams.core.errors import DatabaseError
 from revstream.streams.mongo.driver.codecs import Document
 
 __all__ = [
+    "NO_RESULT",
     "OUT_OF_MEMORY",
     "AggregateResult",
     "aggregate_result",
@@ -58,6 +59,10 @@ class AggregateResult:
     groups: Sequence[Mapping[str, Any]]
     has_more: bool
     group_count: int | None
+
+
+NO_RESULT = AggregateResult(totals=_NOTHING, groups=(), has_more=False, group_count=0)
+"""Result over no documents."""
 
 
 def aggregate_stages(

@@ -31,7 +31,7 @@ __all__ = ["compute_aggregate", "read_aggregate", "read_aggregates_by_key"]
 async def compute_aggregate(
     query: AggregateQuery,
     run: Callable[[Sequence[Document]], Awaitable[Sequence[Mapping[str, Any]]]],
-    targets: ReadTargets,
+    targets: ReadTargets | None = None,
     *,
     prefix: str = "",
 ) -> AggregateResult:
@@ -39,6 +39,7 @@ async def compute_aggregate(
 
     Args:
         run: runs stages after the documents; with groups by references once for each of these, too.
+        targets: reads the targets of references, if the query has any.
         prefix: see `aggregate_stages`.
 
     Raises:
@@ -47,6 +48,7 @@ async def compute_aggregate(
     joined = []
     with translate_refusals():
         for join in query.joins:
+            assert targets is not None
             ids = [each["_id"] for each in await run(id_stages(join.hop, prefix=prefix))]
             joined.append({"$literal": await read_join(join, ids, targets)})
         return aggregate_result(query, await run(aggregate_stages(query, joined, prefix=prefix)))

@@ -1,24 +1,34 @@
-"""Aggregates of documents as of a moment, for one caller."""
+"""Aggregates of documents as of a moment, and of versions, for one caller."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import aclosing
 from functools import partial
 from typing import Any
 
+import bson
 from bson.timestamp import Timestamp
 
 from revstream.model.definition import Entity
-from revstream.resolvers.aggregates.pipeline import AggregateResult
+from revstream.resolvers.aggregates.pipeline import NO_RESULT, AggregateResult
 from revstream.resolvers.aggregates.query import AggregateQuery
 from revstream.resolvers.aggregates.reading import compute_aggregate
+from revstream.resolvers.errors import LimitExceeded
 from revstream.resolvers.filters.expression import EVERYTHING
 from revstream.resolvers.history.as_of.past_documents import CONTENT, PastDocuments
+from revstream.resolvers.history.row_filtered_pages import RowFilteredPages
+from revstream.resolvers.history.version_filter import VersionFilter
 from revstream.resolvers.history.versions import VersionHistory
+from revstream.resolvers.pagination.keyset import Keyset
 from revstream.streams.core.errors import ArchiveBehind, HistoryLost
-from revstream.streams.mongo.driver.codecs import Document
+from revstream.streams.core.operation import count_computed
+from revstream.streams.mongo.driver.codecs import DECODED, Document
 
-__all__ = ["aggregate_as_of"]
+__all__ = ["aggregate_as_of", "aggregate_versions"]
+
+_MOST_BYTES = 8 * 1024 * 1024
+"""Values of versions that are given to the server; a command may have 16 MB."""
 
 
 async def aggregate_as_of(
@@ -40,6 +50,71 @@ async def aggregate_as_of(
     result = await compute_aggregate(query, documents.run, targets, prefix=CONTENT)
     await documents.check_known()
     return result
+
+
+async def aggregate_versions(
+    history: VersionHistory, entity: Entity, where: VersionFilter | None, query: AggregateQuery
+) -> AggregateResult:
+    """Compute an aggregate of the versions that match and that the caller may read.
+
+    Raises:
+        BadUserInput: an unknown time zone.
+        ArchiveBehind: see `VersionHistory.read_trail`.
+        LimitExceeded: too many groups; or too many versions that MongoDB cannot judge, since their
+            contents lie outside of their records.
+    """
+    archive, rows = history.readable(entity)
+    sifting, mongo = RowFilteredPages(archive, entity, rows), history.mongo
+
+    async def read() -> AggregateResult:
+        start: Mapping[str, Any] = {"$match": sifting.query({} if where is None else where.query)}
+        source: str | None = archive.name
+        if await sifting.is_needed(where):
+            found = await _visible_versions(sifting, where, sorted(query.paths))
+            if not found:
+                return NO_RESULT
+            # literal: values such as "$name" are no field paths
+            start, source = {"$documents": {"$literal": found}}, None
+
+        async def run(stages: Sequence[Document]) -> Sequence[Document]:
+            return await mongo.aggregate(source, [start, *stages], in_memory=True)
+
+        return await compute_aggregate(query, run)
+
+    return await history.read_trail(
+        entity, read, lambda found: not found.totals.get("count") and not found.groups
+    )
+
+
+async def _visible_versions(
+    sifting: RowFilteredPages, where: VersionFilter | None, fields: Sequence[str]
+) -> Sequence[Document]:
+    """Return the fields of the visible versions that are measured.
+
+    Raises:
+        LimitExceeded: they are too large for one command.
+    """
+    keyset = Keyset("versions", (("_id", -1),), uniform=True)
+    rows: list[Document] = []
+    size = 0
+    async with aclosing(sifting.rows(where, keyset, fields)) as portions:
+        async for portion in portions:
+            before = size
+            for record in portion:
+                row = {name: record[name] for name in fields if name in record}
+                size += len(bson.encode(row, codec_options=DECODED))
+                rows.append(row)
+            if size > _MOST_BYTES:
+                raise LimitExceeded(
+                    "versions whose contents are stored as patches, in bytes: more than "
+                    f"{_MOST_BYTES:,}, which is the maximum of an aggregate for a caller with a "
+                    "row rule; filter with `where`",
+                    limit="memory",
+                    bound=_MOST_BYTES,
+                )
+            # A row is two documents, however small they are.
+            await count_computed(size - before, 2 * len(portion))
+    return rows
 
 
 async def _targets(

@@ -18,7 +18,8 @@ from revstream.resolvers.filters.mongo_query import to_query
 from revstream.resolvers.history.collection_as_of import to_record_condition
 from revstream.resolvers.history.hidden_predecessor import changes_path, conceal_changes
 from revstream.resolvers.history.version_filter import VersionFilter
-from revstream.resolvers.pagination.page import Page, Window
+from revstream.resolvers.pagination.keyset import Keyset
+from revstream.resolvers.pagination.page import Page, PageRequest, Window
 from revstream.resolvers.pagination.page_query import PageQuery
 from revstream.resolvers.pagination.projection import record_projection
 from revstream.streams.archive.store import Archive
@@ -30,6 +31,7 @@ __all__ = ["RowFilteredPages", "visible_by_index"]
 
 _PORTION = 500
 _FEWEST = 20
+_CHANGES = frozenset({"prev", "changed"})
 
 
 class RowFilteredPages:
@@ -88,6 +90,25 @@ class RowFilteredPages:
         if query.total:
             count = await self._count(matching, window.unbounded(), changed)
         return window.page(rows[: window.limit], make, total=count)
+
+    async def rows(
+        self, where: VersionFilter | None, keyset: Keyset, fields: Sequence[str]
+    ) -> AsyncGenerator[list[Document]]:
+        """Yield all visible versions in portions, wherever the contents lie.
+
+        Args:
+            keyset: the order.
+            fields: fields of the records.
+        """
+        matching = {"$and": [{} if where is None else where.query, {"op": {"$ne": "DELETE"}}]}
+        window = Window(keyset, PageRequest(first=_PORTION))
+        read = record_projection(self._rows.fields, _CHANGES)
+        projection = window.projected({**read, **dict.fromkeys(fields, 1)})
+        changed = None if where is None else where.changed
+        seen = self._visible_rows(matching, window, projection, _PORTION, changed)
+        async with aclosing(seen) as portions:
+            async for portion in portions:
+                yield portion
 
     async def _count(self, query: Mapping[str, Any], window: Window, changed: str | None) -> int:
         """Without keeping what was looked at."""

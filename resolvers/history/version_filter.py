@@ -19,9 +19,25 @@ from revstream.resolvers.values.field_diff import stored_path
 from revstream.resolvers.values.input import from_api
 from revstream.streams.core import resume_tokens
 
-__all__ = ["OPERATION", "VersionFilter", "parse_version_where"]
+__all__ = ["OPERATION", "VERSION_RECORD", "VersionFilter", "parse_version_where"]
 
 OPERATION = EnumType(name="Operation", values=("BASELINE", "INSERT", "UPDATE", "REPLACE", "DELETE"))
+
+VERSION_RECORD = Entity(
+    name="Version",
+    fields=(
+        Field(name="token", stored="_id", type=Scalar.ID),
+        Field(name="documentId", stored="doc", type=Scalar.ID),
+        Field(name="author", stored="by", type=Scalar.STRING),
+        Field(name="operation", stored="op", type=OPERATION),
+        Field(name="at", stored="wall", type=Scalar.DATETIME),
+    ),
+    collection="versions",
+    singular="version",
+    plural="versions",
+    version=None,
+)
+"""Records of any archive as if they were modelled, for aggregates."""
 
 _SLACK_S = 10
 """How far a record's wall-clock time may lie from its cluster time, to be found by the former.

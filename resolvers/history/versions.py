@@ -9,10 +9,10 @@ been dropped is `HistoryLost`, as an item of a list, so that the others are retu
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from bson.timestamp import Timestamp
 
@@ -45,6 +45,8 @@ from revstream.streams.mongo.find_options import FindOptions
 from revstream.streams.versioning.version import Version
 
 __all__ = ["VersionHistory"]
+
+T = TypeVar("T")
 
 
 class VersionHistory(PastCollections):
@@ -280,21 +282,32 @@ class VersionHistory(PastCollections):
 
         Raises:
             BadUserInput: a cursor of another list.
-            ArchiveBehind: what was there before the archive is not read yet; or the page is empty,
-                and the archive has not come so far that it is known to be.
+            ArchiveBehind: see `read_trail`.
         """
         rows, archive = self._scope.read_rows(entity), self._archive(entity)
         reading = replace(query, facts=rows.facts(query.facts))
-        await self._own_writes.recorded(entity.collection)
-        if not self._own_writes.begun(entity.collection):
-            # Not all that was there before the archive is known to be in it.
-            await self._settled(entity)
 
         async def read() -> Page[Any]:
             return await self._pages.of_all(archive, entity, rows, reading)
 
+        found = await self.read_trail(entity, read, lambda page: not page.items)
+        return (await self._ended(entity, [found], query.facts))[0]
+
+    async def read_trail(
+        self, entity: Entity, read: Callable[[], Awaitable[T]], is_empty: Callable[[T], bool]
+    ) -> T:
+        """Read versions of all documents, again where none are found that may be recorded soon.
+
+        Raises:
+            ArchiveBehind: what was there before the archive is not read yet; or nothing is found,
+                and the archive has not come so far that it is known to be so.
+        """
+        await self._own_writes.recorded(entity.collection)
+        if not self._own_writes.begun(entity.collection):
+            # Not all that was there before the archive is known to be in it.
+            await self._settled(entity)
         found = await read()
-        if not found.items:
+        if is_empty(found):
             await self._settled(entity)
             found = await read()
-        return (await self._ended(entity, [found], query.facts))[0]
+        return found

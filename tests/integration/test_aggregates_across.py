@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 from uuid import uuid4
+from zoneinfo import ZoneInfo
 
 import pytest
 import pytest_asyncio
@@ -19,6 +20,8 @@ from revstream.gql.runtime.asgi_app import context_of
 from revstream.model.compiler.loader import read_model
 from revstream.resolvers.access.principal import Principal
 from revstream.resolvers.aggregates import references
+from revstream.resolvers.history import aggregates
+from revstream.resolvers.history.as_of import past_documents
 from tests.support.editing import Row, Shop, open_shop
 from tests.support.exhaustive import examples
 
@@ -45,7 +48,7 @@ MODEL = read_model(
       products: [Product!]! @referencedBy(field: "supplierId")
     }}
     type City @collection(name: "cities", version: null, storage: DELTA) {{
-      id: ID! size: Int text: String
+      id: ID! size: Int text: String label: String
     }}
     type Vault @collection(name: "vaults", version: null) @access(read: ["staff"]) {{
       id: ID! size: Int
@@ -383,3 +386,163 @@ async def test_targets_and_references_of_groups_are_bounded(
     data, [(told, code)] = await ask(shop, text, STAFF)
     assert (data, code) == (None, "LIMIT_EXCEEDED")
     assert "references in groupBy: 7, maximum is 5" in told
+
+
+# Versions.
+
+AUTHORS = st.sampled_from(["ann", "bob", None])
+STEPS = st.lists(
+    st.tuples(
+        st.integers(0, 2),
+        st.none()
+        | st.fixed_dictionaries(
+            {"label": st.sampled_from(["x", "y"]), "n": st.integers(0, 1)},
+            optional={"owner": st.just("bob")},
+        ),
+        AUTHORS,
+        st.datetimes(datetime(2024, 3, 30), datetime(2024, 4, 2), timezones=st.just(UTC)),
+    ),
+    min_size=4,
+    max_size=10,
+)
+VERSION_WHERES = st.sampled_from(
+    ["", 'author: {eq: "ann"}', "operation: {in: [INSERT, DELETE]}", 'changedField: "label"']
+)
+VERSION_KEYS = {
+    "documentId": "documentId: true",
+    "author": "author: true",
+    "operation": "operation: true",
+    "at": 'at: {by: DAY, timeZone: "Europe/Berlin"}',
+}
+
+
+def version_value(version: Any, key: str) -> Any:
+    if key != "at":
+        return version[key]
+    local = datetime.fromisoformat(version["at"]).astimezone(ZoneInfo("Europe/Berlin"))
+    start = local.replace(hour=0, minute=0, second=0, microsecond=0).astimezone(UTC)
+    return start.strftime("%Y-%m-%dT%H:%M:%S.000Z")
+
+
+def version_results(versions: Sequence[Any]) -> dict[str, Any]:
+    times = [each["at"] for each in versions]
+    return {
+        "count": len(versions),
+        "distinctCount": {
+            name: len({each[name] for each in versions if each[name] is not None})
+            for name in ("documentId", "author", "operation")
+        },
+        "min": {"at": min(times, default=None)},
+        "max": {"at": max(times, default=None)},
+    }
+
+
+@settings(_QUICK, max_examples=examples(16))
+@given(
+    steps=STEPS,
+    kind=st.sampled_from(["product", "deal", "city"]),
+    where=VERSION_WHERES,
+    keys=st.lists(st.sampled_from([*VERSION_KEYS]), min_size=1, unique=True),
+    least=st.sampled_from([None, 2]),
+)
+async def test_aggregates_of_versions_equal_a_fold_over_the_audit_trail(
+    shop: Shop, steps: Any, kind: str, where: str, keys: list[str], least: int | None
+) -> None:
+    """They count the versions that the caller may read, wherever their contents lie."""
+    collection = shop.database[{"product": "products", "deal": "deals", "city": "cities"}[kind]]
+    ids = [f"{uuid4().hex}-{n}" for n in range(3)]
+    for place, content, author, _ in steps:
+        if content is None:
+            collection.delete_one({"_id": ids[place]})
+            continue
+        change = {"id": uuid4().hex} | ({"by": author} if author else {})
+        row = {**content, "text": "x" * 2000, "_change": change}
+        collection.replace_one({"_id": ids[place]}, row, upsert=True)
+    token = (await data_of(shop, "{ resumeToken }"))["resumeToken"]
+    await data_of(shop, f'{{ {collection.name}AsOf(asOf: {{token: "{token}"}}) {{ totalCount }} }}')
+    archive = shop.database[f"{collection.name}.versions"]
+    records = archive.find({"doc": {"$in": ids}}, {"_id": 1})
+    for record, (*_, time) in zip(records, steps, strict=False):
+        archive.update_one(record, {"$set": {"wall": time}})
+
+    matching = f'where: {{documentId: {{in: ["{ids[0]}", "{ids[1]}"]}} {where}}}'
+    nodes = "nodes { documentId author operation at }"
+    trail = f"{kind}Versions"
+    versions = (await data_of(shop, f"{{ {trail}({matching}, first: 50) {{ {nodes} }} }}"))[trail][
+        "nodes"
+    ]
+    keys = [each for each in VERSION_KEYS if each in keys]
+    having = "" if least is None else f"having: {{count: {{gte: {least}}}}}"
+    results = "count distinctCount { documentId author operation } min { at } max { at }"
+    by = ", ".join(VERSION_KEYS[each] for each in keys)
+    name = f"{trail}Aggregate"
+    answer = (
+        await data_of(
+            shop,
+            f"{{ {name}({matching}, groupBy: {{{by}}} {having}) {{ {results} totalGroups "
+            f"groups {{ key {{ {' '.join(keys)} }} {results} }} }} }}",
+        )
+    )[name]
+    groups: dict[tuple[Any, ...], list[Any]] = {}
+    for each in versions:
+        groups.setdefault(tuple(version_value(each, key) for key in keys), []).append(each)
+    ordered = sorted(groups.items(), key=lambda item: [(v is not None, v) for v in item[0]])
+    assert answer == {
+        **version_results(versions),
+        "totalGroups": sum(len(each) >= (least or 0) for each in groups.values()),
+        "groups": [
+            {"key": dict(zip(keys, key, strict=True)), **version_results(found)}
+            for key, found in ordered
+            if len(found) >= (least or 0)
+        ],
+    }
+
+
+async def test_contents_that_are_stored_as_patches_are_bounded(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are given back to MongoDB, for documents as of a moment and for a row rule."""
+    deals = shop.database["deals"]
+    deals.replace_one({"_id": "big"}, {"label": "x" * 2000, "n": 0}, upsert=True)
+    deals.update_one({"_id": "big"}, {"$set": {"n": 1}})
+    token = (await data_of(shop, "{ resumeToken }"))["resumeToken"]
+    for field, module in (
+        (f'dealsAggregate(asOf: {{token: "{token}"}})', past_documents),
+        ('dealVersionsAggregate(where: {documentId: {eq: "big"}})', aggregates),
+    ):
+        text = f"{{ {field} {{ count distinctCount {{ %s }} }} }}"
+        text %= "label" if "asOf" in field else "documentId"
+        assert (await ask(shop, text))[1] == []
+        monkeypatch.setattr(module, "_MOST_BYTES", 20)
+        data, [(told, code)] = await ask(shop, text)
+        assert (data, code) == (None, "LIMIT_EXCEEDED")
+        assert "in bytes: more than 20, which is the maximum" in told
+
+
+@pytest.mark.parametrize(
+    ("arguments", "selection", "message"),
+    [
+        ("", "groups { count }", "groups: requested without groupBy"),
+        ("(groupBy: {author: true})", "groups { key { at } }", "key.at: not a field of groupBy"),
+        ('(groupBy: {at: {by: DAY, timeZone: "X"}})', "groups { count }", "timeZone: unknown"),
+        ("(groupBy: {author: true}, first: 1001)", "groups { count }", "first: 1,001, expected"),
+        ('(where: {changedField: "nothing"})', "count", "VersionWhere.changedField"),
+    ],
+)
+async def test_bad_input_of_aggregates_of_versions_is_refused(
+    shop: Shop, arguments: str, selection: str, message: str
+) -> None:
+    """The message names the argument and what is expected."""
+    text = f"{{ cityVersionsAggregate{arguments} {{ {selection} }} }}"
+    data, [(told, code)] = await ask(shop, text)
+    assert (data, code) == (None, "BAD_USER_INPUT")
+    assert message in told
+
+
+async def test_aggregates_of_versions_need_the_rights_of_the_entity(shop: Shop) -> None:
+    """The caller may not read vaults; a changed field is checked too."""
+    _, [(told, code)] = await ask(shop, "{ vaultVersionsAggregate { count } }")
+    assert (code, "Vault" in told) == ("FORBIDDEN", True)
+    text = '{ supplierVersionsAggregate(where: {changedField: "secret"}) { count } }'
+    _, [(told, code)] = await ask(shop, text)
+    assert (code, "secret" in told) == ("FORBIDDEN", True)

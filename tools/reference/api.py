@@ -36,7 +36,7 @@ _OTHERS = re.compile(
 )
 _OTHER_FIELDS = re.compile(
     r"(?!applyReading)[a-z]+(New|On)?(Supplier|Reading|Customer|Order)"
-    r"|(supplier|reading|customer|order)(s|sAsOf|sAggregate|State|States|Version|Versions|Drafts"
+    r"|(supplier|reading|customer|order)(s|sAsOf|sAggregate|State|States|Version|Versions|VersionsAggregate|Drafts"
     r"|Comments|Changes"
     r"|DraftChanges|CommentChanges)?"
 )

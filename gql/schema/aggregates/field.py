@@ -13,7 +13,8 @@ from revstream.gql.engine.request.context import ResolveInfo
 from revstream.gql.engine.request.selection import Nodes, Selections
 from revstream.gql.engine.request.source import CurrentDocument
 from revstream.gql.schema.aggregates.inputs import group_by_name
-from revstream.gql.schema.aggregates.types import aggregate_name
+from revstream.gql.schema.aggregates.types import aggregate_name, define_aggregates
+from revstream.gql.schema.common.type_builder import Types
 from revstream.gql.schema.entities.back_references import equivalent_ids
 from revstream.model.definition import Model
 from revstream.resolvers.aggregates.measure import (
@@ -23,6 +24,7 @@ from revstream.resolvers.aggregates.measure import (
     group_type_name,
     key_type_name,
     measure_type_name,
+    result_model,
 )
 from revstream.resolvers.aggregates.pipeline import AggregateResult
 from revstream.resolvers.aggregates.query import (
@@ -33,9 +35,62 @@ from revstream.resolvers.aggregates.query import (
     parse_aggregate,
 )
 from revstream.resolvers.current.aggregates import aggregate, aggregates_by_parent
-from revstream.resolvers.history.aggregates import aggregate_as_of
+from revstream.resolvers.history.aggregates import aggregate_as_of, aggregate_versions
+from revstream.resolvers.history.version_filter import (
+    OPERATION,
+    VERSION_RECORD,
+    parse_version_where,
+)
 
-__all__ = ["aggregate_field", "back_reference_aggregate_fields"]
+__all__ = [
+    "aggregate_field",
+    "back_reference_aggregate_fields",
+    "define_version_aggregates",
+    "version_aggregate_field",
+]
+
+
+_VERSION_SHAPE = ObjectTypeInfo(
+    type=VERSION_RECORD, fields={each.name: each for each in VERSION_RECORD.fields}
+)
+_VERSION_MODEL = Model(entities=(VERSION_RECORD,), embeddeds=(), enums=(OPERATION,))
+_VERSION_RESULTS = result_model(_VERSION_MODEL)
+
+
+def define_version_aggregates(types: Types) -> None:
+    """Define the types of the aggregates of versions, which are the same for all entities."""
+    define_aggregates(types, _VERSION_RESULTS, {VERSION_RECORD.name: _VERSION_SHAPE})
+
+
+def version_aggregate_field(model: Model, shape: ObjectTypeInfo) -> StrawberryField:
+    """Return the root field of the aggregates of an entity's versions."""
+    entity = shape.entity
+
+    async def resolve(
+        _root: None, info: ResolveInfo, where: Mapping[str, Any] | None = None, **request: Any
+    ) -> AggregateResult:
+        context = info.context
+        query = parse_aggregate(
+            _VERSION_MODEL,
+            _VERSION_RESULTS,
+            VERSION_RECORD,
+            None,
+            AggregateRequest(**request),
+            _selection(context.selections(info), info.field_nodes, _VERSION_SHAPE),
+            # Facts of versions have no access rules of their own.
+            lambda kind, member: None,
+        )
+        matching = parse_version_where(model, entity, where, context.scope)
+        return await aggregate_versions(context.services.history, entity, matching, query)
+
+    return Resolve(
+        f"{entity.singular}VersionsAggregate",
+        f"{aggregate_name(VERSION_RECORD.name)}!",
+        "Counts and other results over the versions of all documents (the audit trail), in total "
+        "and in groups.",
+        resolve,
+        _arguments(_VERSION_RESULTS, _VERSION_SHAPE),
+    )
 
 
 def aggregate_field(model: Model, results: Model, shape: ObjectTypeInfo) -> StrawberryField:
@@ -139,7 +194,7 @@ _AS_OF = Argument("asOf", "TimePoint", "The time point of the documents. Default
 def _arguments(results: Model, shape: ObjectTypeInfo, *more: Argument) -> tuple[Argument, ...]:
     group = group_type_name(shape.name)
     matching = (
-        Argument("where", f"{shape.name}Where", "Only documents that match."),
+        Argument("where", f"{shape.name}Where", "Only those that match."),
         *more,
     )
     if results.embedded(group).field(KEY) is None:
@@ -149,7 +204,7 @@ def _arguments(results: Model, shape: ObjectTypeInfo, *more: Argument) -> tuple[
         Argument(
             "groupBy",
             group_by_name(shape.name),
-            "The fields by which documents are grouped. "
+            "The fields that make groups. "
             "A missing value, or one that does not fit the model, is null in the key.",
         ),
         Argument("having", f"{group}Where", "Only groups that match."),

@@ -97,7 +97,7 @@ def define_group_by(
     types.add_input(
         group_by_name(type_name),
         [_group_by_field(each, key, references) for each in key.fields],
-        f"Fields of {type_name} by which documents are grouped.",
+        f"Fields of {type_name} that make groups.",
     )
 
 

@@ -13,7 +13,6 @@ from revstream.gql.schema.aggregates.inputs import (
     define_group_by,
     define_group_inputs,
     define_result_inputs,
-    define_time_buckets,
 )
 from revstream.gql.schema.common.type_builder import Types
 from revstream.model.definition import EmbeddedType, Entity, Field, Model
@@ -25,12 +24,13 @@ from revstream.resolvers.aggregates.measure import (
     measure_type_name,
 )
 from revstream.resolvers.errors import DocumentMisfit
+from revstream.resolvers.history.version_filter import VERSION_RECORD
 from revstream.resolvers.values.output import ValueLocation, converter, describe_value
 
 __all__ = ["aggregate_name", "define_aggregates"]
 
 _DESCRIPTIONS: Mapping[str, str] = {
-    KEY: "The values that the documents of the group have in common.",
+    KEY: "The values that the group has in common.",
     Measure.SUM.value: "The sums; null without values.",
     Measure.AVERAGE.value: "The averages; null without values.",
     Measure.MIN.value: "The smallest values; null without values.",
@@ -65,7 +65,6 @@ def define_aggregates(types: Types, results: Model, shapes: Mapping[str, ObjectT
     Args:
         results: see `resolvers.aggregates.measure.result_model`.
     """
-    define_time_buckets(types)
     known = {each.name: each for each in results.embeddeds}
     for shape in shapes.values():
         collection = shape.entity.collection if shape.is_entity else ""
@@ -86,12 +85,14 @@ def define_aggregates(types: Types, results: Model, shapes: Mapping[str, ObjectT
 
 def _define_entity(types: Types, results: Model, entity: Entity) -> None:
     group = results.embedded(group_type_name(entity.name))
+    counted = "versions" if entity is VERSION_RECORD else "documents"
+    described = "Versions" if entity is VERSION_RECORD else f"Documents of {entity.name}"
     types.add_object(
         group.name,
-        [_measure_field(each, _identity) for each in group.fields],
-        f"Documents of {entity.name} with the same key.",
+        [_measure_field(each, _identity, counted) for each in group.fields],
+        f"{described} with the same key.",
     )
-    totals = [_measure_field(each, _totals) for each in group.fields if each.name != KEY]
+    totals = [_measure_field(each, _totals, counted) for each in group.fields if each.name != KEY]
     types.add_object(
         aggregate_name(entity.name),
         [
@@ -116,12 +117,13 @@ def _define_entity(types: Types, results: Model, entity: Entity) -> None:
                 attrgetter("has_more"),
             ),
         ],
-        f"Results over documents of {entity.name}: over all that match `where`, and in groups.",
+        f"Results over {described[0].lower()}{described[1:]}: over all that match `where`, and in "
+        "groups.",
     )
     define_group_inputs(types, results, entity)
 
 
-def _measure_field(field: Field, values: Callable[[Any], Mapping[str, Any]]) -> Read:
+def _measure_field(field: Field, values: Callable[[Any], Mapping[str, Any]], counted: str) -> Read:
     name = field.name
     if isinstance(field.type, str):
         return Read(
@@ -131,7 +133,7 @@ def _measure_field(field: Field, values: Callable[[Any], Mapping[str, Any]]) -> 
             lambda source: values(source).get(name, _NOTHING),
         )
     return Read(
-        name, "Int!", "The number of documents.", lambda source: int(values(source).get(name, 0))
+        name, "Int!", f"The number of {counted}.", lambda source: int(values(source).get(name, 0))
     )
 
 

@@ -13,7 +13,7 @@ from revstream.gql.engine.execution.compiled_object import compile_object
 from revstream.gql.engine.execution.compiled_query import ResolvedField, give_up
 from revstream.gql.engine.request.context import RequestContext, ResolveInfo
 from revstream.gql.engine.request.source import CurrentDocument, SnapshotDocument, VersionRecord
-from revstream.gql.schema.aggregates.field import aggregate_field
+from revstream.gql.schema.aggregates.field import aggregate_field, version_aggregate_field
 from revstream.gql.schema.common.filter_inputs import unique_fields
 from revstream.gql.schema.common.type_builder import Types
 from revstream.gql.schema.entities.connections import (
@@ -84,6 +84,7 @@ def define_query(
             _version_field(shape),
             _as_of_field(model, shape),
             _audit_trail_field(model, shape),
+            version_aggregate_field(model, shape),
             draft_list_field(model, shape),
             comment_list_field(model, shape),
         ]

@@ -23,6 +23,23 @@ from revstream.model.naming import upper_first
 
 __all__ = ["check_names"]
 
+AGGREGATE_SUFFIXES = (
+    "AggregateGroupBy",
+    "AggregateKey",
+    "AggregateKeyOrder",
+    *(
+        f"Aggregate{result}{suffix}"
+        for result in ("Sum", "Average", "Extremes", "Distinct")
+        for suffix in ("", "Order", "Where")
+    ),
+)
+ENTITY_AGGREGATE_SUFFIXES = (
+    "Aggregate",
+    "AggregateGroup",
+    "AggregateGroupOrder",
+    "AggregateGroupWhere",
+    *AGGREGATE_SUFFIXES,
+)
 FIXED_TYPES = frozenset(
     {
         "AlreadyExists",
@@ -67,22 +84,13 @@ FIXED_TYPES = frozenset(
         "VersionConflict",
         "VersionWhere",
         "WriteError",
+        *(f"Version{each}" for each in ENTITY_AGGREGATE_SUFFIXES),
         *(f"{each.value}Filter" for each in Scalar),
         *(f"{each.value}ListFilter" for each in Scalar),
     }
 )
 """Types that every API has."""
 
-AGGREGATE_SUFFIXES = (
-    "AggregateGroupBy",
-    "AggregateKey",
-    "AggregateKeyOrder",
-    *(
-        f"Aggregate{result}{suffix}"
-        for result in ("Sum", "Average", "Extremes", "Distinct")
-        for suffix in ("", "Order", "Where")
-    ),
-)
 ENTITY_SUFFIXES = (
     "Version",
     "Snapshot",
@@ -112,11 +120,7 @@ ENTITY_SUFFIXES = (
     "Write",
     "Drafted",
     "Proposal",
-    "Aggregate",
-    "AggregateGroup",
-    "AggregateGroupOrder",
-    "AggregateGroupWhere",
-    *AGGREGATE_SUFFIXES,
+    *ENTITY_AGGREGATE_SUFFIXES,
 )
 EMBEDDED_SUFFIXES = (
     "State",
@@ -311,6 +315,7 @@ def _root_fields(type_: TypeDeclaration) -> Iterator[tuple[str, str, bool]]:
     yield "Query", f"{one}States", False
     yield "Query", f"{one}Version", False
     yield "Query", f"{one}Versions", False
+    yield "Query", f"{one}VersionsAggregate", False
     yield "Query", f"{one}Drafts", False
     yield "Query", f"{one}Comments", False
     yield "Subscription", f"{one}Changes", False

@@ -30,17 +30,17 @@ def test_every_entity_has_all_root_fields(schema: strawberry.Schema) -> None:
     assert set(built.query_type.fields) == {
         "node", "resumeToken", "savedCursors", "streams", "allDrafts", "allComments",
         "product", "products", "productVersion", "productsAsOf", "productsAggregate",
-        "productVersions",
+        "productVersions", "productVersionsAggregate",
         "supplier", "suppliers", "supplierVersion", "suppliersAsOf", "suppliersAggregate",
-        "supplierVersions",
+        "supplierVersions", "supplierVersionsAggregate",
         "productDrafts", "supplierDrafts", "cityDrafts", "readingDrafts",
         "productComments", "supplierComments", "cityComments", "readingComments",
         "productState", "productStates", "supplierState", "supplierStates",
         "cityState", "cityStates", "readingState", "readingStates",
         "city", "towns", "cityVersion", "townsAsOf", "townsAggregate",
-        "cityVersions",
+        "cityVersions", "cityVersionsAggregate",
         "reading", "readings", "readingVersion", "readingsAsOf", "readingsAggregate",
-        "readingVersions",
+        "readingVersions", "readingVersionsAggregate",
     }  # fmt: skip
     assert built.subscription_type is not None
     assert set(built.subscription_type.fields) == {
