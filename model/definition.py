@@ -6,13 +6,16 @@ driver. `model.compiler.loader.read_model` creates it; only tests create it by h
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import Any
 
 __all__ = [
     "Access",
     "BackReference",
     "Copy",
+    "Discriminator",
     "EmbeddedType",
     "Entity",
     "EnumType",
@@ -27,6 +30,7 @@ __all__ = [
     "Scalar",
     "SinkDefinition",
     "Storage",
+    "UnionMember",
 ]
 
 
@@ -118,12 +122,43 @@ class Copy:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class UnionMember:
+    """A type that a document of a union may have.
+
+    `key`: its name in filters and inputs. `value`: the discriminator's value in its documents.
+    """
+
+    type: str
+    key: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Discriminator:
+    """`@discriminator`: the field by whose value the members of a union are told apart."""
+
+    name: str
+    stored: str
+    members: tuple[UnionMember, ...]
+
+    def member(self, document: Mapping[str, Any]) -> UnionMember | None:
+        """Return the member that a stored document is of; None for an unknown value."""
+        value = document.get(self.stored)
+        # bson.Code is a subclass of str.
+        if value.__class__ is not str:
+            return None
+        return next((each for each in self.members if each.value == value), None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Field:
     """A stored value.
 
     `type` says what the API shows: a scalar, an enum, or the name of an embedded type.
     `stored_scalar` says how a scalar lies in MongoDB; it differs from `type` for ids only: `id`,
     and a field that a `@reference` names, show ID and are stored as the `_id` they lead to.
+    `discriminator`: of a field that holds documents of a union. `constant`: the only value of a
+    discriminator in the documents of one member.
     """
 
     name: str
@@ -138,6 +173,8 @@ class Field:
     fence: bool = False
     copy: Copy | None = None
     access: Access | None = None
+    discriminator: Discriminator | None = None
+    constant: str | None = None
 
     @property
     def type_name(self) -> str:
@@ -227,13 +264,17 @@ class SinkDefinition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectType:
-    """Common part of entities and embedded types; fields in source order."""
+    """Common part of entities and embedded types; fields in source order.
+
+    `hidden`: stored names of the fields that were left out for one caller.
+    """
 
     name: str
     fields: tuple[Field, ...]
     references: tuple[Reference, ...] = ()
     description: str | None = None
     access: Access | None = None
+    hidden: frozenset[str] = frozenset()
 
     def field(self, name: str) -> Field | None:
         """The field of that API name, or None."""
@@ -246,7 +287,12 @@ class ObjectType:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EmbeddedType(ObjectType):
-    """A type without `@collection`: part of its parent's document."""
+    """A type without `@collection`: part of its parent's document.
+
+    A union or an interface has a `discriminator`, and the fields that all its members have.
+    """
+
+    discriminator: Discriminator | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -311,6 +357,22 @@ class Model:
             if each.name == name:
                 return each
         raise KeyError(name)
+
+    def variant(self, kind: ObjectType, document: Mapping[str, Any]) -> ObjectType:
+        """Return the member of a union that a stored document is of, else the type itself.
+
+        A document that is of no member has the fields that all members have.
+        """
+        if not isinstance(kind, EmbeddedType) or kind.discriminator is None:
+            return kind
+        member = kind.discriminator.member(document)
+        return kind if member is None else self.embedded(member.type)
+
+    def variants(self, kind: ObjectType) -> tuple[ObjectType, ...]:
+        """Return the types that a document may be of: the type, then the members of a union."""
+        if not isinstance(kind, EmbeddedType) or kind.discriminator is None:
+            return (kind,)
+        return (kind, *(self.embedded(each.type) for each in kind.discriminator.members))
 
     def entity_of_collection(self, collection: str) -> Entity | None:
         return next((each for each in self.entities if each.collection == collection), None)

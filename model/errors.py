@@ -48,9 +48,10 @@ class ModelErrors(Exception):
     """Every mistake of one schema.graphql, in the order of its lines; never empty."""
 
     def __init__(self, errors: Iterable[ModelError]) -> None:
-        # sorted() is stable: two mistakes at one place stay in the order in which they were found.
+        # A shared field of an interface is checked with each member. sorted() is stable: two
+        # mistakes at one place stay in the order in which they were found.
         self.errors: tuple[ModelError, ...] = tuple(
-            sorted(errors, key=lambda each: (each.line, each.column))
+            sorted(dict.fromkeys(errors), key=lambda each: (each.line, each.column))
         )
         super().__init__(self.errors)
 

@@ -44,6 +44,7 @@ def build_model(declarations: Declarations) -> Model:
                 references=_references(each),
                 description=each.description,
                 access=access_of(each.directives),
+                discriminator=each.discriminator,
             )
             for each in declarations.embeddeds
         ),
@@ -99,6 +100,7 @@ def _field(
     shown, stored = _types(type_, field, ids, declarations)
     copy = field.directives.one("copy")
     found = copied_field(type_, copy, declarations) if copy else None
+    held = declarations.embedded(field) if field.is_stored else None
     return Field(
         name=field.name,
         stored="_id" if is_id else field.stored,
@@ -114,7 +116,20 @@ def _field(
         if copy and found
         else None,
         access=access_of(field.directives),
+        discriminator=held.discriminator if held else None,
+        constant=_constant(type_, field, declarations),
     )
+
+
+def _constant(
+    type_: TypeDeclaration, field: FieldDeclaration, declarations: Declarations
+) -> str | None:
+    """Return the value of the discriminator in a member of a union; None for other fields."""
+    union = declarations.types[type_.member_of] if type_.member_of else None
+    discriminator = union.discriminator if union else None
+    if discriminator is None or field.name != discriminator.name:
+        return None
+    return next(each.value for each in discriminator.members if each.type == type_.name)
 
 
 def _types(

@@ -12,6 +12,7 @@ from graphql.language import DocumentNode, Source, parse
 from revstream.model.compiler.builder import build_model
 from revstream.model.compiler.parsing.declarations import read_declarations
 from revstream.model.compiler.parsing.diagnostics import Report
+from revstream.model.compiler.parsing.unions import join_unions
 from revstream.model.compiler.validation.access import check_access
 from revstream.model.compiler.validation.collections import check_collections
 from revstream.model.compiler.validation.copies import check_copies
@@ -35,7 +36,7 @@ def read_model(text: str, *, filename: str = "schema.graphql") -> Model:
     """
     report = Report(Source(text, filename))
     document = _parse(report)
-    declarations = read_declarations(document, report)
+    declarations = join_unions(read_declarations(document, report))
     check_names(declarations, report)
     check_collections(declarations)
     check_fields(declarations)

@@ -174,10 +174,20 @@ class Scope:
             if not isinstance(field.type, str):
                 continue
             inner = self._model.embedded(field.type)
-            if merges and not field.is_list and isinstance(value, Mapping):
+            if not merges or field.is_list or not isinstance(value, Mapping):
+                self.check_whole(inner)
+            elif field.discriminator is None:
                 self.check_content(inner, value, merges=True)
             else:
-                self.check_whole(inner)
+                for member in field.discriminator.members:
+                    self._check_member(self._model.embedded(member.type), value.get(member.key))
+
+    def _check_member(self, kind: ObjectType, given: Any) -> None:
+        """Check the patch of a union for one member; documents of another one are replaced."""
+        if isinstance(given, Mapping):
+            self.check_content(kind, given, merges=True)
+        elif given is None:
+            self.check_whole(kind)
 
     def check_increment(self, entity: Entity, given: Mapping[str, Any] | None) -> None:
         """Check the fields of an increment, whose refusal reveals their values.
@@ -201,10 +211,11 @@ class Scope:
         """
         if self._model is None or kind.name in seen:
             return
-        for field in kind.fields:
-            self.check_write(kind, field)
-            if isinstance(field.type, str):
-                self.check_whole(self._model.embedded(field.type), seen | {kind.name})
+        for variant in self._model.variants(kind):
+            for field in variant.fields:
+                self.check_write(variant, field)
+                if isinstance(field.type, str):
+                    self.check_whole(self._model.embedded(field.type), seen | {kind.name})
 
     def check_path(self, kind: ObjectType, stored: Sequence[str]) -> None:
         """Check a path of stored names.
@@ -214,16 +225,17 @@ class Scope:
         """
         if self._model is None or not stored:
             return
-        field = kind.stored_field(stored[0])
-        if field is None:
-            return
-        self.check_write(kind, field)
-        if isinstance(field.type, str):
-            inner = self._model.embedded(field.type)
-            if len(stored) == 1 or field.is_list:
-                self.check_whole(inner)
-            else:
-                self.check_path(inner, stored[1:])
+        for variant in self._model.variants(kind):
+            field = variant.stored_field(stored[0])
+            if field is None:
+                continue
+            self.check_write(variant, field)
+            if isinstance(field.type, str):
+                inner = self._model.embedded(field.type)
+                if len(stored) == 1 or field.is_list:
+                    self.check_whole(inner)
+                else:
+                    self.check_path(inner, stored[1:])
 
     def check_named(self, kind: ObjectType, path: Sequence[str]) -> None:
         """Check a path of API names.
@@ -231,15 +243,24 @@ class Scope:
         Raises:
             Forbidden: The caller may not read all fields at that path.
         """
-        field = kind.field(path[0]) if path else None
-        if self._model is None or field is None:
+        if self._model is None or not path:
             return
-        self.check_read(kind, field)
-        if isinstance(field.type, str):
-            inner = self._model.embedded(field.type)
-            rest = [path[1:]] if len(path) > 1 else [[each.name] for each in inner.fields]
-            for each in rest:
-                self.check_named(inner, each)
+        for variant in self._model.variants(kind):
+            field = variant.field(path[0])
+            if field is None:
+                continue
+            self.check_read(variant, field)
+            if isinstance(field.type, str):
+                inner = self._model.embedded(field.type)
+                rest = [path[1:]] if len(path) > 1 else self._names(inner)
+                for each in rest:
+                    self.check_named(inner, each)
+
+    def _names(self, kind: ObjectType) -> list[list[str]]:
+        """Return the path of each field that documents of a type may have."""
+        assert self._model is not None
+        variants = self._model.variants(kind)
+        return [[name] for name in {each.name for one in variants for each in one.fields}]
 
     def readable(self, entity: Entity, model: Model) -> tuple[Entity, Model]:
         """The same without the fields that the caller may not read: for comparisons of states."""
@@ -271,7 +292,9 @@ class Scope:
         assert self._model is not None
 
         def pruned(kind: Any) -> Any:
-            return replace(kind, fields=tuple(f for f in kind.fields if self.may_read(kind, f)))
+            kept = tuple(f for f in kind.fields if self.may_read(kind, f))
+            hidden = {f.stored for f in kind.fields} - {f.stored for f in kept}
+            return replace(kind, fields=kept, hidden=frozenset(hidden))
 
         return replace(
             self._model,

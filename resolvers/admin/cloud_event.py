@@ -127,7 +127,7 @@ class Events:
     ) -> Document:
         return {
             field.name: self._value(field, stored.get(field.stored), place, misfits)
-            for field in type_.fields
+            for field in self._model.variant(type_, stored).fields
         }
 
     def _value(self, field: Field, stored: Any, place: ValueLocation, misfits: list[str]) -> Any:

@@ -109,7 +109,7 @@ def _of_document(
     model: Model, type_: ObjectType, document: Mapping[str, Any], place: ValueLocation
 ) -> list[DocumentMisfit]:
     found: list[DocumentMisfit] = []
-    for each in type_.fields:
+    for each in model.variant(type_, document).fields:
         try:
             shown = converter(each)(document.get(each.stored), place)
         except DocumentMisfit as misfit:

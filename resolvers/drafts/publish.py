@@ -12,7 +12,7 @@ import copy
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from revstream.model.definition import Entity
+from revstream.model.definition import Entity, Model
 from revstream.resolvers.access.permissions import OPEN, Scope
 from revstream.resolvers.drafts.draft import PROPOSED, PUBLISHED, REJECTED, Draft, decided
 from revstream.resolvers.drafts.store import Drafts, decide
@@ -33,6 +33,7 @@ from revstream.resolvers.mutations.update_pipeline import DocumentUpdate, attrib
 from revstream.resolvers.mutations.write_executor import ATTEMPTS, too_many_conflicts
 from revstream.resolvers.mutations.writes import DocumentWrites, ExtraWrite
 from revstream.resolvers.values.field_diff import hidden_fields
+from revstream.resolvers.values.field_path import union_path
 from revstream.resolvers.values.json_value import json_value
 from revstream.streams.mongo.driver.codecs import Document
 from revstream.streams.mongo.transactions import WriteSession
@@ -47,7 +48,10 @@ class _Decided(Exception):
 
 
 class Publishing:
-    def __init__(self, drafts: Drafts, standing: ExpectedVersions, writes: DocumentWrites) -> None:
+    def __init__(
+        self, model: Model, drafts: Drafts, standing: ExpectedVersions, writes: DocumentWrites
+    ) -> None:
+        self._model = model
         self._drafts = drafts
         self._standing = standing
         self._writes = writes
@@ -101,7 +105,7 @@ class Publishing:
                 wanted = self._allowed_changes(entity, chain, author)
                 if last.number != base:
                     moved = _changes(entity, content, last.full)
-                    if _overlap(wanted, list(moved)):
+                    if self._overlap(entity, wanted, list(moved)):
                         # By this very draft, perhaps, since it was read: then it is decided.
                         await self._chain(entity, key, number)
                         raise conflict_error(entity, key, base, last.number)
@@ -126,6 +130,18 @@ class Publishing:
             raise too_many_conflicts(entity, key)
 
         return await self._writes.once(entity, author, publishing)
+
+    def _overlap(
+        self, entity: Entity, one: Sequence[Difference], other: Sequence[Difference]
+    ) -> bool:
+        """Return whether both sides changed the same field, or one around or inside of it.
+
+        A document of a union that became another type was changed as a whole.
+        """
+        ours, others = (
+            [union_path(entity, self._model, each.path) for each in side] for side in (one, other)
+        )
+        return any(a[: len(b)] == b or b[: len(a)] == a for a in ours for b in others)
 
     def _allowed_changes(
         self, entity: Entity, chain: Sequence[Draft], author: Author
@@ -252,12 +268,3 @@ def _changes(
 ) -> Iterator[Difference]:
     hidden = hidden_fields(entity)
     return (each for each in find_differences(before, after) if each.path[0] not in hidden)
-
-
-def _overlap(one: Sequence[Difference], other: Sequence[Difference]) -> bool:
-    """Return whether both sides changed the same field, or one around or inside of it."""
-    return any(
-        a.path[: len(b.path)] == b.path or b.path[: len(a.path)] == a.path
-        for a in one
-        for b in other
-    )

@@ -15,11 +15,14 @@ from revstream.model.definition import (
     ObjectType,
     Reference,
     Scalar,
+    UnionMember,
 )
 from revstream.model.filter_operators import filter_operators
 from revstream.resolvers.errors import BadUserInput
 from revstream.resolvers.filters.expression import (
     EVERYTHING,
+    Compare,
+    Comparison,
     Condition,
     Not,
     Refers,
@@ -128,6 +131,8 @@ class _Parser:
                 if self.check is not None:
                     self.check(kind, relation)
                 conditions.append(deeper.relation(kind, relation, f"{owner}.{name}", value, prefix))
+            elif (member := _member(kind, name)) is not None:
+                conditions.append(deeper.member(kind, member, f"{owner}.{name}", value, prefix))
             elif name == "exists" and embedded:
                 conditions.append(exists(HOLDER, prefix[:-1], f"{owner}.exists", value))
             else:
@@ -221,6 +226,21 @@ class _Parser:
             conditions.append(found if quantifier == "some" else negate(found))
         return all_of(conditions)
 
+    def member(
+        self, kind: ObjectType, member: UnionMember, owner: str, value: object, prefix: str
+    ) -> Condition:
+        """A document of one member of a union, which meets the conditions."""
+        if value is None:
+            raise BadUserInput(
+                f"{owner}: null, expected an object of conditions; to find documents of other "
+                f"types, pass not: {{{member.key}: {{}}}}"
+            )
+        assert isinstance(kind, EmbeddedType) and kind.discriminator is not None  # noqa: PT018
+        stored = kind.discriminator.stored
+        is_member = Compare(prefix + stored, Comparison.EQ, member.value)
+        inner = self.where(self.model.embedded(member.type), owner, value, prefix)
+        return all_of([is_member, inner])
+
     def list_of_embedded(
         self, kind: EmbeddedType, path: str, owner: str, operator: str, operand: object
     ) -> Condition:
@@ -256,3 +276,9 @@ def _relation(kind: ObjectType, name: str) -> Relation | None:
     if isinstance(kind, Entity):
         relations += kind.back_references
     return next((each for each in relations if each.name == name), None)
+
+
+def _member(kind: ObjectType, key: str) -> UnionMember | None:
+    if not isinstance(kind, EmbeddedType) or kind.discriminator is None:
+        return None
+    return next((each for each in kind.discriminator.members if each.key == key), None)

@@ -162,7 +162,7 @@ def _leaves(
         name, place = path + field.name, stored + field.stored
         inner: list[_Leaf] = []
         if isinstance(field.type, str) and isinstance(value, Mapping) and not field.is_list:
-            kind = model.embedded(field.type)
+            kind = model.variant(model.embedded(field.type), value)
             inner = list(_leaves(model, kind.fields, value, f"{name}.", f"{place}."))
         # An embedded document with nothing in it is there all the same.
         yield from inner or [_Leaf(name, place, api_value(field, model, value))]

@@ -15,7 +15,7 @@ from revstream.resolvers.filters.expression import Text
 from revstream.resolvers.filters.mongo_query import regular_expression, to_query
 from revstream.resolvers.filters.parser import parse_where
 from revstream.resolvers.values.dates import milliseconds
-from revstream.resolvers.values.field_diff import stored_path
+from revstream.resolvers.values.field_path import stored_path
 from revstream.resolvers.values.input import from_api
 from revstream.streams.core import resume_tokens
 

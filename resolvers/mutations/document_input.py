@@ -81,8 +81,12 @@ class DocumentChange:
 
 
 def writable_fields(type_: ObjectType) -> Iterator[Field]:
-    """Return the fields that clients may write: neither the id nor copies."""
-    return (each for each in type_.fields if each.stored != "_id" and each.copy is None)
+    """Return the fields that clients may write: not the id, copies, and discriminators."""
+    return (
+        each
+        for each in type_.fields
+        if each.stored != "_id" and each.copy is None and each.constant is None
+    )
 
 
 def incrementable_fields(entity: Entity) -> Iterator[Field]:
@@ -154,7 +158,7 @@ def parse_change(
         InvalidDocument: a value that does not match the model, or a field in both.
     """
     demands: list[WritePrecondition] = []
-    merge = _patch(model, entity, patch or {}, "", (), demands)
+    merge = _patch(model, entity, patch or {}, "", _Place((), {}), demands)
     increments = {}
     for field in incrementable_fields(entity):
         value = (increment or {}).get(field.name)
@@ -173,7 +177,7 @@ def parse_change(
 
 
 def _object(model: Model, type_: ObjectType, given: Mapping[str, Any], path: str) -> Document:
-    made: Document = {}
+    made: Document = _constants(type_)
     for field in writable_fields(type_):
         value = given.get(field.name)
         place = f"{path}{field.name}"
@@ -187,6 +191,30 @@ def _object(model: Model, type_: ObjectType, given: Mapping[str, Any], path: str
     return made
 
 
+def _constants(type_: ObjectType) -> Document:
+    """Return the discriminator of a member of a union, which its documents always have."""
+    return {each.stored: each.constant for each in type_.fields if each.constant is not None}
+
+
+def _member(
+    model: Model, field: Field, given: Mapping[str, Any], place: str
+) -> tuple[ObjectType, Mapping[str, Any], str]:
+    """Return the type, the content and the path of the document that is given for a field."""
+    assert isinstance(field.type, str)
+    kind = model.embedded(field.type)
+    if field.discriminator is None:
+        return kind, given, place
+    # The input type has exactly one field; a member without fields has a Boolean.
+    ((key, value),) = given.items()
+    member = next(each for each in field.discriminator.members if each.key == key)
+    if value is False:
+        raise InvalidDocument(
+            f"{place}.{key}: false, expected true; pass another key for another type",
+            path=f"{place}.{key}",
+        )
+    return model.embedded(member.type), {} if value is True else value, f"{place}.{key}"
+
+
 def _value(model: Model, field: Field, value: Any, place: str) -> Any:
     if not field.is_list:
         return _item(model, field, value, place)
@@ -198,7 +226,8 @@ def _value(model: Model, field: Field, value: Any, place: str) -> Any:
 
 def _item(model: Model, field: Field, value: Any, place: str) -> Any:
     if isinstance(field.type, str):
-        return _object(model, model.embedded(field.type), value, f"{place}.")
+        kind, value, place = _member(model, field, value, place)
+        return _object(model, kind, value, f"{place}.")
     return _one(field, value, place)
 
 
@@ -209,12 +238,31 @@ def _one(field: Field, value: Any, place: str) -> Any:
         raise InvalidDocument(exc.message, path=place) from exc
 
 
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Location of an embedded document.
+
+    Attributes:
+        members: what the discriminators on the path are, if it is stored there already.
+    """
+
+    stored: tuple[str, ...]
+    members: Mapping[str, str]
+
+    def inside(self, name: str, constants: Mapping[str, str]) -> _Place:
+        stored = (*self.stored, name)
+        path = ".".join(stored)
+        return _Place(
+            stored, {**self.members, **{f"{path}.{n}": each for n, each in constants.items()}}
+        )
+
+
 def _patch(
     model: Model,
     type_: ObjectType,
     patch: Mapping[str, Any],
     path: str,
-    stored: tuple[str, ...],
+    here: _Place,
     demands: list[WritePrecondition],
 ) -> Merge:
     entries: dict[str, Any] = {}
@@ -232,22 +280,27 @@ def _patch(
                 )
             entries[field.stored] = REMOVED
         elif isinstance(field.type, str) and not field.is_list:
-            kind = model.embedded(field.type)
-            below = (*stored, field.stored)
-            entries[field.stored] = _patch(model, kind, value, f"{place}.", below, demands)
+            kind, value, place = _member(model, field, value, place)
+            constants = _constants(kind)
+            below = here.inside(field.stored, constants)
+            merge = _patch(model, kind, value, f"{place}.", below, demands)
             demands += _rest(kind, value, place, below)
+            # A document of another member is replaced.
+            entries[field.stored] = Merge(
+                {**constants, **merge.entries}, next(iter(constants.items()), None)
+            )
         elif field.type is Scalar.JSON and not field.is_list and isinstance(value, Mapping):
             _one(field, value, place)
             entries[field.stored] = _json(value, place)
         else:
             entries[field.stored] = _value(model, field, value, place)
-        if not stored:
+        if not here.stored:
             _check_depth(Merge({field.stored: entries[field.stored]}), place)
     return Merge(entries)
 
 
 def _rest(
-    kind: ObjectType, patch: Mapping[str, Any], place: str, stored: tuple[str, ...]
+    kind: ObjectType, patch: Mapping[str, Any], place: str, here: _Place
 ) -> Iterator[WritePrecondition]:
     """Return preconditions for a partly patched embedded document: required fields must exist."""
     for field in writable_fields(kind):
@@ -256,8 +309,8 @@ def _rest(
                 path=f"{place}.{field.name}",
                 problem=f"{place}.{field.name}: missing, expected a value for "
                 f"{kind.name}.{field.name}; pass one",
-                query={".".join((*stored, field.stored)): {"$ne": None}},
-                stored=(*stored, field.stored),
+                query={**here.members, ".".join((*here.stored, field.stored)): {"$ne": None}},
+                stored=(*here.stored, field.stored),
             )
 
 

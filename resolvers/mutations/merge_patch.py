@@ -30,9 +30,13 @@ REMOVED: Final = object()
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """Patch by name: REMOVED, another `Merge` for an inner object, or the new value."""
+    """Patch by name: REMOVED, another `Merge` for an inner object, or the new value.
+
+    `only_over`: a name and its value; any other target counts as empty.
+    """
 
     entries: Mapping[str, Any] = field(default_factory=dict)
+    only_over: tuple[str, str] | None = None
 
     def expression(
         self, target: Expression = "$$ROOT", more: Mapping[str, Expression] | None = None
@@ -59,7 +63,11 @@ class Merge:
             parts.append({"$literal": plain})
         if computed:
             parts.append(object_expression(computed))
-        is_object = {"$eq": [{"$type": target}, "object"]}
+        is_object: Expression = {"$eq": [{"$type": target}, "object"]}
+        if self.only_over is not None:
+            name, value = self.only_over
+            same = {"$eq": [field_expression(target, name), {"$literal": value}]}
+            is_object = {"$and": [is_object, same]}
         old = target if target == "$$ROOT" else {"$cond": [is_object, target, {"$literal": {}}]}
         return {"$let": {"vars": {"old": old}, "in": {"$mergeObjects": parts}}}
 
@@ -85,6 +93,8 @@ def _without(target: Expression, names: Sequence[str]) -> Expression:
 def apply_merge(merge: Merge, target: Any) -> Document:
     """Return the merged object; `target` is not changed."""
     merged = dict(target) if isinstance(target, Mapping) else {}
+    if merge.only_over is not None and merged.get(merge.only_over[0]) != merge.only_over[1]:
+        merged = {}
     for name, value in merge.entries.items():
         if value is REMOVED:
             merged.pop(name, None)

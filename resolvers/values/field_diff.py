@@ -7,13 +7,13 @@ of a diff.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias
 
 from revstream.model.definition import Entity, EnumType, Field, Model, ObjectType, Scalar
-from revstream.resolvers.errors import BadUserInput
+from revstream.resolvers.values.field_path import ApiPath, api_path
 from revstream.resolvers.values.json_value import REFUSED, json_value
 from revstream.resolvers.values.output import TO_API, any_id
 from revstream.streams.mongo.driver.codecs import Document
@@ -34,7 +34,6 @@ __all__ = [
     "changed_fields",
     "hidden_fields",
     "latest_values",
-    "stored_path",
     "visible_fields",
 ]
 
@@ -152,7 +151,7 @@ class FieldDiff:
         self, stored: str, old: Any, new: Any, make: Callable[[str, str, Any, Any], Any]
     ) -> Iterator[Any]:
         for each in find_differences({stored: old}, {stored: new}):
-            change = _in_api_names(self.entity, self.model, each)
+            change = _in_api_names(self.entity, self.model, each, {stored: old}, {stored: new})
             if change is not None:
                 yield make(change.path, change.kind, change.before, change.after)
 
@@ -177,7 +176,9 @@ def latest_values(
             value = value.get(name, _GONE) if isinstance(value, Mapping) else _GONE
         kind = DifferenceKind.REMOVED if value is _GONE else DifferenceKind.CHANGED
         each = Difference(names, kind, None, None if value is _GONE else value)
-        change = None if names[0] in hidden_fields(entity) else _in_api_names(entity, model, each)
+        change = None
+        if names[0] not in hidden_fields(entity):
+            change = _in_api_names(entity, model, each, None if value is _GONE else after, after)
         if change is not None:
             found.append(change)
     return found
@@ -197,51 +198,10 @@ def changed_fields(entity: Entity, model: Model, stored_paths: Iterable[str]) ->
     shown_paths: dict[str, None] = {}
     for path in stored_paths:
         names = path.split(".")
-        place = None if names[0] in hidden else _api_path(entity, model, names)
+        place = None if names[0] in hidden else api_path(entity, model, names)
         if place is not None:
             shown_paths[place.path] = None
     return list(shown_paths)
-
-
-def stored_path(entity: Entity, model: Model, path: str, argument: str) -> str:
-    """Convert an API path to a stored path, as the archive's `changed` lists it.
-
-    Raises:
-        BadUserInput: no such field, or a field inside a list, whose changes are recorded as a
-            whole.
-    """
-    kind: ObjectType = entity
-    names = path.split(".")
-    stored: list[str] = []
-    for place, name in enumerate(names):
-        field = kind.field(name)
-        if field is None or field.stored == "_id":
-            raise BadUserInput(
-                f"{argument}: {path!r}, expected a field of {kind.name} that can change, not "
-                f"{name!r}; correct the path",
-                argument=argument,
-            )
-        stored.append(field.stored)
-        rest = names[place + 1 :]
-        if not rest:
-            break
-        if field.is_list:
-            raise BadUserInput(
-                f"{argument}: {path!r}, expected a path outside of lists, which are recorded as a "
-                f"whole; pass {'.'.join(names[: place + 1])!r}",
-                argument=argument,
-            )
-        if field.type is Scalar.JSON:
-            stored += rest
-            break
-        if not isinstance(field.type, str):
-            raise BadUserInput(
-                f"{argument}: {path!r}, expected no field inside of "
-                f"{'.'.join(names[: place + 1])!r}, which has none; shorten the path",
-                argument=argument,
-            )
-        kind = model.embedded(field.type)
-    return ".".join(stored)
 
 
 def visible_fields(entity: Entity) -> Iterator[Field]:
@@ -303,62 +263,50 @@ def _embedded(kind: ObjectType, model: Model, value: Any) -> Any:
         return json_value(value)
     return {
         field.name: api_value(field, model, value[field.stored])
-        for field in kind.fields
+        for field in model.variant(kind, value).fields
         if field.stored in value
     }
 
 
-@dataclass(frozen=True, slots=True)
-class _ApiPath:
-    """API path of a stored path, and the field at its end.
+def _in_api_names(
+    entity: Entity, model: Model, each: Difference, old: Any, new: Any
+) -> FieldChange | None:
+    """Return a difference in API names; None for a field that neither state has in the model.
 
-    Attributes:
-        field: None for a path inside a JSON field.
-        cut: number of names beyond the model, inside a value that should have no fields.
+    Args:
+        old, new: the states that differ.
     """
-
-    path: str
-    field: Field | None
-    cut: int = 0
-
-
-def _api_path(entity: Entity, model: Model, names: Sequence[str]) -> _ApiPath | None:
-    kind: ObjectType = entity
-    path: list[str] = []
-    for depth, name in enumerate(names):
-        field = kind.stored_field(name)
-        if field is None:
-            return None
-        path.append(field.name)
-        rest = names[depth + 1 :]
-        if not rest:
-            return _ApiPath(".".join(path), field)
-        if field.type is Scalar.JSON and not field.is_list:
-            return _ApiPath(".".join([*path, *rest]), None)
-        if not isinstance(field.type, str) or field.is_list:
-            return _ApiPath(".".join(path), field, cut=len(rest))
-        kind = model.embedded(field.type)
-    return None
-
-
-def _in_api_names(entity: Entity, model: Model, each: Difference) -> FieldChange | None:
-    place = _api_path(entity, model, each.path)
+    before = None if each.kind is DifferenceKind.ADDED else api_path(entity, model, each.path, old)
+    after = None if each.kind is DifferenceKind.REMOVED else api_path(entity, model, each.path, new)
+    place = after or before
     if place is None:
         return None
-    path, field = place.path, place.field
+    path = place.path
     if place.cut:
         # A document in place of a single value: changes inside are named by its own keys.
-        path, field = ".".join([path, *each.path[-place.cut :]]), None
+        path = ".".join([path, *each.path[-place.cut :]])
+    # What the other member of a union does not have, counts as missing there.
+    kind = (
+        DifferenceKind.ADDED
+        if before is None
+        else DifferenceKind.REMOVED
+        if after is None
+        else DifferenceKind.CHANGED
+    )
     return FieldChange(
         path=path,
-        kind=each.kind.value,
-        before=_json(field, model, each.before),
-        after=_json(field, model, each.after),
+        kind=kind.value,
+        before=_side(before, model, each.before),
+        after=_side(after, model, each.after),
     )
 
 
-def _json(field: Field | None, model: Model, value: Any) -> Any:
-    return json_value(value) if field is None else api_value(field, model, value)
+def _side(place: ApiPath | None, model: Model, value: Any) -> Any:
+    if place is None:
+        return None
+    if place.field is None or place.cut:
+        return json_value(value)
+    return api_value(place.field, model, value)
 
 
 def hidden_fields(entity: Entity) -> frozenset[str | None]:

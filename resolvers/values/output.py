@@ -31,7 +31,7 @@ from bson.objectid import ObjectId
 from bson.regex import Regex
 from bson.timestamp import Timestamp
 
-from revstream.model.definition import EnumType, Field, Scalar
+from revstream.model.definition import Discriminator, EnumType, Field, Scalar
 from revstream.resolvers.errors import DocumentMisfit
 from revstream.resolvers.values.dates import date_text, day_text
 from revstream.resolvers.values.json_value import REFUSED, json_value, safe_integer, uuid_text
@@ -73,13 +73,28 @@ class ValueLocation:
         """Return the location of the embedded document in field `name`."""
         return ValueLocation(self.collection, self.document_id, f"{self.path}{name}.", self.past)
 
-    def misfit(self, name: str, value: object, expected: str) -> DocumentMisfit:
-        """Create the error for a value of field `name` that does not match the model."""
+    def misfit(
+        self,
+        name: str,
+        value: object,
+        expected: str,
+        discriminator: Discriminator | None = None,
+    ) -> DocumentMisfit:
+        """Create the error for a value of field `name` that does not match the model.
+
+        Args:
+            discriminator: of the union that the field holds.
+        """
+        found = describe_value(value)
+        if discriminator is not None and isinstance(value, Mapping):
+            found += (
+                f" with {discriminator.stored} {describe_value(value.get(discriminator.stored))}"
+            )
         return DocumentMisfit(
             collection=self.collection,
             document_id=any_id(self.document_id),
             field=self.path + name,
-            found=describe_value(value),
+            found=found,
             expected=expected,
             mend=_mend(name, value, expected),
             past=self.past,
@@ -103,7 +118,7 @@ def converter(field: Field, *, nullable: bool = False) -> Convert:
     name, required = field.name, field.required and not nullable
     one, expected = _one(field)
     if field.is_list:
-        return _list_converter(name, one, expected, required, field.item_required)
+        return _list_converter(field, one, expected, required)
     if _identifies(field) and field.stored_scalar in TEXT_IDS:
         # Null is a valid id, too.
         return lambda value, place: one(value)
@@ -115,15 +130,17 @@ def converter(field: Field, *, nullable: bool = False) -> Convert:
             return None
         shown = one(value)
         if shown is REFUSED:
-            raise place.misfit(name, value, expected)
+            raise place.misfit(name, value, expected, field.discriminator)
         return shown
 
     return convert
 
 
 def _list_converter(
-    name: str, one: Callable[[Any], Any], expected: str, required: bool, item_required: bool
+    field: Field, one: Callable[[Any], Any], expected: str, required: bool
 ) -> Convert:
+    name, item_required = field.name, field.item_required
+
     def convert(values: object, place: ValueLocation) -> Any:
         if values is None and not required:
             return None
@@ -132,7 +149,7 @@ def _list_converter(
         shown = [None if value is None else one(value) for value in values]
         for index, item in enumerate(shown):
             if item is REFUSED or (item is None and item_required):
-                raise place.misfit(f"{name}.{index}", values[index], expected)
+                raise place.misfit(f"{name}.{index}", values[index], expected, field.discriminator)
         return shown
 
     return convert
@@ -145,6 +162,15 @@ def _one(field: Field) -> tuple[Callable[[Any], Any], str]:
         return (
             lambda value: by_stored.get(value, REFUSED) if value.__class__ is str else REFUSED,
             f"one of {', '.join(by_stored)}",
+        )
+    if field.discriminator is not None:
+        discriminator = field.discriminator
+        values = ", ".join(each.value for each in discriminator.members)
+        return (
+            lambda value: (
+                value if isinstance(value, Mapping) and discriminator.member(value) else REFUSED
+            ),
+            f"{field.type_name} with {discriminator.stored} one of {values}",
         )
     if isinstance(field.type, str):
         return lambda value: value if isinstance(value, Mapping) else REFUSED, field.type

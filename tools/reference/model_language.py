@@ -25,7 +25,13 @@ _DEFINITIONS = parse(LANGUAGE).definitions
 _ENUMS = {
     each.name.value: each for each in _DEFINITIONS if isinstance(each, EnumTypeDefinitionNode)
 }
-_PLACES = {"OBJECT": "type", "FIELD_DEFINITION": "field", "ENUM_VALUE": "value of an enum"}
+_PLACES = {
+    "OBJECT": "type",
+    "INTERFACE": "interface",
+    "UNION": "union",
+    "FIELD_DEFINITION": "field",
+    "ENUM_VALUE": "value of an enum",
+}
 _STORED: Mapping[Scalar, str] = {
     Scalar.ID: "string, or the type of the id that it refers to",
     Scalar.STRING: "string",
@@ -65,6 +71,8 @@ def _directives() -> str:
 
 def _section(name: str) -> str:
     together = {
+        "discriminator": "discriminator-and-variant",
+        "variant": "discriminator-and-variant",
         "reference": "reference-and-referencedby",
         "referencedBy": "reference-and-referencedby",
         "index": "index-and-unique",

@@ -8,6 +8,7 @@ from typing import Any
 
 from revstream.model.definition import (
     BackReference,
+    Discriminator,
     EmbeddedType,
     Entity,
     Field,
@@ -53,6 +54,8 @@ class ObjectTypeInfo:
         list_pages: the same, by the name of the field with their pages.
         guarded: fields, references and back references with an `@access` rule, by name.
         everything: stored names of all fields; a comparison of two states reads these.
+        members: types of the members, if it is a union, by the discriminator's value.
+        union: type of the union of which it is a member.
         entity: the type, if it is an entity.
         id_scalar: stored type of an entity's `_id`.
         shown_id: converts an `_id` to its API form, or to REFUSED.
@@ -67,6 +70,8 @@ class ObjectTypeInfo:
     list_pages: dict[str, Link] = field(default_factory=dict)
     back_links: dict[str, BackLink] = field(default_factory=dict)
     guarded: dict[str, Field | Reference | BackReference] = field(default_factory=dict)
+    members: dict[str, ObjectTypeInfo] = field(default_factory=dict)
+    union: ObjectTypeInfo | None = None
     name: str = field(init=False)
     everything: frozenset[str] = field(init=False)
     entity: Entity = field(init=False)
@@ -85,6 +90,20 @@ class ObjectTypeInfo:
     @property
     def is_entity(self) -> bool:
         return isinstance(self.type, Entity)
+
+    @property
+    def discriminator(self) -> Discriminator | None:
+        """The field that tells the members of a union apart; None for other types."""
+        return self.type.discriminator if isinstance(self.type, EmbeddedType) else None
+
+    def is_discriminator(self, field: Field) -> bool:
+        """Return whether the field tells the members of the union apart, here or in a member."""
+        union = self.union or self
+        return union.discriminator is not None and union.discriminator.name == field.name
+
+    def variant(self, document: Mapping[str, Any]) -> ObjectTypeInfo:
+        """Return the type of a document: the member, if it is one of a union."""
+        return self.members[document[self.discriminator.stored]] if self.discriminator else self
 
     @property
     def state(self) -> str:
@@ -110,6 +129,9 @@ def build_object_types(model: Model) -> Mapping[str, ObjectTypeInfo]:
         for each in types
     }
     for shape in shapes.values():
+        for one in shape.discriminator.members if shape.discriminator else ():
+            shape.members[one.value] = shapes[one.type]
+            shapes[one.type].union = shape
         for each in shape.fields.values():
             if isinstance(each.type, str):
                 shape.embedded[each.name] = shapes[each.type]

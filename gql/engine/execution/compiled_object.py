@@ -12,9 +12,11 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 from graphql import (
+    GraphQLInterfaceType,
     GraphQLObjectType,
     get_nullable_type,
     is_enum_type,
+    is_interface_type,
     is_leaf_type,
     is_list_type,
     is_non_null_type,
@@ -141,6 +143,8 @@ class _ObjectCode(CodeGenerator):
         make = None
         if is_object_type(item):
             make = compile_object(self._executor, item, details, self._depth + 1, ready=self._ready)
+        elif is_interface_type(item):
+            make = self._make_by_type(item, details)
         if make is None:
             return False
         self.names[f"m{var}"] = make
@@ -148,6 +152,16 @@ class _ObjectCode(CodeGenerator):
         self.line(f"{var} = {call.format(var)}")
         self.line(f"if {var} is FALLBACK: {_GIVE_UP}")
         return True
+
+    def _make_by_type(self, type_: GraphQLInterfaceType, details: Any) -> Make | None:
+        """Compile the selection for each type that implements an interface."""
+        makes: dict[str, Make] = {}
+        for each in self._executor.schema.get_possible_types(type_):
+            make = compile_object(self._executor, each, details, self._depth + 1, ready=self._ready)
+            if make is None:
+                return None
+            makes[each.name] = make
+        return lambda source, context: makes[source.type_name](source, context)
 
     def _leaf(self, var: str, type_: Any) -> str:
         kind = _CLASS.get(type_.name)

@@ -209,10 +209,14 @@ def _completion(type_: GraphQLOutputType, parent: GraphQLObjectType, details: De
     elif is_list_type(bare):
         complete = _completed_list(bare.of_type, parent, details)
     elif is_abstract_type(bare):
+        by_type: dict[str, Complete] = {}
 
         def complete(executor: PlannedExecution, value: Any, path: Path) -> Any:
-            found: Any = executor.schema.type_map[value.type_name]
-            return executor.complete_object(found, details, path, value)
+            of_type = by_type.get(value.type_name)
+            if of_type is None:
+                found = executor.schema.type_map[value.type_name]
+                of_type = by_type[value.type_name] = _completed_object(found, details)
+            return of_type(executor, value, path)
 
     else:
         complete = _completed_object(bare, details)

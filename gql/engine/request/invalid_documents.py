@@ -64,7 +64,7 @@ class _Check:
     stored: str
     sure: type | None
     convert: Convert
-    inside: Callable[[], _Checks] | None
+    inside: Callable[[Any], _Checks] | None
     items: bool
 
 
@@ -296,9 +296,7 @@ def _check_of(
 ) -> _Check:
     embedded = shape.embedded.get(field.name)
     # Created for existing values only: documents are finite, recursive types are not.
-    inside = (
-        None if embedded is None else cache(lambda: _checks(context, selections, embedded, nodes))
-    )
+    checks = cache(lambda inner: _checks(context, selections, inner, nodes))
     return _Check(
         name=field.name,
         key=_key(nodes),
@@ -306,7 +304,9 @@ def _check_of(
         sure=None if field.is_list else _sure(field),
         convert=converter(field),
         # In a list of nullable items only the item becomes null.
-        inside=None if field.is_list and not field.item_required else inside,
+        inside=None
+        if embedded is None or (field.is_list and not field.item_required)
+        else lambda value: checks(embedded.variant(value)),
         items=field.is_list,
     )
 
@@ -340,11 +340,11 @@ def _check(
             return (*path, each.key), misfit
         if each.inside is None:
             continue
-        inner = each.inside()
         items = enumerate(shown) if each.items else [(None, shown)]
         for index, item in items:
             name = each.name if index is None else f"{each.name}.{index}"
             here = (*path, each.key) if index is None else (*path, each.key, index)
+            inner = each.inside(item)
             inside = EmbeddedDocument(inner.shape, item, place.inside(name), None)
             found = _check(inner, inside, demands, here)
             if found is not None:

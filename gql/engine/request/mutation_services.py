@@ -101,7 +101,7 @@ async def prepare_mutation_services(
         restoring=DocumentRestore(mongo, archives, own_writes, standing, writes),
         fences=FencedUpserts(mongo, archives, writes, own_writes, repeats),
         drafts=drafts,
-        publishing=Publishing(drafts, standing, writes),
+        publishing=Publishing(model, drafts, standing, writes),
         comments=comments,
         cursors=cursors,
         standing=standing,

@@ -280,8 +280,12 @@ class Selections:
         embedded = shape.embedded.get(name)
         if embedded is None:
             return frozenset({field.stored})
-        inner_name = embedded.snapshot if type_name == shape.snapshot else embedded.name
-        inner = self._stored_in(node.selection_set, embedded, inner_name)
+        past = type_name == shape.snapshot
+        inner: set[str] = set()
+        for each in embedded.members.values() or (embedded,):
+            inner |= self._stored_in(node.selection_set, each, each.snapshot if past else each.name)
+        if embedded.discriminator is not None:
+            inner.add(embedded.discriminator.stored)
         # With only __typename below it, the field is still read, since it may be null.
         return frozenset(f"{field.stored}.{path}" for path in inner) or frozenset({field.stored})
 

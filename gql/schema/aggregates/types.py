@@ -15,7 +15,7 @@ from revstream.gql.schema.aggregates.inputs import (
     define_result_inputs,
 )
 from revstream.gql.schema.common.type_builder import Types
-from revstream.model.definition import EmbeddedType, Entity, Field, Model
+from revstream.model.definition import Discriminator, EmbeddedType, Entity, Field, Model
 from revstream.resolvers.aggregates.measure import (
     KEY,
     Measure,
@@ -44,7 +44,13 @@ _NOTHING: Mapping[str, Any] = {}
 class _ResultLocation(ValueLocation):
     """Location of a result, for an error message."""
 
-    def misfit(self, name: str, value: object, expected: str) -> DocumentMisfit:
+    def misfit(
+        self,
+        name: str,
+        value: object,
+        expected: str,
+        discriminator: Discriminator | None = None,
+    ) -> DocumentMisfit:
         return DocumentMisfit(
             collection=self.collection,
             document_id=self.document_id,

@@ -41,6 +41,9 @@ def object_phrase(shape: ObjectTypeInfo) -> str:
     """Return a noun phrase for one object: "a Product", "an embedded document of type Size"."""
     if shape.is_entity:
         return with_article(shape.name)
+    if shape.members:
+        names = " or ".join(each.name for each in shape.members.values())
+        return f"an embedded document of type {names}"
     return f"an embedded document of type {shape.name}"
 
 

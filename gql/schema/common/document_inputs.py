@@ -13,7 +13,7 @@ from revstream.gql.engine.definitions.object_type import ObjectTypeInfo
 from revstream.gql.schema.common.descriptions import field_description, object_phrase
 from revstream.gql.schema.common.type_builder import Types
 from revstream.model.definition import Field
-from revstream.model.naming import with_article
+from revstream.model.naming import lower_first, with_article
 from revstream.resolvers.mutations.document_input import incrementable_fields, writable_fields
 
 __all__ = ["define_inputs", "has_counters", "has_input"]
@@ -25,6 +25,9 @@ def define_inputs(types: Types, shapes: Mapping[str, ObjectTypeInfo]) -> None:
     A type without a field that clients may write gets none: revstream sets all its fields.
     """
     for shape in shapes.values():
+        if shape.members:
+            _define_union_inputs(types, shape)
+            continue
         if not has_input(shape):
             continue
         fields = list(writable_fields(shape.type))
@@ -68,6 +71,31 @@ def define_inputs(types: Types, shapes: Mapping[str, ObjectTypeInfo]) -> None:
                 ],
                 f"One state of {with_article(shape.name)}, from an event.",
             )
+
+
+def _define_union_inputs(types: Types, shape: ObjectTypeInfo) -> None:
+    for suffix, description in (
+        ("Input", "The complete content of a document"),
+        (
+            "Patch",
+            "Changes of a document, if it is of this type. One of another type is replaced by the "
+            "content",
+        ),
+    ):
+        types.add_input(
+            f"{shape.name}{suffix}",
+            [
+                InputField(
+                    lower_first(each.name),
+                    f"{each.name}{suffix}" if has_input(each) else "Boolean",
+                    f"{description} of type {each.name}"
+                    + ("." if has_input(each) else ": `true`, since it has no fields."),
+                )
+                for each in shape.members.values()
+            ],
+            f"A document of one of the types of {shape.name}, under the name of its type.",
+            one_of=True,
+        )
 
 
 def has_input(shape: ObjectTypeInfo) -> bool:

@@ -166,13 +166,18 @@ def _define_where(types: Types, shape: ObjectTypeInfo, fields: list[Field]) -> N
 
 def _define_embedded_where(types: Types, shape: ObjectTypeInfo, fields: list[Field]) -> None:
     name = f"{shape.name}Where"
+    # The filter of a union selects its members; there they exist.
+    exists = [InputField("exists", "Boolean", OPERATOR_DESCRIPTIONS["exists"])]
+    if shape.union is not None:
+        exists = []
     types.add_input(
         name,
         [
             *combinators(name),
             *map(field_filter, fields),
             *_reference_filters(shape),
-            InputField("exists", "Boolean", OPERATOR_DESCRIPTIONS["exists"]),
+            *_member_filters(shape),
+            *exists,
         ],
         f"Filter for embedded documents of type {shape.name}. All conditions must match.",
     )
@@ -225,6 +230,17 @@ def _define_related_filter(types: Types, shape: ObjectTypeInfo) -> None:
         f"Conditions for related documents of {shape.name}, of those that the caller may read. "
         "All of them must match.",
     )
+
+
+def _member_filters(shape: ObjectTypeInfo) -> list[InputField]:
+    return [
+        InputField(
+            member.key,
+            f"{member.type}Where",
+            f"The document is a {member.type}, and matches these conditions.",
+        )
+        for member in (shape.discriminator.members if shape.discriminator else ())
+    ]
 
 
 def field_filter(field: Field) -> InputField:
@@ -319,7 +335,8 @@ def _define_by(types: Types, shape: ObjectTypeInfo) -> None:
 
 def _define_embedded_order(types: Types, shape: ObjectTypeInfo) -> None:
     fields = _order_fields(shape)
-    if fields:
+    # The shared fields of a union are ordered by, those of its members are not.
+    if fields and shape.union is None:
         types.add_input(
             f"{shape.name}OrderBy",
             fields,

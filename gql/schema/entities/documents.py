@@ -67,6 +67,7 @@ def define_states(
         state_more: additional fields of the interface: back references.
     """
     what = shape.type.description
+    union = shape.union
     shared = _fields(shape, past=True, type_of=lambda inner: inner.state)
     if shape.is_entity:
         shared = [*_state_identity(shape, types.naming), *shared, *state_more]
@@ -74,7 +75,7 @@ def define_states(
         shape.state,
         shared,
         f"The fields that {shape.name} and {shape.snapshot} share, for fragments on both.",
-        ["Node"] if shape.is_entity else [],
+        ["Node"] if shape.is_entity else [] if union is None else [union.state],
     )
     current = _fields(shape, past=False, type_of=lambda inner: inner.name)
     past = _fields(shape, past=True, type_of=lambda inner: inner.snapshot)
@@ -85,18 +86,19 @@ def define_states(
         current = [*_identity(shape, types.naming), _version(shape), *current, *more]
         past = [*_snapshot_identity(shape, types.naming), *past]
     interfaces = ["Node", shape.state] if shape.is_entity else [shape.state]
-    types.add_object(
+    add = types.add_interface if shape.members else types.add_object
+    add(
         shape.name,
         current,
         what or f"{upper_first(object_phrase(shape))} in its current state.",
-        interfaces,
+        interfaces if union is None else [*interfaces, union.name, union.state],
     )
-    types.add_object(
+    add(
         shape.snapshot,
         past,
         f"{upper_first(object_phrase(shape))} in the state of one version. Every field may be "
         "null, because the model may have been different then." + (f"\n\n{what}" if what else ""),
-        interfaces,
+        interfaces if union is None else [*interfaces, union.snapshot, union.state],
     )
 
 
@@ -116,7 +118,8 @@ def _fields(
             fields.append(
                 Read(
                     field.name,
-                    _field_type(field, inner, past=past),
+                    # A document without its discriminator has no type, in the past, too.
+                    _field_type(field, inner, past=past and not shape.is_discriminator(field)),
                     field_description(shape, field),
                     _reader(field, embedded, past=past),
                     None if embedded else field,
@@ -160,7 +163,9 @@ def _reader(field: Field, embedded: ObjectTypeInfo | None, *, past: bool) -> Cal
     def inside(source: State, name: str, value: dict[str, Any] | None) -> EmbeddedDocument | None:
         if value is None:
             return None
-        return EmbeddedDocument(embedded, value, source.place.inside(name), source.moment)
+        return EmbeddedDocument(
+            embedded.variant(value), value, source.place.inside(name), source.moment
+        )
 
     def read_embedded(source: State) -> Any:
         return inside(source, name, read(source))

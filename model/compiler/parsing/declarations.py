@@ -1,13 +1,13 @@
 """The types and enums that a schema.graphql declares, each read by itself.
 
-`read_declarations` reports what no model may hold: interfaces, unions, inputs, scalars, extensions,
-operations, arguments, lists of lists, names used twice. What the declarations say is checked by the
+`read_declarations` reports what no model may hold: inputs, scalars, extensions, operations,
+arguments, lists of lists, names used twice. What the declarations say is checked by the
 modules of each subject, and turned into a `Model` by `model.compiler.builder`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from graphql.language import (
@@ -15,6 +15,7 @@ from graphql.language import (
     DocumentNode,
     EnumTypeDefinitionNode,
     FieldDefinitionNode,
+    InterfaceTypeDefinitionNode,
     ListTypeNode,
     NamedTypeNode,
     NameNode,
@@ -22,11 +23,12 @@ from graphql.language import (
     ObjectTypeDefinitionNode,
     StringValueNode,
     TypeNode,
+    UnionTypeDefinitionNode,
 )
 
 from revstream.model.compiler.parsing.diagnostics import DeclarationLocation, Report
 from revstream.model.compiler.parsing.directives import Directives, Spot, read_directives
-from revstream.model.definition import EnumType, Scalar
+from revstream.model.definition import Discriminator, EnumType, Scalar
 
 __all__ = ["Declarations", "FieldDeclaration", "Kind", "TypeDeclaration", "read_declarations"]
 
@@ -34,16 +36,10 @@ ROOT_TYPES = ("Query", "Mutation", "Subscription")
 
 _SCALARS = ", ".join(each.value for each in Scalar)
 
+_TypeNode = ObjectTypeDefinitionNode | InterfaceTypeDefinitionNode | UnionTypeDefinitionNode
+
 # By syntax kind: what it is called, and what to do instead.
 _REFUSED = {
-    "interface_type_definition": (
-        "an interface",
-        "remove it and write its fields in each type; revstream creates the API's interfaces",
-    ),
-    "union_type_definition": (
-        "a union",
-        "remove it; use one embedded type whose fields may all be null, or JSON",
-    ),
     "input_object_type_definition": (
         "an input type",
         "remove it; revstream creates the inputs of the API",
@@ -107,7 +103,12 @@ class FieldDeclaration:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TypeDeclaration:
-    """Parsed object type; `fields` by name, in source order."""
+    """Parsed object type, interface or union; `fields` by name, in source order.
+
+    `named`: the members that a union names, or the interfaces that a type implements. Set by
+    `model.compiler.parsing.unions`: `discriminator` of a union or interface, and `member_of`, the
+    name of a member's union or interface.
+    """
 
     name: str
     description: str | None
@@ -115,6 +116,15 @@ class TypeDeclaration:
     fields: dict[str, FieldDeclaration]
     node: NameNode
     place: DeclarationLocation
+    spot: Spot = Spot.TYPE
+    named: tuple[NamedTypeNode, ...] = ()
+    discriminator: Discriminator | None = None
+    member_of: str | None = None
+
+    @property
+    def is_abstract(self) -> bool:
+        """True for unions and interfaces."""
+        return self.spot is not Spot.TYPE
 
     @property
     def is_entity(self) -> bool:
@@ -167,6 +177,13 @@ class Declarations:
         kind = self.kind(field)
         return kind if isinstance(kind, TypeDeclaration) and not kind.is_entity else None
 
+    def member(self, type_: TypeDeclaration, key: str) -> TypeDeclaration | None:
+        """The member of a union that has that key in filters, or None."""
+        found = type_.discriminator and next(
+            (each for each in type_.discriminator.members if each.key == key), None
+        )
+        return self.types[found.type] if found else None
+
     def entity(self, field: FieldDeclaration) -> TypeDeclaration | None:
         """The entity that a field leads to, or None."""
         kind = self.kind(field)
@@ -179,7 +196,7 @@ def read_declarations(document: DocumentNode, report: Report) -> Declarations:
     enums: dict[str, EnumType] = {}
     nodes: dict[str, NameNode] = {}
     for definition in document.definitions:
-        if isinstance(definition, ObjectTypeDefinitionNode | EnumTypeDefinitionNode):
+        if isinstance(definition, _TypeNode | EnumTypeDefinitionNode):
             name = definition.name.value
             place = report.place(name)
             first = nodes.setdefault(name, definition.name)
@@ -211,7 +228,7 @@ def read_declarations(document: DocumentNode, report: Report) -> Declarations:
     )
 
 
-def _is_entity(definition: ObjectTypeDefinitionNode) -> bool:
+def _is_entity(definition: _TypeNode) -> bool:
     return any(each.name.value == "collection" for each in definition.directives or ())
 
 
@@ -278,17 +295,15 @@ def _read_enum(definition: EnumTypeDefinitionNode, place: DeclarationLocation) -
     )
 
 
-def _read_type(definition: ObjectTypeDefinitionNode, place: DeclarationLocation) -> TypeDeclaration:
-    for interface in definition.interfaces or ():
-        place.error(
-            interface,
-            f'it implements "{interface.name.value}", but a model has no interfaces',
-            f"remove it; the API's interface {place.type}State is created by revstream",
-        )
-    if not definition.fields:
-        place.error(definition.name, "the type has no fields", "give it fields, or remove it")
+def _read_type(definition: _TypeNode, place: DeclarationLocation) -> TypeDeclaration:
+    nodes: Sequence[FieldDefinitionNode] | None = None
+    spot = Spot.TYPE if isinstance(definition, ObjectTypeDefinitionNode) else Spot.INTERFACE
+    if isinstance(definition, UnionTypeDefinitionNode):
+        spot, named = Spot.UNION, definition.types
+    else:
+        nodes, named = definition.fields, definition.interfaces
     fields: dict[str, FieldDeclaration] = {}
-    for node in definition.fields or ():
+    for node in nodes or ():
         name = node.name.value
         field = _read_field(node, place.for_field(name))
         if name in fields:
@@ -300,10 +315,12 @@ def _read_type(definition: ObjectTypeDefinitionNode, place: DeclarationLocation)
     return TypeDeclaration(
         name=definition.name.value,
         description=_text(definition.description),
-        directives=read_directives(definition.directives, Spot.TYPE, place),
+        directives=read_directives(definition.directives, spot, place),
         fields=fields,
         node=definition.name,
         place=place,
+        spot=spot,
+        named=tuple(named or ()),
     )
 
 

@@ -57,6 +57,20 @@ directive @layout(
 "The field's name in MongoDB, or the text that an enum's value is stored as, where that differs."
 directive @stored(as: String!) on FIELD_DEFINITION | ENUM_VALUE
 
+"""
+Embedded documents of several types, told apart by the text in one of their fields. On an
+interface, the types that implement it are the members.
+"""
+directive @discriminator(
+  "The name of that field in the API; all members have it."
+  field: String!
+  "Its name in MongoDB, where that differs."
+  storedAs: String
+) on UNION | INTERFACE
+
+"The value of the discriminator in documents of this type, if that is not the type's name."
+directive @variant(value: String!) on OBJECT
+
 "To one: the document of another collection whose id is in the field `by` beside this one."
 directive @reference(by: String!) on FIELD_DEFINITION
 
@@ -89,7 +103,7 @@ directive @access(
   comment: [String!]
   publish: [String!]
   publishOwn: Boolean! = true
-) on OBJECT | FIELD_DEFINITION
+) on OBJECT | INTERFACE | UNION | FIELD_DEFINITION
 
 "Delivers changes to a URL as CloudEvents, in order and at least once; all operations or some."
 directive @sink(url: String!, operations: [Operation!]) repeatable on OBJECT

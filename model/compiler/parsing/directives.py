@@ -42,6 +42,8 @@ class Spot(Enum):
     """Kind of place where a directive is allowed: GraphQL's name for it, and its name in words."""
 
     TYPE = ("OBJECT", "type")
+    INTERFACE = ("INTERFACE", "interface")
+    UNION = ("UNION", "union")
     FIELD = ("FIELD_DEFINITION", "field")
     ENUM = ("ENUM", "enum")
     ENUM_VALUE = ("ENUM_VALUE", "enum value")

@@ -57,6 +57,12 @@ def _check_copy(
             "bounded depth",
             "remove @copy, or move the field to a type that does not contain itself",
         )
+    if _within_union(type_, declarations):
+        field.place.error(
+            directive.node,
+            f"@copy: {type_.name} is part of a union, expected a type that is not",
+            "remove @copy, and read the field through the reference",
+        )
     path = directive.text("of")
     if path is None:
         return
@@ -84,17 +90,30 @@ def _check_copy(
 
 def _within_itself(type_: TypeDeclaration, declarations: Declarations) -> bool:
     """Return whether an embedded type contains itself, directly or through others."""
+    return _contains(type_, type_, declarations)
+
+
+def _contains(outer: TypeDeclaration, inner: TypeDeclaration, declarations: Declarations) -> bool:
+    """Return whether documents of one type may have documents of another one inside."""
     seen: set[str] = set()
-    queue = [type_]
+    queue = [outer]
     while queue:
         for each in queue.pop().stored_fields:
             held = declarations.embedded(each)
-            if held is type_:
+            if held is inner:
                 return True
             if held is not None and held.name not in seen:
                 seen.add(held.name)
                 queue.append(held)
     return False
+
+
+def _within_union(type_: TypeDeclaration, declarations: Declarations) -> bool:
+    """Return whether a union has documents of an embedded type, in members or inside of them."""
+    if type_.is_entity:
+        return False
+    members = [each for each in declarations.types.values() if each.member_of is not None]
+    return any(each is type_ or _contains(each, type_, declarations) for each in members)
 
 
 def _report_unknown(

@@ -50,13 +50,20 @@ def _check_used(declarations: Declarations) -> None:
             )
             if meant in declarations.types:
                 queue.append(meant)
+        discriminator = declarations.types[name].discriminator
+        queue += [each.type for each in discriminator.members] if discriminator else []
     for type_ in declarations.embeddeds:
-        if type_.name not in used:
+        if type_.is_abstract and type_.discriminator is None:
+            continue
+        if type_.name not in used and type_.member_of is None:
+            what = type_.spot.word if type_.is_abstract else "embedded type"
             type_.place.error(
                 type_.node,
-                "embedded type: not used, expected a field of an entity with it",
-                'give it @collection(name: "…") if its documents have a collection of their own, '
-                "otherwise use it in a field or remove it",
+                f"{what}: not used, expected a field of an entity with it",
+                "use it in a field or remove it"
+                if type_.is_abstract
+                else 'give it @collection(name: "…") if its documents have a collection of their '
+                "own, otherwise use it in a field or remove it",
             )
 
 

@@ -153,6 +153,13 @@ def _check_type(field: FieldDeclaration, declarations: Declarations) -> None:
             f"{entity} is an entity, expected an embedded type, an enum or a scalar",
             mend,
         )
+    elif isinstance(kind, TypeDeclaration) and kind.member_of is not None:
+        union = declarations.types[kind.member_of]
+        field.place.error(
+            field.node.type,
+            f"{kind.name} is a member of {union.name}, expected the {union.spot.word}",
+            f'write "{field.name}: {field.type_text.replace(kind.name, union.name)}"',
+        )
 
 
 def _mend_type(name: str, declarations: Declarations) -> str:

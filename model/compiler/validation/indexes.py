@@ -210,6 +210,11 @@ def _follow(type_: TypeDeclaration, name: str, declarations: Declarations) -> _P
     for word in name.split("."):
         if here is None:
             return _Path(tuple(fields), word)
+        member = declarations.member(here, word)
+        if member is not None:
+            # A member of a union adds a name to the path, but none to the document.
+            here = member
+            continue
         field = here.fields.get(word)
         if field is None or not field.is_stored:
             return _Path(tuple(fields), word, here)

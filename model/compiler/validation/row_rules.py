@@ -124,8 +124,10 @@ class _Rule:
             self._check_operators(
                 name, value, filter_operators(Scalar.INT, is_list=False), Scalar.INT
             )
-        elif not type_.is_entity and name == "exists":
+        elif not type_.is_entity and type_.member_of is None and name == "exists":
             self._check_literal(f"{type_.name}.exists", value, Scalar.BOOLEAN)
+        elif (member := self.declarations.member(type_, name)) is not None:
+            self.check(value, member)
         else:
             self._check_field(name, value, type_)
 

@@ -23,7 +23,11 @@ type Order @collection(name: "orders") {
   shipTo: Address @stored(as: "ship_to")
   more: JSON
   placedAt: DateTime
+  payments: [Payment]
 }
+union Payment @discriminator(field: "kind") = Card | Cash
+type Card @variant(value: "card") { number: String @stored(as: "no") }
+type Cash { amount: Int }
 type Line { product: String @stored(as: "p") quantity: Int }
 type Address { city: String! }
 """)
@@ -36,6 +40,7 @@ FULL: dict[str, Any] = {
     "ship_to": {"city": "Ulm", "street": "x"},
     "more": {"_change": 1, "x": [Decimal128("1.0")]},
     "placedAt": datetime(2024, 5, 1, tzinfo=UTC),
+    "payments": [{"kind": "card", "no": "4", "amount": 1}, {"kind": "Cash", "no": "4"}],
     "version": 7,
     "secret": "s",
 }
@@ -78,6 +83,7 @@ def test_a_document_is_rendered_as_in_the_api() -> None:
         "shipTo": {"city": "Ulm"},
         "more": {"_change": 1, "x": ["1.0"]},
         "placedAt": "2024-05-01T00:00:00.000Z",
+        "payments": [{"kind": "card", "number": "4"}, {"kind": "Cash", "amount": None}],
     }
     assert rendered["data"]["changedFields"] == ["total", "shipTo.city", "lines"]
     assert "misfits" not in rendered["data"]
@@ -86,8 +92,9 @@ def test_a_document_is_rendered_as_in_the_api() -> None:
 def test_values_that_do_not_fit_the_model_are_null_and_listed() -> None:
     """The rest of the document is delivered."""
     lines = [{"p": 3}, None, 4]
-    data = event(full={"sum": "much", "lines": lines, "ship_to": {"city": "Ulm"}})["data"]
-    assert data["misfits"] == ["total", "lines.1"]
+    more = {"lines": lines, "ship_to": {"city": "Ulm"}, "payments": [{"kind": "crd"}]}
+    data = event(full={"sum": "much", **more})["data"]
+    assert data["misfits"] == ["total", "lines.1", "payments.0"]
     assert (data["document"]["total"], data["document"]["lines"]) == (None, None)
     assert data["document"]["shipTo"] == {"city": "Ulm"}
     inside = event(full={"lines": [{"p": 3, "quantity": 1}]})["data"]

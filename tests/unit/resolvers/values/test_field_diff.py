@@ -24,9 +24,9 @@ from revstream.resolvers.values.field_diff import (
     _in_api_names,
     api_value,
     changed_fields,
-    stored_path,
     visible_fields,
 )
+from revstream.resolvers.values.field_path import stored_path
 from revstream.streams.mongo.driver.codecs import DECODED, RAW
 from revstream.streams.raw_bson.diff import find_differences
 from revstream.streams.versioning.version import changed_paths
@@ -84,7 +84,7 @@ def test_changes_are_the_differences_of_whole_states(
     """The fast comparison gives the same changes, in the order of the model's fields."""
     found: dict[str, list[FieldChange]] = {}
     for each in find_differences(before, after):
-        change = _in_api_names(THING, SHAPES, each)
+        change = _in_api_names(THING, SHAPES, each, before, after)
         if change is not None:
             found.setdefault(each.path[0], []).append(change)
     expected = [change for field in visible_fields(THING) for change in found.get(field.stored, ())]

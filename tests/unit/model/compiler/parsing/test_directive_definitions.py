@@ -33,6 +33,8 @@ def test_the_directives_are_those_of_the_design() -> None:
         "collection",
         "layout",
         "stored",
+        "discriminator",
+        "variant",
         "reference",
         "referencedBy",
         "copy",

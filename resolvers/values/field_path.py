@@ -1,0 +1,134 @@
+"""Paths of fields inside documents: API names to stored names, and back.
+
+The type of a document of a union is known from the document; without one, a path leads through all
+members, in which a name means the same field of the document.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from revstream.model.definition import EmbeddedType, Entity, Field, Model, ObjectType, Scalar
+from revstream.resolvers.errors import BadUserInput
+
+__all__ = ["ApiPath", "api_path", "stored_path", "union_path"]
+
+
+@dataclass(frozen=True, slots=True)
+class ApiPath:
+    """API path of a stored path, and the field at its end.
+
+    Attributes:
+        field: None for a path inside a JSON field.
+        cut: number of names beyond the model, inside a value that should have no fields.
+    """
+
+    path: str
+    field: Field | None
+    cut: int = 0
+
+
+def api_path(
+    entity: Entity, model: Model, names: Sequence[str], state: Any = None
+) -> ApiPath | None:
+    """Return the API path of a stored path.
+
+    Args:
+        state: the document, which decides about unions; if it is not known, a field of any member
+            counts, except where it is hidden in one.
+    """
+    kinds: Sequence[ObjectType] = (entity,)
+    path: list[str] = []
+    for depth, name in enumerate(names):
+        fields = [each for kind in kinds if (each := kind.stored_field(name)) is not None]
+        if not fields or any(name in kind.hidden for kind in kinds):
+            return None
+        field = fields[0]
+        state = state.get(name) if isinstance(state, Mapping) else None
+        path.append(field.name)
+        rest = names[depth + 1 :]
+        if not rest:
+            return ApiPath(".".join(path), field)
+        kinds = _kinds_inside(fields, model, state)
+        if kinds:
+            continue
+        if field.type is Scalar.JSON and not field.is_list:
+            return ApiPath(".".join([*path, *rest]), None)
+        return ApiPath(".".join(path), field, cut=len(rest))
+    return None
+
+
+def stored_path(entity: Entity, model: Model, path: str, argument: str) -> str:
+    """Convert an API path to a stored path, as the archive's `changed` lists it.
+
+    Raises:
+        BadUserInput: no such field, or a field inside a list, whose changes are recorded as a
+            whole.
+    """
+    kinds: Sequence[ObjectType] = (entity,)
+    names = path.split(".")
+    stored: list[str] = []
+    for place, name in enumerate(names):
+        # The members of a union have the same stored name for it.
+        fields = [each for kind in kinds if (each := kind.field(name)) is not None]
+        field = next(iter(fields), None)
+        if field is None or field.stored == "_id":
+            raise BadUserInput(
+                f"{argument}: {path!r}, expected a field of {kinds[0].name} that can change, not "
+                f"{name!r}; correct the path",
+                argument=argument,
+            )
+        stored.append(field.stored)
+        rest = names[place + 1 :]
+        if not rest:
+            break
+        if field.is_list:
+            raise BadUserInput(
+                f"{argument}: {path!r}, expected a path outside of lists, which are recorded as a "
+                f"whole; pass {'.'.join(names[: place + 1])!r}",
+                argument=argument,
+            )
+        kinds = _kinds_inside(fields, model)
+        if not kinds and any(each.type is Scalar.JSON for each in fields):
+            stored += rest
+            break
+        if not kinds:
+            raise BadUserInput(
+                f"{argument}: {path!r}, expected no field inside of "
+                f"{'.'.join(names[: place + 1])!r}, which has none; shorten the path",
+                argument=argument,
+            )
+    return ".".join(stored)
+
+
+def union_path(entity: Entity, model: Model, path: Sequence[str]) -> Sequence[str]:
+    """Return the path of the union to which a discriminator belongs; other paths as they are.
+
+    Args:
+        path: stored names.
+    """
+    kinds: Sequence[ObjectType] = (entity,)
+    for depth, name in enumerate(path):
+        for kind in kinds:
+            union = kind.discriminator if isinstance(kind, EmbeddedType) else None
+            if union is not None and union.stored == name:
+                return path[:depth]
+        fields = [each for kind in kinds if (each := kind.stored_field(name)) is not None]
+        kinds = _kinds_inside(fields, model)
+    return path
+
+
+def _kinds_inside(
+    fields: Sequence[Field], model: Model, document: Any = None
+) -> Sequence[ObjectType]:
+    """Return the types that a document in one of the fields may have.
+
+    Args:
+        document: the stored one, if it is known.
+    """
+    inner = [model.embedded(f.type) for f in fields if isinstance(f.type, str) and not f.is_list]
+    if isinstance(document, Mapping):
+        return [model.variant(kind, document) for kind in inner]
+    return [variant for kind in inner for variant in model.variants(kind)]
