@@ -13,7 +13,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pymongo import MongoClient
 
+from revstream.gql.engine.limits.concurrency import ConcurrencyLimiter
+from revstream.gql.engine.limits.operation_budget import OperationLimits
 from revstream.gql.runtime.asgi_app import context_of
+from revstream.gql.schema import build_schema
 from revstream.model.compiler.loader import read_model
 from revstream.resolvers.access.principal import ANONYMOUS
 from revstream.streams.core import resume_tokens
@@ -253,7 +256,8 @@ async def test_one_fragment_shows_documents_now_and_then(posts: Shop) -> None:
             assert page["__typename"] == f"{row['__typename']}Connection"
             assert (page["totalCount"], page["pageInfo"]) == (1, {"hasNextPage": False})
             assert (data["one"], data["none"]) == (row, None)
-    assert not posts.schema.operations.fallbacks.counts
+    # The version of a document by id is awaited, as that of `tag` is.
+    assert {place for place, _ in posts.schema.operations.fallbacks.counts} <= {"object"}
 
 
 async def test_pages_of_a_list_go_on_where_it_was_changed(posts: Shop) -> None:
@@ -307,3 +311,23 @@ async def test_pages_of_many_lists_are_one_read(
     data = await ask(posts, text)
     assert [len(each["tagsConnection"]["nodes"]) for each in data["posts"]["nodes"]] == [2] * 10
     assert len(asked) == 2
+
+
+async def test_a_page_of_a_long_list_counts_what_it_reads(posts: Shop) -> None:
+    """A total, and ids without documents, take reads that the size of the page does not bound."""
+    posts.database["posts"].delete_many({})
+    posts.database["posts"].insert_many(
+        [{"_id": "a", "tagIds": TAGS}, {"_id": "b", "tagIds": [ObjectId() for _ in range(600)]}]
+    )
+    limiter = ConcurrencyLimiter(limits=OperationLimits(values=100))
+    schema = build_schema(MODEL, limiter=limiter)
+    for id_, selection, code in (
+        ("a", "totalCount", None),
+        ("b", "totalCount", "LIMIT_EXCEEDED"),
+        ("b", "nodes { id }", "LIMIT_EXCEEDED"),
+    ):
+        text = f'{{ post(id: "{id_}") {{ tagsConnection(first: 1) {{ {selection} }} }} }}'
+        context = context_of(posts.gateway, caller=ANONYMOUS)
+        result = await schema.execute(text, {}, context)
+        codes = [(each.extensions or {}).get("code") for each in result.errors or ()]
+        assert codes == ([] if code is None else [code])

@@ -21,6 +21,7 @@ from revstream.gql.engine.request.source import CurrentDocument, SnapshotDocumen
 from revstream.resolvers.pagination.id_list_page import IdListWindow
 from revstream.resolvers.pagination.page import Page, PageRequest
 from revstream.streams.core import resume_tokens
+from revstream.streams.core.operation import OPERATION
 from revstream.streams.versioning.version import Version
 
 __all__ = ["follow_list", "read_list_page"]
@@ -72,6 +73,7 @@ async def read_list_page(
 
     Raises:
         BadUserInput: a cursor of another list.
+        LimitExceeded: the operation requests too many values.
     """
     context, target, moment = info.context, link.target, source.moment
     ids = known_ids(link.by, source.values.get(link.by.stored))
@@ -86,6 +88,10 @@ async def read_list_page(
         token = resume_tokens.token_from_time((await context.services.moments.now()).at)
 
     async def read(ids: Sequence[Any], fields: frozenset[str] = fields) -> Sequence[Any]:
+        # A total, or ids without documents, may take many more reads than the page.
+        operation = OPERATION.get()
+        if operation is not None:
+            operation.count_values(len(ids))
         if moment is None:
             return await context.loads.documents(target.entity, ids, fields)
         return await _states_at(context, link, moment, ids, fields)

@@ -221,6 +221,8 @@ def _reference_pages(name: str, shape: ObjectTypeInfo, link: Link, inner: str) -
         context, moment = info.context, source.moment
         if reference.name in shape.guarded:
             context.scope.check_read(shape.type, reference)
+        # Each page looks through the list.
+        count_list(source.values.get(link.by.stored), leaf=True)
         item = target.name if moment is None else target.snapshot
         selected = context.selections(info).connection(
             info.field_nodes, connection_name(item), edge_name(item)
