@@ -50,6 +50,7 @@ class Scalar(Enum):
     OBJECTID = "ObjectID"
     UUID = "UUID"
     BINARY = "Binary"
+    POINT = "Point"
     JSON = "JSON"
 
 
@@ -217,10 +218,11 @@ class BackReference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Index:
-    """`@index` or `@unique`: stored names, in order."""
+    """`@index` or `@unique`: stored names, in order; `points`: those of fields of type Point."""
 
     fields: tuple[str, ...]
     unique: bool = False
+    points: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,6 +14,8 @@ __all__ = [
     "BOOLEAN_OPERANDS",
     "LIST_OPERANDS",
     "NUMBER_OPERANDS",
+    "POINT_INPUTS",
+    "POINT_OPERANDS",
     "TEXT_OPERANDS",
     "filter_operators",
     "json_path_mistake",
@@ -53,6 +55,7 @@ _BY_SCALAR: Mapping[Scalar, tuple[str, ...]] = {
     Scalar.DATE: _ORDERED,
     Scalar.TIMESTAMP: _ORDERED,
     Scalar.BOOLEAN: ("eq", "ne", "exists"),
+    Scalar.POINT: ("within", "near", "exists"),
 }
 
 LIST_OPERANDS = frozenset({"in", "notIn", "hasEvery", "hasSome"})
@@ -61,6 +64,17 @@ BOOLEAN_OPERANDS = frozenset({"exists", "isEmpty"})
 """Operators whose operand is true or false, whatever the field holds."""
 NUMBER_OPERANDS = frozenset({"size"})
 """Operators whose operand is a number of items, whatever the field holds."""
+POINT_OPERANDS = {"within": "PointWithin", "near": "PointNear"}
+"""Operators of points, with the input types of their operands."""
+POINT_INPUTS: Mapping[str, Mapping[str, str]] = {
+    "PointWithin": {"box": "PointBox", "circle": "PointCircle", "polygon": "[PointInput]"},
+    "PointBox": {"southWest": "PointInput", "northEast": "PointInput"},
+    "PointCircle": {"center": "PointInput", "radius": "Float"},
+    "PointNear": {"point": "PointInput", "maxDistance": "Float", "minDistance": "Float"},
+    "PointInput": {"longitude": "Float", "latitude": "Float"},
+    "[PointInput]": {},
+}
+"""Input types of points: the types of their fields. Brackets are a list."""
 TEXT_OPERANDS = frozenset({"path", *_TEXT})
 """Operators whose operand is text, whatever the field holds."""
 

@@ -117,7 +117,7 @@ def _selection(entity: Entity) -> str:
     plain = [
         each.name
         for each in entity.fields[1:]
-        if isinstance(each.type, Scalar | EnumType) and each.type is not Scalar.JSON
+        if isinstance(each.type, Scalar | EnumType) and each.type not in (Scalar.JSON, Scalar.POINT)
     ]
     telling = [name for name in TELLING if name in plain]
     return " ".join(

@@ -36,12 +36,14 @@ class CollectionFacts:
     Attributes:
         profile: Its documents.
         unique: Stored names of the fields that a unique index covers alone.
+        points: Stored paths of the fields that an index of kind 2dsphere covers alone.
         comment: The line above the type.
         title: Name that the type has elsewhere.
     """
 
     profile: ObjectProfile
     unique: frozenset[str] = frozenset()
+    points: frozenset[str] = frozenset()
     comment: str = ""
     title: str | None = None
 
@@ -102,6 +104,23 @@ class _Builder:
         )
         self._add_id(type_, profile.fields.get("_id"))
         self._add_fields(type_, profile, collection, (), facts.unique)
+        for stored in sorted(facts.points):
+            path = self._path(type_, stored)
+            if path and path[-1].type_text.rstrip("!") == Scalar.POINT.value:
+                type_.indexes.append(path)
+
+    def _path(self, type_: DraftType, stored: str) -> tuple[DraftField, ...]:
+        """Return the fields that lead to a stored path; none if a type has no such field."""
+        found: list[DraftField] = []
+        inner: DraftType | None = type_
+        for name in stored.split("."):
+            field = inner.stored_field(name) if inner else None
+            if field is None:
+                return ()
+            found.append(field)
+            kind = field.type_text.strip("[]!")
+            inner = next((each for each in self.embedded if each.name == kind), None)
+        return tuple(found)
 
     def add_back_reference(self, relation: Relation) -> None:
         """Add the list of the documents that refer to a target, if they do so at their top."""

@@ -49,6 +49,7 @@ class DraftType:
     Attributes:
         comments: Lines above the type.
         notes: Lines at its end, such as fields that are left out.
+        indexes: Fields that lead to each indexed field, from the type itself.
     """
 
     name: str
@@ -59,6 +60,7 @@ class DraftType:
     directives: list[str] = field(default_factory=list)
     comments: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    indexes: list[tuple[DraftField, ...]] = field(default_factory=list)
 
     def stored_field(self, stored: str) -> DraftField | None:
         """Return the field of that name in MongoDB."""
@@ -80,7 +82,9 @@ class DraftType:
             if not self.counted:
                 facts.append("version: null")
             head += f" @collection({', '.join(facts)})"
-        head = " ".join([head, *self.directives])
+        paths = [".".join(each.name for each in path) for path in self.indexes]
+        indexes = [f"@index(fields: [{json.dumps(each)}])" for each in paths]
+        head = " ".join([head, *self.directives, *indexes])
         lines = [*map(_comment, self.comments)]
         lines += [f"{head} {{", *(each.line() for each in self.fields)]
         lines += [f"  {_comment(each)}" for each in self.notes]

@@ -38,6 +38,7 @@ _SCALARS: tuple[tuple[Scalar, frozenset[Kind]], ...] = (
     (Scalar.UUID, frozenset({Kind.UUID})),
     (Scalar.BINARY, frozenset({Kind.BINARY})),
     (Scalar.TIMESTAMP, frozenset({Kind.TIMESTAMP})),
+    (Scalar.POINT, frozenset({Kind.POINT})),
 )
 
 
@@ -82,6 +83,9 @@ def choose_type(profile: FieldProfile, objects: int) -> FieldType | None:
         one = _single(items)
         if one.scalar is Scalar.JSON:
             return FieldType(scalar=Scalar.JSON, required=required)
+        if one.scalar is Scalar.POINT:
+            # A model has no lists of points.
+            one = FieldType(fields=items.fields)
         return FieldType(
             scalar=one.scalar,
             values=one.values,
@@ -127,7 +131,11 @@ def _percent(count: int, objects: int) -> str:
 def _single(profile: FieldProfile) -> FieldType:
     """Return the type of a single value, never of a list."""
     kinds = profile.kinds_of_values()
-    if kinds == {Kind.OBJECT} and profile.fields is not None and _is_type(profile.fields):
+    if (
+        Kind.OBJECT in kinds <= {Kind.OBJECT, Kind.POINT}
+        and profile.fields is not None
+        and _is_type(profile.fields)
+    ):
         return FieldType(fields=profile.fields)
     if kinds == {Kind.STRING} and _is_enum(profile):
         return FieldType(values=profile.declared or tuple(sorted(profile.texts or ())))

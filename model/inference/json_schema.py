@@ -67,6 +67,9 @@ def _add(profile: FieldProfile, schema: Mapping[str, Any], *, alone: bool) -> No
     names = [given] if isinstance(given, str) else given
     for name in names if isinstance(names, list) else ():
         kind = _KINDS.get(name) if isinstance(name, str) else None
+        if kind is Kind.OBJECT and Kind.POINT in profile.kinds:
+            # All values are points, which are objects.
+            continue
         if kind is not None:
             profile.kinds.setdefault(kind, 0)
         elif alone:

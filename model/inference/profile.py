@@ -36,6 +36,7 @@ class Kind(Enum):
     UUID = "UUID"
     BINARY = "binary"
     TIMESTAMP = "timestamp"
+    POINT = "point"
     OBJECT = "object"
     LIST = "list"
     OTHER = "other"

@@ -200,7 +200,7 @@ def _result_field(field: Field, measure: Measure | None) -> Field | None:
     type_ = field.type
     assert isinstance(type_, Scalar | EnumType)
     result = replace(field, stored=field.name, required=False, unique=False, copy=None, access=None)
-    if type_ in (Scalar.JSON, Scalar.BINARY):
+    if type_ in (Scalar.JSON, Scalar.BINARY, Scalar.POINT):
         return None
     if measure is None:
         return result

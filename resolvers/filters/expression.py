@@ -14,6 +14,7 @@ from enum import Enum
 from typing import Any, Final
 
 from revstream.model.definition import Entity, Field
+from revstream.resolvers.filters.regions import Region
 
 __all__ = [
     "EVERYTHING",
@@ -31,6 +32,7 @@ __all__ = [
     "Size",
     "Some",
     "Text",
+    "Within",
     "all_of",
     "any_of",
     "negate",
@@ -137,6 +139,14 @@ class Some:
 
 
 @dataclass(frozen=True, slots=True)
+class Within:
+    """The value is a point in a region."""
+
+    path: str
+    region: Region
+
+
+@dataclass(frozen=True, slots=True)
 class Refers:
     """The value, or one of a list, is the id of a document of `target` that meets `condition`.
 
@@ -155,7 +165,9 @@ class Refers:
     by: Field | None = None
 
 
-Condition = All | AnyOf | Not | Compare | In | Text | HasValue | IsList | Size | Some | Refers
+Condition = (
+    All | AnyOf | Not | Compare | In | Text | HasValue | IsList | Size | Some | Within | Refers
+)
 
 EVERYTHING: Final = All(())
 NOTHING: Final = AnyOf(())

@@ -25,6 +25,7 @@ from revstream.resolvers.filters.expression import (
     Size,
     Some,
     Text,
+    Within,
 )
 from revstream.streams.changefeed.event import possible_ids
 
@@ -71,6 +72,9 @@ def to_query(condition: Condition, *, prefix: str = "") -> dict[str, Any]:
             return {"$or": [to_query(each, prefix=prefix) for each in conditions]}
         case Not(inner):
             return _negated(inner, prefix)
+        case Within(path, region):
+            # MongoDB takes no other operator beside it.
+            return {"$and": [{prefix + path: {"$geoWithin": each}} for each in region.queries()]}
         case Refers():
             raise AssertionError(f"reference not resolved: {condition.path}")
         case _:
@@ -103,7 +107,7 @@ def _negated(condition: Condition, prefix: str) -> dict[str, Any]:
             return {prefix + path: {"$nin": list(values)}}
         case AnyOf(conditions) if condition != NOTHING:
             return {"$nor": [to_query(each, prefix=prefix) for each in conditions]}
-        case All() | AnyOf() | Not() | Refers():
+        case All() | AnyOf() | Not() | Within() | Refers():
             return {"$nor": [to_query(condition, prefix=prefix)]}
         case _:
             return {prefix + condition.path: {"$not": _operator(condition)}}

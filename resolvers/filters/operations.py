@@ -22,6 +22,7 @@ from revstream.resolvers.filters.expression import (
     all_of,
     negate,
 )
+from revstream.resolvers.filters.point_filters import near, within
 from revstream.resolvers.values.input import field_from_api, ids_meant
 from revstream.resolvers.values.output import TEXT_IDS, shorten_repr
 
@@ -213,6 +214,8 @@ OPERATIONS: Mapping[str, Operation] = {
     "endsWithIgnoreCaseAndAccents": _text(at_end=True, ignore_accents=True),
     "containsIgnoreCaseAndAccents": _text(ignore_accents=True),
     "exists": exists,
+    "within": within,
+    "near": near,
     "has": _equal,
     "hasSome": _in,
     "hasEvery": _has_every,

@@ -41,10 +41,13 @@ from revstream.resolvers.filters.expression import (
     Size,
     Some,
     Text,
+    Within,
 )
 from revstream.resolvers.filters.mongo_query import regular_expression
+from revstream.resolvers.filters.regions import Region
 from revstream.resolvers.values.dates import milliseconds
 from revstream.resolvers.values.json_value import REFUSED, uuid_text
+from revstream.resolvers.values.points import stored_coordinates
 from revstream.streams.changefeed.event import identity
 
 __all__ = ["Predicate", "compile_predicate", "kind_of", "reached"]
@@ -88,6 +91,8 @@ def compile_predicate(condition: Condition) -> Predicate:
             return _of_list(path, lambda items: len(items) == count)
         case Some(path, inner):
             return _of_list(path, _some(compile_predicate(inner)))
+        case Within(path, region):
+            return _at(path, _in_region(region))
         case Refers(path):
             raise AssertionError(f"reference not resolved: {path}")
 
@@ -276,6 +281,16 @@ def _text_test(text: str, condition: Text) -> Callable[[str], bool]:
             return lambda value: value.endswith(text)
         case _:
             return lambda value: text in value
+
+
+def _in_region(region: Region) -> Test:
+    contains = region.test()
+
+    def test(value: Any) -> bool:
+        point = stored_coordinates(value)
+        return point is not None and contains(*point)
+
+    return test
 
 
 # One function per kind: the value as Python compares it with others of that kind, None where it is

@@ -71,7 +71,7 @@ def _path(entity: Entity, name: str, version_path: str | None, prefix: str) -> s
             f"orderBy: {name!r}, expected a field of {entity.name}", argument="orderBy"
         )
     single = isinstance(field.type, Scalar | EnumType) and not field.is_list
-    if not single or field.type is Scalar.JSON:
+    if not single or field.type in (Scalar.JSON, Scalar.POINT):
         raise BadUserInput(
             f"orderBy: {entity.name}.{name} is a list or has several values, expected a field "
             "with one value; sort by another field",

@@ -16,6 +16,7 @@ from revstream.model.definition import Entity, EnumType, Field, Model, ObjectTyp
 from revstream.resolvers.values.field_path import ApiPath, api_path
 from revstream.resolvers.values.json_value import REFUSED, json_value
 from revstream.resolvers.values.output import TO_API, any_id
+from revstream.resolvers.values.whole_points import value_at, whole_path, with_whole_points
 from revstream.streams.mongo.driver.codecs import Document
 from revstream.streams.raw_bson.diff import (
     OBJECTS,
@@ -150,8 +151,10 @@ class FieldDiff:
     def _inside(
         self, stored: str, old: Any, new: Any, make: Callable[[str, str, Any, Any], Any]
     ) -> Iterator[Any]:
-        for each in find_differences({stored: old}, {stored: new}):
-            change = _in_api_names(self.entity, self.model, each, {stored: old}, {stored: new})
+        before, after = {stored: old}, {stored: new}
+        found = find_differences(before, after)
+        for each in with_whole_points(self.entity, self.model, found, before, after):
+            change = _in_api_names(self.entity, self.model, each, before, after)
             if change is not None:
                 yield make(change.path, change.kind, change.before, change.after)
 
@@ -169,11 +172,9 @@ def latest_values(
     The values before are unknown, so added fields count as CHANGED.
     """
     found = []
-    for stored in stored_paths:
-        value: Any = after
-        names = tuple(stored.split("."))
-        for name in names:
-            value = value.get(name, _GONE) if isinstance(value, Mapping) else _GONE
+    paths = (whole_path(entity, model, tuple(stored.split(".")), after) for stored in stored_paths)
+    for names in dict.fromkeys(paths):
+        value = value_at(after, names, _GONE)
         kind = DifferenceKind.REMOVED if value is _GONE else DifferenceKind.CHANGED
         each = Difference(names, kind, None, None if value is _GONE else value)
         change = None
@@ -235,7 +236,7 @@ def _api_value_converter(field: Field, model: Model) -> Callable[[Any], Any]:
 
 
 # Scalars with another text than values of their BSON type have in JSON.
-_TYPED = frozenset({Scalar.ID, Scalar.DATE, Scalar.TIMESTAMP})
+_TYPED = frozenset({Scalar.ID, Scalar.DATE, Scalar.TIMESTAMP, Scalar.POINT})
 
 
 def _typed(scalar: Scalar, value: Any) -> Any:

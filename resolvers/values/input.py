@@ -43,6 +43,7 @@ from revstream.resolvers.values.output import (
     shorten_repr,
     whole_number,
 )
+from revstream.resolvers.values.points import point_from_api
 from revstream.streams.changefeed.event import possible_ids
 
 __all__ = ["field_from_api", "from_api", "id_from_api", "ids_from_api", "ids_meant"]
@@ -313,6 +314,7 @@ FROM_API: Mapping[Scalar, Callable[[object], Any]] = {
     Scalar.OBJECTID: _objectid,
     Scalar.UUID: _uuid,
     Scalar.BINARY: _binary,
+    Scalar.POINT: point_from_api,
     Scalar.JSON: _json,
 }
 
@@ -345,5 +347,6 @@ EXPECTED: Mapping[Scalar, str] = {
     Scalar.OBJECTID: "24 hexadecimal digits",
     Scalar.UUID: "32 hexadecimal digits in groups of 8-4-4-4-12",
     Scalar.BINARY: "Base64 with padding",
+    Scalar.POINT: "a longitude from -180 to 180 and a latitude from -90 to 90",
     Scalar.JSON: "JSON with numbers of at most 64 bits and at most 80 levels",
 }

@@ -35,6 +35,7 @@ from revstream.model.definition import Discriminator, EnumType, Field, Scalar
 from revstream.resolvers.errors import DocumentMisfit
 from revstream.resolvers.values.dates import date_text, day_text
 from revstream.resolvers.values.json_value import REFUSED, json_value, safe_integer, uuid_text
+from revstream.resolvers.values.points import point_to_api
 
 __all__ = [
     "ID_CLASSES",
@@ -297,6 +298,7 @@ TO_API: Mapping[Scalar, Callable[[Any], Any]] = {
     Scalar.OBJECTID: _objectid,
     Scalar.UUID: uuid_text,
     Scalar.BINARY: _binary,
+    Scalar.POINT: point_to_api,
     Scalar.JSON: json_value,
 }
 

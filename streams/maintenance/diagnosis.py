@@ -6,7 +6,7 @@ Reads only, and needs no privilege that serving does not need; it reports what i
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -31,7 +31,7 @@ from revstream.streams.mongo.server_check import (
     inspect_server,
     resize_command,
 )
-from revstream.streams.recording.bootstrap.index_creation import wanted_indexes
+from revstream.streams.recording.bootstrap.index_creation import IndexKeys, wanted_indexes
 from revstream.streams.recording.layout_repair import count_unfinished_updates
 from revstream.streams.recording.set_aside import COLLECTION, SetAsideEvents
 
@@ -283,12 +283,12 @@ class Diagnosis:
             )
 
     async def _indexes(self) -> AsyncIterator[DiagnosisFinding]:
-        wanted: dict[str, list[list[tuple[str, int]]]] = {}
+        wanted: dict[str, list[IndexKeys]] = {}
         for name, keys, _, _ in wanted_indexes(self._mongo, self._model):
             wanted.setdefault(name, []).append(keys)
         for name in {each.collection for each in self._checkpoints}:
             archive = Archive(self._mongo, name, references=referring_fields(self._model, name))
-            wanted[archive.name] = [keys for keys, _ in archive.indexes]
+            wanted[archive.name] = [[*keys] for keys, _ in archive.indexes]
         lacking = 0
         # Indexes are created with a collection; a view has none, and is reported already.
         unfit = await find_unsupported_collections(self._mongo, list(wanted))
@@ -312,7 +312,7 @@ class Diagnosis:
         if not lacking:
             yield _ok("indexes", "all exist")
 
-    async def _keys(self, collection: str) -> list[list[tuple[str, int]]]:
+    async def _keys(self, collection: str) -> list[IndexKeys]:
         """Return the keys of each index."""
         reply = await self._mongo.command({"listIndexes": collection})
         return [list(each["key"].items()) for each in reply["cursor"]["firstBatch"]]
@@ -396,5 +396,5 @@ def _ok(subject: str, says: str) -> DiagnosisFinding:
     return DiagnosisFinding(level="ok", subject=subject, says=says)
 
 
-def _shown(keys: Sequence[tuple[str, int]]) -> str:
+def _shown(keys: IndexKeys) -> str:
     return "{" + ", ".join(f"{name}: {order}" for name, order in keys) + "}"

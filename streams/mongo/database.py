@@ -136,7 +136,7 @@ class Mongo(Reads):
             return None if found is None else dict(found)
 
     async def create_index(
-        self, collection: str, keys: Sequence[tuple[str, int]], **options: Any
+        self, collection: str, keys: Sequence[tuple[str, int | str]], **options: Any
     ) -> None:
         with translate_driver_errors():
             await self._database[collection].create_index(list(keys), **options)

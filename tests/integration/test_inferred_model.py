@@ -51,6 +51,12 @@ SCALARS = st.one_of(
     st.builds(datetime, st.just(2026), st.just(1), st.integers(1, 31), tzinfo=st.just(UTC)),
     st.just(datetime(2026, 1, 1, 0, 0, 0, 1000, tzinfo=UTC)),
     st.just(ObjectId(b"x" * 12)),
+    st.sampled_from(
+        [
+            {"type": "Point", "coordinates": each}
+            for each in ([1.5, 2], [Int64(1), -2.5], [1.0, 2.0, 3.0], [1.0, 91.0], [1.0], ["1", 2])
+        ]
+    ),
 )
 VALUES = st.recursive(
     SCALARS,
@@ -286,6 +292,38 @@ def test_dates_without_a_time_are_days(mongo_uri: str, client: Client, database:
     }
     assert [each.type_name for each in on.fields] == ["Date", "DateTime"]
     assert [each.type_name for each in stop.fields] == ["DateTime"]
+
+
+def test_points_differ_from_other_geometries(mongo_uri: str, client: Client, database: str) -> None:
+    """One polygon among thousands is found; a validator and lists know objects only."""
+    here: dict[str, Any] = {"type": "Point", "coordinates": [13.4, 52.5]}
+    place = {"bsonType": "object", "properties": {"type": {"enum": ["Point"]}}}
+    schema = {"bsonType": "object", "properties": {"at": place}}
+    client[database].create_collection("stops", validator={"$jsonSchema": schema})
+    stops = client[database]["stops"]
+    for keys in ([("at", "2dsphere")], [("in.at", "2dsphere")], [("odd", "2dsphere")]):
+        stops.create_index(keys)
+    stops.insert_many(
+        {"_id": n, "at": here, "in": {"at": here}, "some": here, "odd": here, "list": [here]}
+        for n in range(2000)
+    )
+    ring = [[0, 0], [1, 0], [1, 1], [0, 0]]
+    odd = {"type": "Polygon", "coordinates": [ring]}
+    stops.update_one({"_id": 1999}, {"$set": {"odd": odd}, "$unset": {"some": 1}})
+    text = asyncio.run(inferred(mongo_uri, database, size=10))
+    assert '@index(fields: ["at"]) @index(fields: ["in.at"]) {' in text
+    model = read(text)
+    assert {each.name: each.type_name for each in model.entity("Stop").fields} == {
+        "id": "ID",
+        "at": "Point",
+        "in": "StopIn",
+        "some": "Point",
+        "odd": "StopOdd",
+        "list": "StopList",
+    }
+    some = model.entity("Stop").field("some")
+    assert some is not None
+    assert not some.required
 
 
 def test_binary_data_has_the_scalar_of_its_subtype(

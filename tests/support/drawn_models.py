@@ -72,7 +72,7 @@ def plain_fields(
     fields: list[Field] = []
     for name in draw(st.lists(st.sampled_from(FIELDS), min_size=1, unique=True)):
         kind = draw(kinds)
-        is_list = draw(st.booleans())
+        is_list = kind is not Scalar.POINT and draw(st.booleans())
         fields.append(
             Field(
                 name=f"{prefix}{name}",
@@ -84,7 +84,7 @@ def plain_fields(
                 is_list=is_list,
                 item_required=is_list and draw(st.booleans()),
                 description=draw(DESCRIPTIONS),
-                unique=kind is not Scalar.JSON
+                unique=kind not in (Scalar.JSON, Scalar.POINT)
                 and not isinstance(kind, str)
                 and not prefix
                 and draw(st.booleans()),

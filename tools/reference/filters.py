@@ -39,6 +39,7 @@ type Lamp @collection(name: "lamps") {
   label: Binary
   socket: Socket
   tags: [String!]
+  position: Point
   size: Size
   offers: [Offer!]
   attributes: JSON
@@ -70,6 +71,7 @@ def _lamp(
         "label": bytes([number]),
         "socket": socket,
         "tags": tags,
+        "position": {"type": "Point", "coordinates": [10.0 * number, 50.0]},
         "size": {"width": 10.0 * number, "height": 40.0},
         "offers": [{"shop": shop, "price": Decimal128(Decimal(price))} for shop, price in offers],
         "attributes": {
@@ -204,6 +206,33 @@ FILTERS: dict[str, list[Filter]] = {
         _in_json("size", "1", "b", "rooms"),
         _in_json("isEmpty", "true", "c", "rooms"),
         _in_json("exists", "false", "d"),
+    ],
+    "Point": [
+        Filter(
+            "within",
+            "{ position: { within: { box: { southWest: { longitude: 5, latitude: 45 }, "
+            "northEast: { longitude: 20, latitude: 55 } } } } }",
+            "ab",
+        ),
+        Filter(
+            "within",
+            "{ position: { within: { circle: { center: { longitude: 10, latitude: 50 }, "
+            "radius: 1000 } } } }",
+            "a",
+        ),
+        Filter(
+            "within",
+            "{ position: { within: { polygon: [{ longitude: 15, latitude: 45 }, "
+            "{ longitude: 25, latitude: 45 }, { longitude: 20, latitude: 60 }] } } }",
+            "b",
+        ),
+        Filter(
+            "near",
+            "{ position: { near: { point: { longitude: 10, latitude: 50 }, "
+            "maxDistance: 800000 } } }",
+            "ab",
+        ),
+        Filter("exists", "{ position: { exists: false } }", "d"),
     ],
     "list": [
         Filter("has", '{ tags: { has: "desk" } }', "ab"),

@@ -46,6 +46,7 @@ _STORED: Mapping[Scalar, str] = {
     Scalar.OBJECTID: "objectId",
     Scalar.UUID: "binary, subtype 4",
     Scalar.BINARY: "binary, subtype 0",
+    Scalar.POINT: "GeoJSON of type Point",
     Scalar.JSON: "anything",
 }
 

@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
-from graphql import GraphQLObjectType, is_non_null_type
+from graphql import GraphQLObjectType, get_nullable_type, is_non_null_type
 
 from revstream.gql.engine.definitions.arguments import compile_arguments
 from revstream.gql.engine.definitions.code_generator import RowGenerator
@@ -37,6 +37,8 @@ from revstream.gql.engine.request.source import CurrentDocument
 from revstream.gql.observability.fallback_metrics import FallbackCounter
 from revstream.model.definition import Scalar
 from revstream.resolvers.values.dates import date_texts
+from revstream.resolvers.values.json_value import REFUSED
+from revstream.resolvers.values.points import point_to_api
 from revstream.streams.changefeed.event import PLAIN_KEY_TYPES
 from revstream.streams.core.errors import GatewayError
 from revstream.streams.mongo.driver.codecs import Document
@@ -289,6 +291,8 @@ class _DocumentsCode(RowGenerator):
             return False
         required = is_non_null_type(definition.type)
         if isinstance(made, Read) and made.stored is not None:
+            if made.stored.type is Scalar.POINT:
+                return self._add_point(name, made.stored.stored, required, definition, details)
             return self._add_stored(name, made, required)
         if not isinstance(made, Resolve) or made.ready is None:
             return False
@@ -319,6 +323,25 @@ class _DocumentsCode(RowGenerator):
             shown = shown if shown == var else f"None if {var} is None else {shown}"
         self.test(test)
         self.item(name, shown)
+        return True
+
+    def _add_point(
+        self, name: str, stored: str, required: bool, definition: Any, details: Any
+    ) -> bool:
+        var = self._read(stored, required)
+        self.names["point_to_api"] = point_to_api
+        self.line(f"{var} = None if {var} is None else point_to_api({var})")
+        self.test(f"{var}.__class__ is dict" if required else f"{var} is not REFUSED")
+        self.names["REFUSED"] = REFUSED
+        type_: Any = get_nullable_type(definition.type)
+        items = []
+        for key, found in self._executor.selected_fields(type_, details).items():
+            self.growth += field_growth(key)
+            field_name = found[0].node.name.value
+            typed = field_name == "__typename"
+            items.append(f"{key!r}: {type_.name!r}" if typed else f"{key!r}: {var}[{field_name!r}]")
+        shown = f"{{{', '.join(items)}}}"
+        self.item(name, shown if required else f"None if {var} is None else {shown}")
         return True
 
     def _add_date(self, name: str, stored: str, required: bool) -> None:

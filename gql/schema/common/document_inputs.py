@@ -12,7 +12,7 @@ from revstream.gql.engine.definitions.field import InputField
 from revstream.gql.engine.definitions.object_type import ObjectTypeInfo
 from revstream.gql.schema.common.descriptions import field_description, object_phrase
 from revstream.gql.schema.common.type_builder import Types
-from revstream.model.definition import Field
+from revstream.model.definition import Field, Scalar
 from revstream.model.naming import lower_first, with_article
 from revstream.resolvers.mutations.document_input import incrementable_fields, writable_fields
 
@@ -123,4 +123,6 @@ def _wrap_in_list(field: Field, item: str) -> str:
 
 
 def _item_type(field: Field, suffix: str) -> str:
+    if field.type is Scalar.POINT:
+        return "PointInput"
     return f"{field.type}{suffix}" if isinstance(field.type, str) else field.type_name

@@ -16,6 +16,7 @@ from revstream.model.filter_operators import (
     BOOLEAN_OPERANDS,
     LIST_OPERANDS,
     NUMBER_OPERANDS,
+    POINT_OPERANDS,
     TEXT_OPERANDS,
 )
 from revstream.resolvers.filters.parser import operators
@@ -55,6 +56,8 @@ OPERATOR_DESCRIPTIONS: Mapping[str, str] = {
     "endsWithIgnoreCaseAndAccents": "Ends with this text, in any case, with or without accents.",
     "containsIgnoreCaseAndAccents": "Contains this text, in any case, with or without accents.",
     "exists": "True: has a value that is not null. False: has no value, or null.",
+    "within": "In this region.",
+    "near": "At most so far away from a point, in metres.",
     "has": "At least one item is equal to this value.",
     "hasEvery": "The list contains each of these values.",
     "hasSome": "The list contains at least one of these values.",
@@ -109,7 +112,7 @@ def orderable_fields(shape: ObjectTypeInfo) -> list[str]:
 
 
 def _is_orderable(shape: ObjectTypeInfo, field: Field) -> bool:
-    if field.is_list or field.type is Scalar.JSON:
+    if field.is_list or field.type in (Scalar.JSON, Scalar.POINT):
         return False
     if not shape.is_entity and field.stored.isdecimal():
         # In a path, a number is also an index of a list.
@@ -304,6 +307,7 @@ def _operator(name: str, item: str) -> InputField:
         type_ = "String"
     elif name in LIST_OPERANDS:
         type_ = f"[{item}!]"
+    type_ = POINT_OPERANDS.get(name, type_)
     return InputField(name, type_, OPERATOR_DESCRIPTIONS[name])
 
 

@@ -83,7 +83,10 @@ directive @copy(of: String!) on FIELD_DEFINITION
 "The number that orders events, which may arrive in any order."
 directive @fence on FIELD_DEFINITION
 
-"An index over fields of the type, or of documents embedded in it (`dimensions.width`)."
+"""
+An index over fields of the type, or of documents embedded in it (`dimensions.width`); of kind
+2dsphere for a field of type Point.
+"""
 directive @index(fields: [String!]!, unique: Boolean! = false) repeatable on OBJECT
 
 "No two documents of the collection have the same value here."
@@ -165,6 +168,9 @@ scalar UUID
 
 "Binary data of subtype 0, as Base64."
 scalar Binary
+
+"A point on earth, stored as GeoJSON of type Point: longitude and latitude."
+scalar Point
 
 "Any JSON: objects, lists and values without a declared type."
 scalar JSON

@@ -49,6 +49,8 @@ _ELSEWHERE = {
     "bytes": Scalar.BINARY,
     "decimal128": Scalar.DECIMAL,
     "double": Scalar.FLOAT,
+    "geojson": Scalar.POINT,
+    "geopoint": Scalar.POINT,
     "guid": Scalar.UUID,
     "int64": Scalar.LONG,
     "integer": Scalar.INT,
@@ -159,6 +161,12 @@ def _check_type(field: FieldDeclaration, declarations: Declarations) -> None:
             field.node.type,
             f"{kind.name} is a member of {union.name}, expected the {union.spot.word}",
             f'write "{field.name}: {field.type_text.replace(kind.name, union.name)}"',
+        )
+    elif kind is Scalar.POINT and field.is_list:
+        field.place.error(
+            field.node.type,
+            f"{field.type_text}, expected one Point",
+            "declare an embedded type with a field of type Point, and a list of it",
         )
 
 

@@ -13,6 +13,7 @@ from revstream.model.compiler.parsing.declarations import (
     FieldDeclaration,
     TypeDeclaration,
 )
+from revstream.model.compiler.parsing.directives import DirectiveUsage
 from revstream.model.definition import Index, Scalar
 from revstream.model.naming import did_you_mean
 
@@ -39,6 +40,11 @@ def indexes_of(type_: TypeDeclaration, declarations: Declarations) -> tuple[Inde
                 _stored_path(type_, name, declarations) for name in directive.texts("fields") or ()
             ),
             unique=directive.flag("unique"),
+            points=tuple(
+                _stored_path(type_, name, declarations)
+                for name in directive.texts("fields") or ()
+                if _is_point(type_, name, declarations)
+            ),
         )
         for directive in type_.directives.all("index")
     )
@@ -63,8 +69,10 @@ def check_indexes(declarations: Declarations) -> None:
                 )
                 continue
             names = directive.texts("fields")
-            if names is not None and _check_index(
-                type_, names, directive.at("fields"), declarations
+            if (
+                names is not None
+                and _check_index(type_, names, directive.at("fields"), declarations)
+                and _check_points(type_, names, directive, declarations)
             ):
                 shown = f"@index(fields: [{', '.join(f'{each!r}' for each in names)}])".replace(
                     "'", '"'
@@ -201,7 +209,27 @@ def _path_problem(
 
 def _is_whole(field: FieldDeclaration, declarations: Declarations) -> bool:
     kind = declarations.kind(field)
-    return kind is Scalar.JSON or isinstance(kind, TypeDeclaration)
+    return kind in (Scalar.JSON, Scalar.POINT) or isinstance(kind, TypeDeclaration)
+
+
+def _is_point(type_: TypeDeclaration, name: str, declarations: Declarations) -> bool:
+    fields = _follow(type_, name, declarations).fields
+    return bool(fields) and declarations.kind(fields[-1]) is Scalar.POINT
+
+
+def _check_points(
+    type_: TypeDeclaration,
+    names: tuple[str, ...],
+    index: DirectiveUsage,
+    declarations: Declarations,
+) -> bool:
+    point = next((each for each in names if _is_point(type_, each, declarations)), None)
+    if point is None or not index.flag("unique"):
+        return True
+    type_.place.error(
+        index.node, f'@index: unique, with the Point "{point}", expected no Point', "remove unique"
+    )
+    return False
 
 
 def _follow(type_: TypeDeclaration, name: str, declarations: Declarations) -> _Path:

@@ -85,11 +85,16 @@ FIXED_TYPES = frozenset(
         "VersionWhere",
         "WriteError",
         *(f"Version{each}" for each in ENTITY_AGGREGATE_SUFFIXES),
-        *(f"{each.value}Filter" for each in Scalar),
-        *(f"{each.value}ListFilter" for each in Scalar),
+        *(f"{each.value}Filter" for each in Scalar if each is not Scalar.POINT),
+        *(f"{each.value}ListFilter" for each in Scalar if each is not Scalar.POINT),
     }
 )
 """Types that every API has."""
+
+POINT_TYPES = frozenset(
+    {"Point", "PointBox", "PointCircle", "PointFilter", "PointInput", "PointNear", "PointWithin"}
+)
+"""Types of an API whose model has a field of type Point. Otherwise the model may have them."""
 
 ENTITY_SUFFIXES = (
     "Version",
@@ -264,7 +269,11 @@ def _check_types(declarations: Declarations, report: Report) -> None:
         **{name: each.node for name, each in declarations.types.items()},
         **declarations.enum_nodes,
     }
-    scalars = {each.value for each in Scalar}
+    fixed = FIXED_TYPES
+    if any(declarations.kind(each) is Scalar.POINT for _, each in declarations.fields):
+        fixed |= POINT_TYPES
+    # A model that has a type Point of its own uses that one.
+    scalars = {each.value for each in Scalar if each is not Scalar.POINT}
     refused: set[str] = set()
     for name, node in nodes.items():
         place = report.place(name)
@@ -272,7 +281,7 @@ def _check_types(declarations: Declarations, report: Report) -> None:
             place.error(node, "names that begin with __ are reserved by GraphQL", "rename it")
         elif name in scalars:
             place.error(node, f'"{name}" is a scalar of the model language', "rename the type")
-        elif name in FIXED_TYPES:
+        elif name in fixed:
             place.error(
                 node,
                 f'"{name}" is reserved: every API has a type of this name',
@@ -291,7 +300,7 @@ def _check_types(declarations: Declarations, report: Report) -> None:
                 "rename one of the two",
             )
             refused.add(made.name)
-        elif made.name in FIXED_TYPES:
+        elif made.name in fixed:
             report.place(made.owner).error(
                 nodes[made.owner],
                 f'revstream would create a type "{made.name}" for it, which every API already has',

@@ -38,11 +38,13 @@ from revstream.model.filter_operators import (
     BOOLEAN_OPERANDS,
     LIST_OPERANDS,
     NUMBER_OPERANDS,
+    POINT_INPUTS,
+    POINT_OPERANDS,
     TEXT_OPERANDS,
     filter_operators,
     json_path_mistake,
 )
-from revstream.model.naming import did_you_mean
+from revstream.model.naming import did_you_mean, with_article
 
 __all__ = ["check_rows"]
 
@@ -185,6 +187,8 @@ class _Rule:
                 self._check_path(path, entry.value)
             elif operator in TEXT_OPERANDS:
                 self._check_literal(path, entry.value, Scalar.STRING)
+            elif operator in POINT_OPERANDS:
+                self._check_region(path, entry.value, POINT_OPERANDS[operator])
             elif isinstance(kind, TypeDeclaration):
                 self.check(entry.value, kind)
             elif operator in LIST_OPERANDS and isinstance(entry.value, ListValueNode):
@@ -210,6 +214,32 @@ class _Rule:
         if mistake is not None:
             expected, mend = mistake.split("; ", 1)
             self.error(f'has {written(value)} for "{path}", expected {expected}', mend)
+
+    def _check_region(self, path: str, value: ValueNode, type_: str) -> None:
+        """Check a part of the operand of a filter of points."""
+        fields = POINT_INPUTS.get(type_)
+        if isinstance(value, VariableNode):
+            return
+        if fields is None:
+            self._check_literal(path, value, Scalar.FLOAT)
+        elif type_.startswith("["):
+            for each in value.values if isinstance(value, ListValueNode) else (value,):
+                self._check_region(path, each, type_[1:-1])
+        elif not isinstance(value, ObjectValueNode):
+            self.error(
+                f'has {written(value)} for "{path}", expected {with_article(type_)}',
+                f"write an object with {', '.join(fields)}",
+            )
+        else:
+            for entry in value.fields:
+                name = entry.name.value
+                if name not in fields:
+                    self.error(
+                        f'has "{name}" for "{path}", expected {with_article(type_)}',
+                        did_you_mean(name, [*fields], f"it has {', '.join(fields)}"),
+                    )
+                else:
+                    self._check_region(f"{path}.{name}", entry.value, fields[name])
 
     def _check_literal(self, path: str, value: ValueNode, kind: Kind) -> None:
         if isinstance(value, VariableNode):

@@ -23,6 +23,8 @@ _UUID_BYTES = 16
 _DAY_MS = 86_400_000
 # Documents that are embedded more deeply are of no type: queries have a limit of depth, too.
 _DEEPEST = 10
+# Of longitudes and latitudes.
+_MOST_DEGREES = (180, 90)
 _KINDS: dict[type, Kind] = {
     type(None): Kind.NULL,
     bool: Kind.BOOLEAN,
@@ -67,10 +69,11 @@ def _add(profile: FieldProfile, value: Any, *, rare: bool, depth: int, listed: b
         profile.add_date(None if listed else _day(value), rare=rare)
         return
     kind = _kind(value)
-    if kind in (Kind.OBJECT, Kind.LIST) and depth > _DEEPEST:
+    if kind in (Kind.OBJECT, Kind.POINT, Kind.LIST) and depth > _DEEPEST:
         kind = Kind.OTHER
     profile.add(kind, rare=rare)
-    if kind is Kind.OBJECT:
+    if kind in (Kind.OBJECT, Kind.POINT):
+        # A point is described as an object too, in case other values of the field are none.
         add_document(profile.object_fields(), value, rare=rare, depth=depth, listed=listed)
     elif kind is Kind.LIST:
         items = profile.list_items()
@@ -87,12 +90,26 @@ def _day(value: datetime | DatetimeMS) -> int | None:
     return value.toordinal() if midnight else None
 
 
+def _is_point(value: Mapping[str, Any]) -> bool:
+    place = value.get("coordinates")
+    return (
+        value.get("type") == "Point"
+        and "crs" not in value
+        and isinstance(place, list)
+        and len(place) == len(_MOST_DEGREES)
+        and all(
+            each.__class__ in (int, float, Int64) and -most <= each <= most
+            for each, most in zip(place, _MOST_DEGREES, strict=True)
+        )
+    )
+
+
 def _kind(value: Any) -> Kind:
     known = _KINDS.get(value.__class__)
     if known is not None:
         return known
     if isinstance(value, Mapping):
-        return Kind.OBJECT
+        return Kind.POINT if _is_point(value) else Kind.OBJECT
     if isinstance(value, list):
         return Kind.LIST
     if value.__class__ is float:

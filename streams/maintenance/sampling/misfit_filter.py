@@ -6,6 +6,7 @@ which MongoDB's queries do not tell apart.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -69,6 +70,9 @@ def _of_value(name: str, chosen: FieldType) -> Iterator[Condition]:
             yield {name: {"$exists": False}}
             yield {"$and": [{name: None}, {name: {"$not": {"$type": "array"}}}]}
         return
+    if chosen.scalar is Scalar.POINT:
+        yield {"$nor": [_point(name)], **({} if chosen.required else {name: {"$ne": None}})}
+        return
     for each in _not_of(chosen, nullable=not chosen.required):
         # `$exists`: comparisons find missing fields, too.
         yield {name: each if chosen.required else {"$exists": True, **each}}
@@ -80,6 +84,18 @@ def _of_value(name: str, chosen: FieldType) -> Iterator[Condition]:
         inner = [*_prefixed(name, _of_object(chosen.fields))]
         if inner:
             yield {"$and": [{name: {"$type": "object"}}, {"$or": inner}]}
+
+
+def _point(name: str) -> Condition:
+    return {
+        name: {"$geoWithin": {"$centerSphere": [[0, 0], math.tau]}},
+        f"{name}.type": "Point",
+        f"{name}.crs": {"$exists": False},
+        f"{name}.coordinates": {
+            "$size": 2,
+            "$not": {"$elemMatch": {"$not": {"$type": ["int", "long", "double"]}}},
+        },
+    }
 
 
 def _of_list(name: str, chosen: FieldType) -> Iterator[Condition]:
@@ -116,7 +132,7 @@ def _with_prefix(prefix: str, condition: Condition) -> Condition:
     return {
         key if key.startswith("$") else f"{prefix}.{key}": (
             [_with_prefix(prefix, each) for each in value]
-            if key in ("$or", "$and")
+            if key in ("$or", "$and", "$nor")
             else _path_with_prefix(prefix, value)
             if key == "$expr"
             else value

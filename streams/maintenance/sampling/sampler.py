@@ -76,9 +76,11 @@ async def sample_database(
         if size is not None and profile.count < total:
             await _widen(mongo, name, profile, report)
     for name, profile in profiles.items():
+        indexes = await _indexes(mongo, name)
         found.collections[name] = CollectionFacts(
             profile=profile,
-            unique=await _unique_fields(mongo, name),
+            unique=_alone(indexes, None, unique=True),
+            points=_alone(indexes, "2dsphere", unique=False),
             comment=f"Documents read: {profile.count:,}.",
         )
     found.relations = await _relations(mongo, profiles, report)
@@ -164,12 +166,20 @@ async def _json_schema(mongo: Mongo, name: str) -> Mapping[str, Any]:
     return schema if isinstance(schema, Mapping) else {}
 
 
-async def _unique_fields(mongo: Mongo, name: str) -> frozenset[str]:
+async def _indexes(mongo: Mongo, name: str) -> list[Mapping[str, Any]]:
     reply = await mongo.command({"listIndexes": name})
+    indexes: list[Mapping[str, Any]] = reply["cursor"]["firstBatch"]
+    return [each for each in indexes if "partialFilterExpression" not in each]
+
+
+def _alone(indexes: list[Mapping[str, Any]], kind: object, *, unique: bool) -> frozenset[str]:
+    """Return the paths that an index of a kind covers alone."""
     return frozenset(
-        next(iter(each["key"]))
-        for each in reply["cursor"]["firstBatch"]
-        if each.get("unique") and len(each["key"]) == 1 and "partialFilterExpression" not in each
+        path
+        for each in indexes
+        if len(each["key"]) == 1 and (each.get("unique") or not unique)
+        for path, of in each["key"].items()
+        if of == kind or kind is None
     )
 
 

@@ -12,7 +12,7 @@ from revstream.streams.layouts.factory import create_layout
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.versioning.copied_field import copied_fields
 
-__all__ = ["RefusedIndex", "create_indexes", "wanted_indexes"]
+__all__ = ["IndexKeys", "RefusedIndex", "create_indexes", "wanted_indexes"]
 
 Report = Callable[[str, int, int], None]
 
@@ -58,7 +58,9 @@ async def create_indexes(
     return refused
 
 
-async def _is_enforced(mongo: Mongo, collection: str, keys: Sequence[tuple[str, int]]) -> bool:
+async def _is_enforced(
+    mongo: Mongo, collection: str, keys: Sequence[tuple[str, int | str]]
+) -> bool:
     """Return whether a unique index on these fields exists, made by another program.
 
     It may be stricter than the model's: without `sparse`, only one document may lack the field.
@@ -77,7 +79,8 @@ async def _is_enforced(mongo: Mongo, collection: str, keys: Sequence[tuple[str, 
     )
 
 
-WantedIndex = tuple[str, list[tuple[str, int]], Index, dict[str, Any]]
+IndexKeys = list[tuple[str, int | str]]
+WantedIndex = tuple[str, IndexKeys, Index, dict[str, Any]]
 
 
 def wanted_indexes(mongo: Mongo, model: Model) -> list[WantedIndex]:
@@ -116,9 +119,9 @@ def _copies(model: Model) -> list[tuple[str, Index]]:
     ]
 
 
-def _keys(index: Index) -> list[tuple[str, int]]:
-    keys = [(name, 1) for name in index.fields]
-    if not index.unique and "_id" not in index.fields:
+def _keys(index: Index) -> IndexKeys:
+    keys: IndexKeys = [(name, "2dsphere" if name in index.points else 1) for name in index.fields]
+    if not index.unique and "_id" not in index.fields and not index.points:
         # Pages are sorted by these fields and then by _id; without it here, MongoDB would sort in
         # memory.
         keys.append(("_id", 1))

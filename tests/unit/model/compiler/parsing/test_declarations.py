@@ -31,7 +31,7 @@ MISTAKES = [
         "a scalar: not supported in a model",
         (
             "remove it; the scalars are ID, String, Int, Long, Float, Boolean, Decimal, "
-            "DateTime, Date, Timestamp, ObjectID, UUID, Binary, JSON"
+            "DateTime, Date, Timestamp, ObjectID, UUID, Binary, Point, JSON"
         ),
         id="a scalar",
     ),

@@ -27,7 +27,8 @@ FIELD_MISTAKES = [
         '"Xyzzy": unknown type',
         (
             "declare a type or an enum of that name, or choose a scalar: ID, String, Int, "
-            "Long, Float, Boolean, Decimal, DateTime, Date, Timestamp, ObjectID, UUID, Binary, JSON"
+            "Long, Float, Boolean, Decimal, DateTime, Date, Timestamp, ObjectID, UUID, Binary, "
+            "Point, JSON"
         ),
         id="an unknown type",
     ),
