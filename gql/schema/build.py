@@ -15,10 +15,12 @@ from revstream.gql.engine.limits.concurrency import ConcurrencyExtension, Concur
 from revstream.gql.engine.limits.document_limits import Limits
 from revstream.gql.engine.limits.persisted_documents import AutomaticDocuments, Persisted
 from revstream.gql.observability.operation_metrics import Operations, timed
-from revstream.gql.schema.aggregates.field import (
+from revstream.gql.schema.aggregates.back_references import (
     back_reference_aggregate_fields,
-    define_version_aggregates,
+    past_back_reference_aggregate_fields,
+    state_back_reference_aggregate_fields,
 )
+from revstream.gql.schema.aggregates.field import define_version_aggregates
 from revstream.gql.schema.aggregates.inputs import define_time_buckets
 from revstream.gql.schema.aggregates.types import define_aggregates
 from revstream.gql.schema.common.descriptions import enum_description
@@ -107,7 +109,9 @@ def build_schema(
         back_links = [back_reference_field(model, each) for each in shape.back_links.values()]
         back_links += back_reference_aggregate_fields(model, results, shape)
         past_links = [past_back_reference_field(model, each) for each in shape.back_links.values()]
+        past_links += past_back_reference_aggregate_fields(model, results, shape)
         state_links = list(map(state_back_reference_field, shape.back_links.values()))
+        state_links += state_back_reference_aggregate_fields(results, shape)
         more = [*back_links, *history_fields(model, shape)]
         define_states(types, shape, more, past_links, state_links)
         define_versions(types, model, shape)

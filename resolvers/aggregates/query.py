@@ -119,6 +119,11 @@ class AggregateQuery:
     first: int
 
     @property
+    def targets(self) -> Sequence[Entity]:
+        """Entities to which the references of groups lead."""
+        return [target for join in self.joins for target in join.targets()]
+
+    @property
     def paths(self) -> frozenset[str]:
         """Stored paths of the documents that are looked at, beside those of the filter."""
         return frozenset(

@@ -25,7 +25,12 @@ from revstream.streams.changefeed.event import identity
 from revstream.streams.layouts.core.interface import Layout
 from revstream.streams.mongo.driver.codecs import Document
 
-__all__ = ["compute_aggregate", "read_aggregate", "read_aggregates_by_key"]
+__all__ = [
+    "compute_aggregate",
+    "compute_aggregates_by_key",
+    "read_aggregate",
+    "read_aggregates_by_key",
+]
 
 
 async def compute_aggregate(
@@ -90,37 +95,64 @@ async def read_aggregates_by_key(
 
     Raises: see `read_aggregate`.
     """
-    rows: list[Document] = [{"n": n, "key": key} for n, key in enumerate(keys)]
-    lookup = layout.lookup_stages(stored_field)
-    variables = [f"joined{n}" for n in range(len(query.joins))]
+    lookup, beginning = layout.lookup_stages(stored_field)
+    rows = [{"n": n, "key": key} for n, key in enumerate(keys)]
 
-    async def run(stages: Sequence[Document], more: Sequence[Document] = ()) -> list[Any]:
-        inner = [{"$match": matching}, *stages]
-        pipeline = [*stages_by_key(lookup, rows, variables, inner), *more]
+    async def run(pipeline: Sequence[Document]) -> list[Any]:
         found: list[Any] = await layout.mongo.aggregate(
             None, pipeline, snapshot=layout.snapshot, at=at, in_memory=True
         )
         return found
 
+    joined = lookup, [*beginning, {"$match": matching}]
+    return await compute_aggregates_by_key(query, joined, rows, (), run, targets)
+
+
+async def compute_aggregates_by_key(
+    query: AggregateQuery,
+    lookup: tuple[Mapping[str, Any], Sequence[Document]],
+    rows: Sequence[Mapping[str, Any]],
+    variables: Sequence[str],
+    run: Callable[[Sequence[Document]], Awaitable[Sequence[Mapping[str, Any]]]],
+    targets: ReadTargets,
+    *,
+    prefix: str = "",
+) -> list[AggregateResult]:
+    """Compute an aggregate of the documents of each of many keys.
+
+    Args:
+        lookup, rows, variables: see `stages_by_key`; the lookup finds the documents that match.
+        run: runs a pipeline on the database.
+        prefix: see `aggregate_stages`.
+
+    Raises: see `compute_aggregate`.
+    """
+    names = [f"joined{n}" for n in range(len(query.joins))]
+    wanted: list[Document] = [{**row, **{name: [] for name in names}} for row in rows]
+
+    async def found_of(stages: Sequence[Document], *more: Document) -> Sequence[Mapping[str, Any]]:
+        return await run([*stages_by_key(lookup, wanted, [*variables, *names], stages), *more])
+
+    answers: list[list[Document]] = [[] for _ in wanted]
     with translate_refusals():
-        for variable, join in zip(variables, query.joins, strict=True):
-            for row in rows:
-                row[variable] = []
-            stages = id_stages(join.hop)
+        for name, join in zip(names, query.joins, strict=True):
+            stages = id_stages(join.hop, prefix=prefix)
             # The bound is on the ids of all keys together.
             held = [
-                each for each in await run(stages, stages[1:]) if each["found"]["_id"] is not None
+                (each["n"], each["found"]["_id"])
+                for each in await found_of(stages, stages[-1])
+                if each["found"]["_id"] is not None
             ]
-            check_target_count(join.hop, [each["found"]["_id"] for each in held])
-            ids = {identity(each["found"]["_id"]): each["found"]["_id"] for each in held}
-            found = await read_join(join, [*ids.values()], targets)
-            by_id = {identity(each["id"]): each for each in found}
-            for each in held:
-                value = by_id.get(identity(each["found"]["_id"]))
-                if value is not None:
-                    rows[each["n"]][variable].append(value)
-        answers: list[list[Document]] = [[] for _ in keys]
-        joined = [f"$${each}" for each in variables]
-        for each in await run(aggregate_stages(query, joined)):
+            check_target_count(join.hop, held)
+            ids = {identity(id_): id_ for _, id_ in held}
+            targets_by_id = {
+                identity(each["id"]): each
+                for each in await read_join(join, [*ids.values()], targets)
+            }
+            for n, id_ in held:
+                if identity(id_) in targets_by_id:
+                    wanted[n][name].append(targets_by_id[identity(id_)])
+        joined = [f"$${name}" for name in names]
+        for each in await found_of(aggregate_stages(query, joined, prefix=prefix)):
             answers[each["n"]].append(each["found"])
     return [aggregate_result(query, each) for each in answers]

@@ -25,7 +25,7 @@ from revstream.streams.core.errors import ArchiveBehind, HistoryLost
 from revstream.streams.core.operation import count_computed
 from revstream.streams.mongo.driver.codecs import DECODED, Document
 
-__all__ = ["aggregate_as_of", "aggregate_versions"]
+__all__ = ["aggregate_as_of", "aggregate_versions", "read_past_targets"]
 
 _MOST_BYTES = 8 * 1024 * 1024
 """Values of versions that are given to the server; a command may have 16 MB."""
@@ -46,7 +46,7 @@ async def aggregate_as_of(
     archive, rows = history.readable(entity)
     where = rows.narrowed(query.where) or EVERYTHING
     documents = PastDocuments(history.mongo, archive, entity, at, where, query.paths)
-    targets = partial(_targets, history, at)
+    targets = partial(read_past_targets, history, at)
     result = await compute_aggregate(query, documents.run, targets, prefix=CONTENT)
     await documents.check_known()
     return result
@@ -117,7 +117,7 @@ async def _visible_versions(
     return rows
 
 
-async def _targets(
+async def read_past_targets(
     history: VersionHistory,
     at: Timestamp,
     entity: Entity,

@@ -46,6 +46,7 @@ MODEL = read_model(
       vaultId: ID vault: Vault @reference(by: "vaultId")
       chiefId: ID chief: Supplier @reference(by: "chiefId") @access(read: ["staff"])
       products: [Product!]! @referencedBy(field: "supplierId")
+      deals: [Deal!]! @referencedBy(field: "supplierId")
     }}
     type City @collection(name: "cities", version: null, storage: DELTA) {{
       id: ID! size: Int text: String label: String
@@ -328,11 +329,7 @@ async def test_each_parent_has_groups_by_the_targets_of_its_documents(
     assert answers == {
         str(id_): expected_groups(
             world,
-            [
-                each
-                for each in products
-                if str(id_) == str(each.get("supplierId")) or [id_] == each.get("supplierId")
-            ],
+            [each for each in products if refers(each, id_)],
             keys,
         )
         for id_ in visible(world, "suppliers")
@@ -546,3 +543,81 @@ async def test_aggregates_of_versions_need_the_rights_of_the_entity(shop: Shop) 
     text = '{ supplierVersionsAggregate(where: {changedField: "secret"}) { count } }'
     _, [(told, code)] = await ask(shop, text)
     assert (code, "secret" in told) == ("FORBIDDEN", True)
+
+
+# Back references of past documents.
+
+
+@settings(_QUICK, max_examples=examples(24))
+@given(
+    worlds=st.lists(WORLDS, min_size=2, max_size=2),
+    field=st.sampled_from(["products", "deals"]),
+    keys=st.sampled_from([["label"], ["label", "origin.city.size"]]),
+)
+async def test_aggregates_of_back_references_are_of_the_moment_of_the_snapshot(
+    shop: Shop, worlds: Any, field: str, keys: list[str]
+) -> None:
+    """Each snapshot of a list has those of the documents that referred to it then."""
+    moments = []
+    for world in worlds:
+        store(shop, world)
+        moments.append((await data_of(shop, "{ resumeToken }"))["resumeToken"])
+    argument, shown = group_by(keys)
+    groups = f"{field}Aggregate({argument}) {{ groups {{ key {{ {shown} }} {RESULTS} }} }}"
+    for token, world in zip(moments, worlds, strict=True):
+        selected = f"{{ nodes {{ document {{ documentId {groups} }} }} }}"
+        text = f'{{ suppliersAsOf(asOf: {{token: "{token}"}}) {selected} }}'
+        found = (await data_of(shop, text))["suppliersAsOf"]["nodes"]
+        snapshots = [each["document"] for each in found]
+        products = visible(world, "products").values()
+        assert {
+            each["documentId"]: shown_groups(each[f"{field}Aggregate"], keys) for each in snapshots
+        } == {
+            str(id_): expected_groups(world, [each for each in products if refers(each, id_)], keys)
+            for id_ in visible(world, "suppliers")
+        }
+
+
+async def test_the_versions_of_a_history_have_aggregates_of_their_moments(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One command computes all of them; groups by a reference need one moment."""
+    suppliers, products = shop.database["suppliers"], shop.database["products"]
+    suppliers.delete_many({})
+    products.delete_many({})
+    id_ = uuid4().hex
+    for n in range(3):
+        products.insert_one({"_id": f"{id_}-{n}", "supplierId": id_, "n": n})
+        suppliers.replace_one({"_id": id_}, {"country": str(n)}, upsert=True)
+    await data_of(shop, "{ resumeToken }")
+    mongo, asked = shop.gateway.mongo, []
+    run = mongo.aggregate
+
+    async def listening(collection: Any, stages: Any, **options: Any) -> Any:
+        if "products.versions" in str(stages):
+            asked.append(options)
+        return await run(collection, stages, **options)
+
+    monkeypatch.setattr(mongo, "aggregate", listening)
+
+    def text(arguments: str, selection: str) -> str:
+        inner = f"document {{ productsAggregate{arguments} {{ {selection} }} }}"
+        return f'{{ supplier(id: "{id_}") {{ history {{ nodes {{ {inner} }} }} }} }}'
+
+    found = await data_of(shop, text("", "count sum { n }"))
+    nodes = [
+        each["document"]["productsAggregate"] for each in found["supplier"]["history"]["nodes"]
+    ]
+    assert nodes == [{"count": n, "sum": {"n": sum(range(n))}} for n in (3, 2, 1)]
+    assert asked == [{"in_memory": True}]
+    arguments = "(groupBy: {supplier: {country: true}})"
+    _, [(told, code), *_] = await ask(shop, text(arguments, "groups { count }"))
+    assert code == "BAD_USER_INPUT"
+    assert "groups by a reference at 3 time points, expected one" in told
+    state = f'{{ supplierState(id: "{id_}") {{ productsAggregate {{ count }} }} }}'
+    assert await data_of(shop, state) == {"supplierState": {"productsAggregate": {"count": 3}}}
+
+
+def refers(product: Row, id_: Any) -> bool:
+    held = product.get("supplierId")
+    return str(id_) == str(held) or held == [id_]

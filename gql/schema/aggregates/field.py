@@ -2,39 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from strawberry.types.field import StrawberryField
 
 from revstream.gql.engine.definitions.field import Argument, Resolve
-from revstream.gql.engine.definitions.object_type import BackLink, ObjectTypeInfo
+from revstream.gql.engine.definitions.object_type import ObjectTypeInfo
 from revstream.gql.engine.request.context import ResolveInfo
-from revstream.gql.engine.request.selection import Nodes, Selections
-from revstream.gql.engine.request.source import CurrentDocument
-from revstream.gql.schema.aggregates.inputs import group_by_name
+from revstream.gql.schema.aggregates.selection import aggregate_arguments, aggregate_selection
 from revstream.gql.schema.aggregates.types import aggregate_name, define_aggregates
 from revstream.gql.schema.common.type_builder import Types
-from revstream.gql.schema.entities.back_references import equivalent_ids
 from revstream.model.definition import Model
 from revstream.resolvers.aggregates.measure import (
-    KEY,
-    Measure,
-    Measured,
-    group_type_name,
-    key_type_name,
-    measure_type_name,
     result_model,
 )
 from revstream.resolvers.aggregates.pipeline import AggregateResult
 from revstream.resolvers.aggregates.query import (
-    DEFAULT_GROUPS,
-    MAX_GROUPS,
     AggregateRequest,
-    AggregateSelection,
     parse_aggregate,
 )
-from revstream.resolvers.current.aggregates import aggregate, aggregates_by_parent
+from revstream.resolvers.current.aggregates import aggregate
 from revstream.resolvers.history.aggregates import aggregate_as_of, aggregate_versions
 from revstream.resolvers.history.version_filter import (
     OPERATION,
@@ -44,7 +32,6 @@ from revstream.resolvers.history.version_filter import (
 
 __all__ = [
     "aggregate_field",
-    "back_reference_aggregate_fields",
     "define_version_aggregates",
     "version_aggregate_field",
 ]
@@ -76,7 +63,7 @@ def version_aggregate_field(model: Model, shape: ObjectTypeInfo) -> StrawberryFi
             VERSION_RECORD,
             None,
             AggregateRequest(**request),
-            _selection(context.selections(info), info.field_nodes, _VERSION_SHAPE),
+            aggregate_selection(context.selections(info), info.field_nodes, _VERSION_SHAPE),
             # Facts of versions have no access rules of their own.
             lambda kind, member: None,
         )
@@ -89,8 +76,11 @@ def version_aggregate_field(model: Model, shape: ObjectTypeInfo) -> StrawberryFi
         "Counts and other results over the versions of all documents (the audit trail), in total "
         "and in groups.",
         resolve,
-        _arguments(_VERSION_RESULTS, _VERSION_SHAPE),
+        aggregate_arguments(_VERSION_RESULTS, _VERSION_SHAPE),
     )
+
+
+_AS_OF = Argument("asOf", "TimePoint", "The time point of the documents. Default: now.")
 
 
 def aggregate_field(model: Model, results: Model, shape: ObjectTypeInfo) -> StrawberryField:
@@ -114,14 +104,13 @@ def aggregate_field(model: Model, results: Model, shape: ObjectTypeInfo) -> Stra
             entity,
             await context.parse_filter(model, entity, where, at),
             AggregateRequest(**request),
-            _selection(context.selections(info), info.field_nodes, shape),
+            aggregate_selection(context.selections(info), info.field_nodes, shape),
             context.scope.check_read,
         )
         if moment is None:
             return await aggregate(context.services.current, entity, query)
-        for join in query.joins:
-            for target in join.targets():
-                await context.services.moments.reached(target, moment)
+        for target in query.targets:
+            await context.services.moments.reached(target, moment)
         return await aggregate_as_of(context.services.history, entity, moment.at, query)
 
     return Resolve(
@@ -130,139 +119,5 @@ def aggregate_field(model: Model, results: Model, shape: ObjectTypeInfo) -> Stra
         f"Counts, sums and other results over the documents of `{entity.collection}`, now or at "
         "a time point, in total and in groups.",
         resolve,
-        _arguments(results, shape, _AS_OF),
+        aggregate_arguments(results, shape, _AS_OF),
     )
-
-
-def back_reference_aggregate_fields(
-    model: Model, results: Model, shape: ObjectTypeInfo
-) -> Iterator[StrawberryField]:
-    """Yield the aggregates of an entity's back references; a field of the model has precedence."""
-    for link in shape.back_links.values():
-        name = f"{link.reference.name}Aggregate"
-        taken = (shape.fields, shape.links, shape.list_links, shape.back_links)
-        if not any(name in each for each in taken):
-            yield _back_reference_field(name, model, results, shape, link)
-
-
-def _back_reference_field(
-    name: str, model: Model, results: Model, shape: ObjectTypeInfo, link: BackLink
-) -> StrawberryField:
-    target = link.target
-
-    async def resolve(
-        source: CurrentDocument,
-        info: ResolveInfo,
-        where: Mapping[str, Any] | None = None,
-        **request: Any,
-    ) -> AggregateResult:
-        context = info.context
-        if link.reference.name in shape.guarded:
-            context.scope.check_read(shape.type, link.reference)
-
-        async def read(ids: list[Any]) -> Any:
-            query = parse_aggregate(
-                model,
-                results,
-                target.entity,
-                await context.parse_filter(model, target.entity, where, None),
-                AggregateRequest(**request),
-                _selection(context.selections(info), info.field_nodes, target),
-                context.scope.check_read,
-            )
-            parents = [equivalent_ids(shape.entity, each) for each in ids]
-            return await aggregates_by_parent(
-                context.services.current, target.entity, link.by.stored, parents, query
-            )
-
-        kind = (shape.name, name, *map(id, info.field_nodes))
-        found: AggregateResult = await context.loads.for_document(kind, source.values["_id"], read)
-        return found
-
-    return Resolve(
-        name,
-        f"{aggregate_name(target.name)}!",
-        f"Counts, sums and other results over `{link.reference.name}`, in total and in groups.",
-        resolve,
-        _arguments(results, target),
-    )
-
-
-_AS_OF = Argument("asOf", "TimePoint", "The time point of the documents. Default: now.")
-
-
-def _arguments(results: Model, shape: ObjectTypeInfo, *more: Argument) -> tuple[Argument, ...]:
-    group = group_type_name(shape.name)
-    matching = (
-        Argument("where", f"{shape.name}Where", "Only those that match."),
-        *more,
-    )
-    if results.embedded(group).field(KEY) is None:
-        return matching
-    return (
-        *matching,
-        Argument(
-            "groupBy",
-            group_by_name(shape.name),
-            "The fields that make groups. "
-            "A missing value, or one that does not fit the model, is null in the key.",
-        ),
-        Argument("having", f"{group}Where", "Only groups that match."),
-        Argument(
-            "orderBy",
-            f"[{group}Order!]",
-            "The order of the groups, the most important field first. Default: by key.",
-        ),
-        Argument(
-            "first",
-            "Int",
-            f"The maximum number of groups, at most {MAX_GROUPS:,}. Default: {DEFAULT_GROUPS}.",
-        ),
-    )
-
-
-def _selection(selections: Selections, nodes: Nodes, shape: ObjectTypeInfo) -> AggregateSelection:
-    selected = selections.under(nodes, aggregate_name(shape.name))
-    group: Mapping[str, Nodes] = {}
-    if "groups" in selected:
-        group = selections.under(selected["groups"], group_type_name(shape.name))
-    keys = _paths(selections, group.get(KEY, ()), shape, key_type_name)
-    groups = not selected.keys().isdisjoint({"groups", "totalGroups", "hasMoreGroups"})
-    total = frozenset(_measured(selections, selected, shape))
-    return AggregateSelection(
-        totals="count" in selected or bool(total) or not groups,
-        total=total,
-        groups=groups,
-        grouped=frozenset(_measured(selections, group, shape)),
-        keys=frozenset(keys),
-        group_count="totalGroups" in selected,
-    )
-
-
-def _measured(
-    selections: Selections, selected: Mapping[str, Nodes], shape: ObjectTypeInfo
-) -> Iterator[Measured]:
-    for measure in Measure:
-        nodes = selected.get(measure.value, ())
-
-        def type_name(name: str, measure: Measure = measure) -> str:
-            return measure_type_name(name, measure)
-
-        for names in _paths(selections, nodes, shape, type_name):
-            yield Measured(measure, names)
-
-
-def _paths(
-    selections: Selections, nodes: Nodes, shape: ObjectTypeInfo, type_name: Any
-) -> Iterator[tuple[str, ...]]:
-    """Yield the API paths of the fields that are selected of keys or results."""
-    if not nodes:
-        return
-    for name, places in selections.under(nodes, type_name(shape.name)).items():
-        link = shape.links.get(name)
-        inner = shape.embedded.get(name) if link is None else link.target
-        if inner is not None:
-            for path in _paths(selections, places, inner, type_name):
-                yield (name, *path)
-        elif name in shape.fields:
-            yield (name,)

@@ -36,6 +36,7 @@ __all__ = [
     "back_reference_field",
     "equivalent_ids",
     "past_back_reference_field",
+    "resolved_at",
     "state_back_reference_field",
 ]
 
@@ -91,13 +92,18 @@ def back_reference_field(model: Model, link: BackLink) -> StrawberryField:
     )
 
 
-async def _resolved_at(
+async def resolved_at(
     context: RequestContext,
     model: Model,
     entity: Entity,
     where: Mapping[str, Any] | None,
     wanted: Sequence[WantedReferrers],
 ) -> Condition:
+    """Parse a filter of documents that referred to others.
+
+    Raises:
+        BadUserInput: a filter through a reference, at several time points.
+    """
     parsed = await context.parse_unresolved(model, entity, where)
     if not references_in(parsed):
         return parsed
@@ -129,7 +135,7 @@ def past_back_reference_field(model: Model, link: BackLink) -> StrawberryField:
 
         async def read(wanted: list[WantedReferrers]) -> Any:
             query: PageQuery[Condition] = PageQuery(
-                where=await _resolved_at(context, model, target.entity, where, wanted),
+                where=await resolved_at(context, model, target.entity, where, wanted),
                 order=parse_allowed_order(context, target, order_by),
                 page=page_request(**page),
                 fields=selections.stored(selected.items, target, target.snapshot),

@@ -75,11 +75,7 @@ class PastDocuments:
             TimeLimit: the read took longer than it may.
         """
         if self._rows is None and self._names and await self._archive.has_packed():
-            self._mongo.count_scan(self._archive.collection)
-            judging = ContentFilter(self._mongo, self._archive, self._matching, self._names)
-            self._rows = await _measured_rows(
-                self._mongo, self._archive, self._at, judging, self._names
-            )
+            self._rows = await self.read()
         if self._rows is not None:
             # literal: values such as "$name" are no field paths
             given: list[Mapping[str, Any]] = [{"$documents": {"$literal": self._rows}}, *stages]
@@ -92,6 +88,16 @@ class PastDocuments:
         return await self._mongo.aggregate(
             self._archive.name, swept, hint=TIME_INDEX, in_memory=True
         )
+
+    async def read(self) -> Sequence[Document]:
+        """Return the fields that the filter and the stages look at, below `full`.
+
+        Raises:
+            LimitExceeded: see `run`.
+        """
+        self._mongo.count_scan(self._archive.collection)
+        judging = ContentFilter(self._mongo, self._archive, self._matching, self._names)
+        return await _measured_rows(self._mongo, self._archive, self._at, judging, self._names)
 
     async def check_known(self) -> None:
         """Check that all that stood is known; after the reads: see `streams.archive.horizon`.

@@ -34,7 +34,13 @@ from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.codecs import Document
 from revstream.streams.versioning.version import Version
 
-__all__ = ["ReferringDocuments", "WantedReferrers"]
+__all__ = [
+    "ReferringDocuments",
+    "WantedReferrers",
+    "lookup_referring",
+    "owners_by_key",
+    "owners_of",
+]
 
 # Records that are read at once without the index; documents that wait for being sorted.
 _PORTION = 500
@@ -103,35 +109,9 @@ class ReferringDocuments:
         self, window: Window, wanted: Sequence[WantedReferrers], beside: Mapping[str, Any]
     ) -> list[Page[Version]]:
         """Read all pages with one command, by the index of the reference."""
-        until = {"$lte": ["$at", "$$at"]}
-        last: list[Document] = [
-            {"$match": {"$expr": {"$and": [{"$eq": ["$doc", "$$doc"]}, until]}}},
-            {"$sort": {"doc": 1, "at": -1, "v": -1}},
-            {"$limit": 1},
-        ]
-        held = f"${self._path}"
-        held_list = {"$cond": [{"$isArray": held}, held, [held]]}
-        still = {"$gt": [{"$size": {"$setIntersection": [held_list, "$$keys"]}}, 0]}
-        stages: list[Document] = [
-            {"$match": {"$expr": until}},
-            {"$group": {"_id": "$doc"}},
-            {
-                "$lookup": {
-                    "from": self._archive.name,
-                    "let": {"doc": "$_id"},
-                    "pipeline": last,
-                    "as": "last",
-                }
-            },
-            {"$unwind": "$last"},
-            {"$replaceWith": "$last"},
-            # A content that came to lie elsewhere since that was asked cannot be judged here.
-            {"$match": {"op": {"$ne": "DELETE"}, "packed": {"$ne": True}, "$expr": still}},
-        ]
-        lookup = {"from": self._archive.name, "localField": "key", "foreignField": self._path}
         return await pages_by_key(
             self._mongo,
-            (lookup, stages),
+            lookup_referring(self._archive.name, self._stored),
             [list(each.keys) for each in wanted],
             query=and_queries(self._where, beside),
             window=window,
@@ -151,10 +131,7 @@ class ReferringDocuments:
         """
         self._mongo.count_scan(self._archive.collection)
         referring = {self._path: {"$in": [key for keys in wanted for key in keys]}}
-        owners: dict[Any, list[int]] = {}
-        for n, keys in enumerate(wanted):
-            for key in keys:
-                owners.setdefault(identity(key), []).append(n)
+        owners = owners_by_key(wanted)
         judging = ContentFilter(
             self._mongo, self._archive, and_queries(self._where, referring), self._names
         )
@@ -179,7 +156,11 @@ class ReferringDocuments:
                 ordered, unordered = await window.read(read)
                 left_out.update(unordered)
                 for n in places:
-                    own = [each for each in ordered if n in self._owners(each, owners)]
+                    own = [
+                        each
+                        for each in ordered
+                        if n in owners_of(each["full"].get(self._stored), owners)
+                    ]
                     kept[n] = own[: window.limit]
             return sum(map(len, kept))
 
@@ -190,7 +171,7 @@ class ReferringDocuments:
         async with aclosing(pages) as portions:
             async for portion in portions:
                 for record in await judging.matching(portion):
-                    for n in self._owners(record, owners):
+                    for n in owners_of(record["full"].get(self._stored), owners):
                         kept[n].append(record)
                         totals[n] += 1
                 if sum(map(len, kept)) > first + _MOST_UNSORTED:
@@ -206,11 +187,54 @@ class ReferringDocuments:
             for n, rows in enumerate(kept)
         ]
 
-    def _owners(self, record: Document, owners: Mapping[Any, Sequence[int]]) -> Iterable[int]:
-        """Return the places of the pages that a document belongs to."""
-        held = record["full"].get(self._stored)
-        values = held if isinstance(held, list) else [held]
-        return sorted({n for value in values for n in owners.get(identity(value), ())})
+
+def owners_by_key(wanted: Sequence[Sequence[Any]]) -> Mapping[Any, Sequence[int]]:
+    """Return the places of the lists with a key, by its `identity`."""
+    owners: dict[Any, list[int]] = {}
+    for n, keys in enumerate(wanted):
+        for key in keys:
+            owners.setdefault(identity(key), []).append(n)
+    return owners
+
+
+def owners_of(held: Any, owners: Mapping[Any, Sequence[int]]) -> list[int]:
+    """Return the places of the lists with a key that a document holds: an id, or a list of ids."""
+    values = held if isinstance(held, list) else [held]
+    return sorted({n for value in values for n in owners.get(identity(value), ())})
+
+
+def lookup_referring(archive: str, stored: str) -> tuple[Document, list[Document]]:
+    """Return a `$lookup` of documents that referred to one of `$$keys` at `$$at`, and its stages.
+
+    It needs the archive's index of the reference.
+    """
+    until = {"$lte": ["$at", "$$at"]}
+    last: list[Document] = [
+        {"$match": {"$expr": {"$and": [{"$eq": ["$doc", "$$doc"]}, until]}}},
+        {"$sort": {"doc": 1, "at": -1, "v": -1}},
+        {"$limit": 1},
+    ]
+    held = f"$full.{stored}"
+    held_list = {"$cond": [{"$isArray": held}, held, [held]]}
+    still = {"$gt": [{"$size": {"$setIntersection": [held_list, "$$keys"]}}, 0]}
+    stages: list[Document] = [
+        {"$match": {"$expr": until}},
+        {"$group": {"_id": "$doc"}},
+        {
+            "$lookup": {
+                "from": archive,
+                "let": {"doc": "$_id"},
+                "pipeline": last,
+                "as": "last",
+            }
+        },
+        {"$unwind": "$last"},
+        {"$replaceWith": "$last"},
+        # A content that came to lie elsewhere since that was asked cannot be judged here.
+        {"$match": {"op": {"$ne": "DELETE"}, "packed": {"$ne": True}, "$expr": still}},
+    ]
+    lookup = {"from": archive, "localField": "key", "foreignField": f"full.{stored}"}
+    return lookup, stages
 
 
 def _batches(kept: Sequence[Sequence[Document]]) -> Iterable[list[int]]:
