@@ -9,7 +9,7 @@ from itertools import chain, count
 from revstream.model.compiler.loader import read_model
 from revstream.model.errors import ModelError, ModelErrors
 from revstream.model.inference.draft_builder import ModelDraft
-from revstream.model.inference.draft_types import DraftType, sdl
+from revstream.model.inference.draft_types import DraftEnum, DraftType, DraftUnion, sdl
 from revstream.model.naming import lower_first, upper_first
 
 __all__ = ["accepted_text"]
@@ -25,7 +25,7 @@ def accepted_text(draft: ModelDraft, header: list[str]) -> str:
         ModelErrors: A mistake that is not about a name: a fault of revstream.
     """
     for _ in range(_MOST_ROUNDS):
-        text = sdl(draft.types, draft.enums, header)
+        text = sdl(draft.types, draft.unions, draft.enums, header)
         try:
             read_model(text)
         except ModelErrors as errors:
@@ -48,9 +48,16 @@ def _first_of_each(errors: ModelErrors) -> list[ModelError]:
 
 def _renamed(draft: ModelDraft, error: ModelError) -> bool:
     """Rename what an error is about; return False if it is about no name of the draft."""
+    for union in draft.unions:
+        names = {union.name, *(each.name for each in union.members.values())}
+        if error.field is not None and error.type in names:
+            # Otherwise it was renamed with the field of another member.
+            if error.field in union.names.values():
+                union.rename_field(error.field)
+            return True
     type_ = next((each for each in draft.types if each.name == error.type), None)
     if type_ is None:
-        return _rename_enum(draft, error)
+        return _rename_alone(draft, error)
     if error.field is not None:
         return _rename_field(draft, type_, error.field)
     longer = f"{lower_first(type_.name)}List"
@@ -89,18 +96,21 @@ def _rename_type(draft: ModelDraft, name: str, new: str) -> None:
             each.type_text = word.sub(new, each.type_text)
 
 
-def _rename_enum(draft: ModelDraft, error: ModelError) -> bool:
-    enum = next((each for each in draft.enums if each.name == error.type), None)
-    if enum is None:
+def _rename_alone(draft: ModelDraft, error: ModelError) -> bool:
+    """Rename an enum or a union."""
+    alone: list[DraftEnum | DraftUnion] = [*draft.enums, *draft.unions]
+    found = next((each for each in alone if each.name == error.type), None)
+    if found is None:
         return False
-    new = _free_name(draft, f"{enum.name}Value")
-    _rename_type(draft, enum.name, new)
-    enum.name = new
+    new = _free_name(draft, f"{found.name}Value")
+    _rename_type(draft, found.name, new)
+    found.name = new
     return True
 
 
 def _free_name(draft: ModelDraft, wanted: str) -> str:
     taken = {each.name for each in draft.types} | {each.name for each in draft.enums}
+    taken |= {each.name for each in draft.unions}
     return next(each for each in chain([wanted], _numbered(wanted)) if each not in taken)
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from revstream.model.compiler.validation.fields import KEPT_BESIDE, stored_name_problem
 from revstream.model.definition import Scalar
-from revstream.model.inference.draft_types import DraftEnum, DraftField, DraftType
+from revstream.model.inference.draft_types import DraftEnum, DraftField, DraftType, DraftUnion
 from revstream.model.inference.field_type import FieldType, choose_id, choose_type, shares
 from revstream.model.inference.naming_words import (
     enum_value,
@@ -20,6 +21,7 @@ from revstream.model.inference.naming_words import (
 )
 from revstream.model.inference.profile import FieldProfile, Kind, ObjectProfile
 from revstream.model.inference.relation import Relation
+from revstream.model.inference.union_type import UnionProfile
 from revstream.model.naming import camel_case, lower_first, upper_first
 
 __all__ = ["LEFT_OUT", "CollectionFacts", "ModelDraft", "build_draft"]
@@ -54,6 +56,7 @@ class ModelDraft:
 
     types: list[DraftType]
     enums: list[DraftEnum]
+    unions: list[DraftUnion] = field(default_factory=list)
 
 
 def build_draft(
@@ -66,7 +69,9 @@ def build_draft(
     for relation in relations:
         builder.add_back_reference(relation)
     entities = [*builder.entities.values()]
-    return ModelDraft(types=[*entities, *builder.embedded], enums=builder.enums)
+    return ModelDraft(
+        types=[*entities, *builder.embedded], enums=builder.enums, unions=builder.unions
+    )
 
 
 class _Builder:
@@ -77,6 +82,7 @@ class _Builder:
         self.entities: dict[str, DraftType] = {}
         self.embedded: list[DraftType] = []
         self.enums: list[DraftEnum] = []
+        self.unions: list[DraftUnion] = []
         self._relations = {
             (each.candidate.collection, each.candidate.path): each for each in relations
         }
@@ -153,7 +159,8 @@ class _Builder:
         """Return the first of the names that no type has; the last with a number if need be."""
         # A type with the name of a scalar would take its place in all fields.
         taken = {*self._names.values(), *(each.value for each in Scalar)}
-        taken |= {each.name for each in self.embedded} | {each.name for each in self.enums}
+        taken |= {each.name for each in self.embedded} | {each.name for each in self.unions}
+        taken |= {each.name for each in self.enums}
         numbered = (f"{wanted[-1]}{number}" for number in range(2, len(taken) + 3))
         return next(each for each in (*wanted, *numbered) if each not in taken)
 
@@ -171,9 +178,12 @@ class _Builder:
         collection: str,
         before: tuple[str, ...],
         unique: frozenset[str],
+        union: DraftUnion | None = None,
     ) -> None:
         for stored, each in profile.fields.items():
             top = not before
+            if union is not None and stored == union.stored:
+                continue
             if stored in KEPT_BESIDE or (top and stored == "_id"):
                 continue
             if top and stored == _COUNTER and type_.counted:
@@ -185,8 +195,9 @@ class _Builder:
             if reason or chosen is None:
                 type_.notes.append(f"left out: {json.dumps(stored)}: {reason}")
                 continue
-            relation = self._relations.get((collection, (*before, stored)))
-            field = self._field(type_, stored, chosen, collection, before)
+            # The members of a union have the same names for their fields, without references.
+            relation = None if union else self._relations.get((collection, (*before, stored)))
+            field = self._field(type_, stored, chosen, collection, before, union)
             field.comment = shares(each, profile.count)
             if stored in unique and top:
                 field.directives.append("@unique")
@@ -201,11 +212,16 @@ class _Builder:
         chosen: FieldType,
         collection: str,
         before: tuple[str, ...],
+        union: DraftUnion | None,
     ) -> DraftField:
         plain = field_name(stored)
         name = type_.free_name(plain, f"{lower_first(type_.name)}{upper_first(plain)}")
+        if union is not None:
+            name = union.field_name(stored, plain)
         if chosen.values:
             one = self._enum(type_, singular_word(name) if chosen.is_list else name, chosen)
+        elif chosen.union is not None:
+            one = self._join(type_, name, chosen.union, collection, (*before, stored))
         elif chosen.fields is not None:
             one = self._embed(type_, name, chosen.fields, collection, (*before, stored))
         else:
@@ -244,6 +260,31 @@ class _Builder:
         self.embedded.append(inner)
         self._add_fields(inner, profile, collection, path, frozenset())
         return inner.name
+
+    def _join(
+        self,
+        type_: DraftType,
+        name: str,
+        profile: UnionProfile,
+        collection: str,
+        path: tuple[str, ...],
+    ) -> str:
+        """Add a union with its members, and return its name."""
+        wanted = [f"{type_.name}{upper_first(each)}" for each in (singular_word(name), name)]
+        stored = profile.discriminator
+        union = DraftUnion(
+            name=self._free_type(*wanted), discriminator=field_name(stored), stored=stored
+        )
+        union.names[stored] = union.discriminator
+        self.unions.append(union)
+        for text, fields in profile.members.items():
+            short = upper_first(field_name(re.split(r"[.$:/\\]", text)[-1]))
+            longer = (f"{upper_first(singular_word(name))}{short}", f"{union.name}{short}")
+            member = DraftType(name=self._free_type(short, *longer), variant=text)
+            self.embedded.append(member)
+            union.members[text] = member
+            self._add_fields(member, fields, collection, path, frozenset(), union)
+        return union.name
 
     def _relate(self, type_: DraftType, field: DraftField, relation: Relation) -> None:
         """Add the reference behind its id field, which is renamed if it has the better name."""

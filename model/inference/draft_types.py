@@ -6,7 +6,9 @@ import json
 import re
 from dataclasses import dataclass, field
 
-__all__ = ["DraftEnum", "DraftField", "DraftType", "sdl"]
+from revstream.model.naming import lower_first, upper_first
+
+__all__ = ["DraftEnum", "DraftField", "DraftType", "DraftUnion", "sdl"]
 
 # Names that GraphQL does not allow for values of enums.
 _NOT_VALUES = {"TRUE": "IS_TRUE", "FALSE": "IS_FALSE", "NULL": "IS_NULL"}
@@ -47,6 +49,7 @@ class DraftType:
     """Entity, or embedded type if it has no collection.
 
     Attributes:
+        variant: Text in the discriminator, of a member of a union.
         comments: Lines above the type.
         notes: Lines at its end, such as fields that are left out.
         indexes: Fields that lead to each indexed field, from the type itself.
@@ -58,6 +61,7 @@ class DraftType:
     counted: bool = False
     fields: list[DraftField] = field(default_factory=list)
     directives: list[str] = field(default_factory=list)
+    variant: str | None = None
     comments: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     indexes: list[tuple[DraftField, ...]] = field(default_factory=list)
@@ -82,13 +86,64 @@ class DraftType:
             if not self.counted:
                 facts.append("version: null")
             head += f" @collection({', '.join(facts)})"
+        if self.variant is not None and self.variant != self.name:
+            head += f" @variant(value: {json.dumps(self.variant)})"
         paths = [".".join(each.name for each in path) for path in self.indexes]
         indexes = [f"@index(fields: [{json.dumps(each)}])" for each in paths]
         head = " ".join([head, *self.directives, *indexes])
         lines = [*map(_comment, self.comments)]
+        if not self.fields:
+            return "\n".join([*lines, head, *map(_comment, self.notes)])
         lines += [f"{head} {{", *(each.line() for each in self.fields)]
         lines += [f"  {_comment(each)}" for each in self.notes]
         return "\n".join([*lines, "}"])
+
+
+@dataclass(slots=True, kw_only=True)
+class DraftUnion:
+    """Union of embedded types.
+
+    Attributes:
+        discriminator: Name in the API of the field that tells them apart.
+        stored: Its name in MongoDB.
+        members: The types, by the text in that field.
+        names: Names of the members' fields by stored name; the same in all members.
+    """
+
+    name: str
+    discriminator: str
+    stored: str
+    members: dict[str, DraftType] = field(default_factory=dict)
+    names: dict[str, str] = field(default_factory=dict)
+
+    def field_name(self, stored: str, *wanted: str) -> str:
+        """Return the name of a field in all members: the first that no other one has."""
+        if stored not in self.names:
+            taken = self.names.values()
+            numbered = (f"{wanted[-1]}{number}" for number in range(2, len(taken) + 3))
+            self.names[stored] = next(each for each in (*wanted, *numbered) if each not in taken)
+        return self.names[stored]
+
+    def rename_field(self, name: str) -> None:
+        """Rename a field in all members, with the name of the union before it."""
+        stored = next(each for each, known in self.names.items() if known == name)
+        del self.names[stored]
+        plain = name.lstrip("_")
+        self.field_name(stored, f"{lower_first(self.name)}{upper_first(plain)}")
+        if name == self.discriminator:
+            self.discriminator = self.names[stored]
+        for member in self.members.values():
+            for each in member.fields:
+                if each.stored == stored:
+                    each.name = self.names[stored]
+
+    def text(self) -> str:
+        """Return the definition."""
+        stored = (
+            "" if self.stored == self.discriminator else f", storedAs: {json.dumps(self.stored)}"
+        )
+        names = " | ".join(each.name for each in self.members.values())
+        return f'union {self.name} @discriminator(field: "{self.discriminator}"{stored}) = {names}'
 
 
 @dataclass(slots=True, kw_only=True)
@@ -117,9 +172,14 @@ def _comment(text: str) -> str:
     return "# " + _LINE_END.sub(" ", text)
 
 
-def sdl(types: list[DraftType], enums: list[DraftEnum], header: list[str]) -> str:
+def sdl(
+    types: list[DraftType], unions: list[DraftUnion], enums: list[DraftEnum], header: list[str]
+) -> str:
     """Return the file's text."""
     parts = ["\n".join(map(_comment, header))]
-    parts += [each.text() for each in types]
+    first = {id(each.members[text]): each for each in unions for text in [*each.members][:1]}
+    for each in types:
+        union = first.get(id(each))
+        parts += [each.text()] if union is None else [union.text(), each.text()]
     parts += [each.text() for each in enums]
     return "\n\n".join(parts) + "\n"

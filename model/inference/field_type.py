@@ -5,11 +5,12 @@ The choice fits all observed values. Where they have no common type, it is `JSON
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from revstream.model.compiler.validation.fields import stored_name_problem
 from revstream.model.definition import Scalar
 from revstream.model.inference.profile import MOST_DAYS, FieldProfile, Kind, ObjectProfile
+from revstream.model.inference.union_type import UnionProfile, choose_union
 
 __all__ = ["FieldType", "choose_id", "choose_type", "shares"]
 
@@ -53,12 +54,14 @@ class FieldType:
         scalar: The scalar, or None for an enum or an embedded type.
         values: Stored texts of an enum, sorted; empty for other types.
         fields: Profile of the embedded type.
+        union: Profiles of the embedded types of a union, beside `fields`.
         required: Whether each object had a value.
     """
 
     scalar: Scalar | None = None
     values: tuple[str, ...] = ()
     fields: ObjectProfile | None = None
+    union: UnionProfile | None = None
     required: bool = False
     is_list: bool = False
     item_required: bool = False
@@ -90,12 +93,13 @@ def choose_type(profile: FieldProfile, objects: int) -> FieldType | None:
             scalar=one.scalar,
             values=one.values,
             fields=one.fields,
+            union=one.union,
             required=required,
             is_list=True,
             item_required=Kind.NULL not in items.kinds,
         )
     one = _single(profile)
-    return FieldType(scalar=one.scalar, values=one.values, fields=one.fields, required=required)
+    return replace(one, required=required)
 
 
 def choose_id(profile: FieldProfile | None) -> Scalar:
@@ -136,7 +140,7 @@ def _single(profile: FieldProfile) -> FieldType:
         and profile.fields is not None
         and _is_type(profile.fields)
     ):
-        return FieldType(fields=profile.fields)
+        return FieldType(fields=profile.fields, union=choose_union(profile.fields))
     if kinds == {Kind.STRING} and _is_enum(profile):
         return FieldType(values=profile.declared or tuple(sorted(profile.texts or ())))
     if kinds == {Kind.DATETIME} and profile.days is not None and len(profile.days) >= MOST_DAYS:

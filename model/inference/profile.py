@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum
 
-__all__ = ["MOST_DAYS", "FieldProfile", "Kind", "ObjectProfile"]
+__all__ = ["MOST_DAYS", "MOST_VARIANTS", "FieldProfile", "Kind", "ObjectProfile"]
 
 # Texts that are remembered: an enum has fewer.
 MOST_TEXTS = 20
@@ -16,6 +16,10 @@ MOST_TEXTS = 20
 LONGEST_TEXT = 40
 # Days that are remembered: dates of as many are days without a time.
 MOST_DAYS = 10
+# Members of a union.
+MOST_VARIANTS = 12
+# Such as the name of a class with its package.
+_LONGEST_VARIANT = 200
 
 
 class Kind(Enum):
@@ -121,10 +125,13 @@ class ObjectProfile:
     Attributes:
         count: Observed objects of the sample.
         fields: Profiles by stored name, in the order of first sight.
+        variants: Profiles of the objects with one text in a field that may tell types apart, by
+            field and text; more than `MOST_VARIANTS`, and long texts, are one, with an empty text.
     """
 
     count: int = 0
     fields: dict[str, FieldProfile] = field(default_factory=dict)
+    variants: dict[str, dict[str, ObjectProfile]] = field(default_factory=dict)
 
     def field_profile(self, name: str) -> FieldProfile:
         """Return the profile of a field."""
@@ -132,3 +139,10 @@ class ObjectProfile:
         if found is None:
             found = self.fields[name] = FieldProfile()
         return found
+
+    def variant(self, name: str, text: str) -> ObjectProfile:
+        """Return the profile of the objects with a text in a field."""
+        known = self.variants.setdefault(name, {})
+        if len(text) > _LONGEST_VARIANT or (text not in known and len(known) >= MOST_VARIANTS):
+            text = ""
+        return known.setdefault(text, ObjectProfile())

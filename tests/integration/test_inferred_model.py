@@ -58,9 +58,21 @@ SCALARS = st.one_of(
         ]
     ),
 )
+TAGS = st.sampled_from(["p", "q", "com.example.Order", "x" * 201, None, 1])
 VALUES = st.recursive(
     SCALARS,
-    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(NAMES, inner, max_size=3)),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3),
+        st.dictionaries(NAMES, inner, max_size=3),
+        # A union, in most cases.
+        st.builds(
+            lambda tag, fields, more: {"kind": tag, **fields, **({tag: 1} if more else {})},
+            TAGS.filter(lambda each: isinstance(each, str)),
+            st.dictionaries(NAMES, inner, max_size=2),
+            st.booleans(),
+        ),
+        st.builds(lambda tag, fields: {**fields, "__t": tag}, TAGS, st.dictionaries(NAMES, inner)),
+    ),
     max_leaves=6,
 )
 IDS = st.one_of(
@@ -113,6 +125,49 @@ def test_every_document_fits_the_model_that_a_sample_gives(
 
 def read(text: str) -> Model:
     return read_model(text)
+
+
+def test_a_field_that_tells_shapes_apart_makes_a_union(
+    mongo_uri: str, client: Client, database: str
+) -> None:
+    """Alone and in lists; a name that the API takes is another one in all members."""
+    payments: list[dict[str, Any]] = [
+        {"_class": "com.example.Card", "number": "1", "id": 1},
+        {"_class": "com.example.Transfer", "iban": "DE1", "id": 2, "note": "x"},
+        {"_class": "com.example.Cash"},
+    ]
+    blocks: list[dict[str, Any]] = [
+        {"type": "text", "text": "a"},
+        {"type": "image", "text": 7, "size": {"w": 1}},
+    ]
+    client[database]["orders"].insert_many(
+        {"_id": n, "payment": payments[n % 3], "blocks": blocks[: n % 3], "place": {"type": "a"}}
+        for n in range(12)
+    )
+    text = asyncio.run(inferred(mongo_uri, database, size=3))
+    model = read(text)
+    payment, block = model.embedded("OrderPayment"), model.embedded("OrderBlock")
+    assert payment.discriminator is not None
+    assert block.discriminator is not None
+    assert (payment.discriminator.name, payment.discriminator.stored) == ("class", "_class")
+    names = {each.value: each.type for each in payment.discriminator.members}
+    assert names == {
+        "com.example.Card": "Card",
+        "com.example.Transfer": "Transfer",
+        "com.example.Cash": "Cash",
+    }
+    assert [(each.name, each.required) for each in model.embedded("Card").fields[1:]] == [
+        ("number", True),
+        ("orderPaymentId", True),
+    ]
+    assert [each.name for each in model.embedded("Transfer").fields[1:]] == [
+        "iban",
+        "orderPaymentId",
+        "note",
+    ]
+    assert len(model.embedded("Cash").fields) == 1
+    assert {each.value for each in block.discriminator.members} == {"text", "image"}
+    assert model.embedded("OrderPlace").discriminator is None
 
 
 def test_relations_enums_and_unique_fields_are_found(

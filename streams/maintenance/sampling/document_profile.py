@@ -15,6 +15,7 @@ from bson.objectid import ObjectId
 from bson.timestamp import Timestamp
 
 from revstream.model.inference.profile import FieldProfile, Kind, ObjectProfile
+from revstream.model.inference.union_type import may_discriminate
 
 __all__ = ["add_document"]
 
@@ -44,6 +45,7 @@ def add_document(
     rare: bool = False,
     depth: int = 0,
     listed: bool = False,
+    variants: bool = True,
 ) -> None:
     """Add a document, or an embedded one.
 
@@ -51,16 +53,24 @@ def add_document(
         rare: The document was looked for, and does not count in the shares.
         depth: Number of documents and lists around it.
         listed: Whether there is a list around it.
+        variants: Whether embedded documents are also added by the text that may tell their types
+            apart. Inside of these they are not, which would double the work at each level.
     """
     profile.count += not rare
     for name, value in document.items():
-        _add(profile.field_profile(name), value, rare=rare, depth=depth + 1, listed=listed)
+        _add(profile.field_profile(name), value, rare, depth + 1, listed, variants)
+        if variants and depth and value.__class__ is str and may_discriminate(name):
+            # A type may be seen in rare documents only: they count.
+            one = profile.variant(name, value)
+            add_document(one, document, depth=depth, listed=listed, variants=False)
     if rare:
         for name in profile.fields.keys() - document.keys():
             profile.fields[name].rarely_missing = True
 
 
-def _add(profile: FieldProfile, value: Any, *, rare: bool, depth: int, listed: bool) -> None:
+def _add(
+    profile: FieldProfile, value: Any, rare: bool, depth: int, listed: bool, variants: bool
+) -> None:
     if value.__class__ is str:
         profile.add_text(value, rare=rare)
         return
@@ -74,11 +84,12 @@ def _add(profile: FieldProfile, value: Any, *, rare: bool, depth: int, listed: b
     profile.add(kind, rare=rare)
     if kind in (Kind.OBJECT, Kind.POINT):
         # A point is described as an object too, in case other values of the field are none.
-        add_document(profile.object_fields(), value, rare=rare, depth=depth, listed=listed)
+        inner = profile.object_fields()
+        add_document(inner, value, rare=rare, depth=depth, listed=listed, variants=variants)
     elif kind is Kind.LIST:
         items = profile.list_items()
         for each in value:
-            _add(items, each, rare=rare, depth=depth + 1, listed=True)
+            _add(items, each, rare, depth + 1, True, variants)
 
 
 def _day(value: datetime | DatetimeMS) -> int | None:

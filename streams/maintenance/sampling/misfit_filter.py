@@ -81,7 +81,7 @@ def _of_value(name: str, chosen: FieldType) -> Iterator[Condition]:
     # Comparisons look into lists.
     yield {name: {"$type": "array"}}
     if chosen.fields is not None:
-        inner = [*_prefixed(name, _of_object(chosen.fields))]
+        inner = [*_prefixed(name, _of_type(chosen))]
         if inner:
             yield {"$and": [{name: {"$type": "object"}}, {"$or": inner}]}
 
@@ -105,9 +105,24 @@ def _of_list(name: str, chosen: FieldType) -> Iterator[Condition]:
         yield {name: {"$elemMatch": each}}
     yield {name: {"$elemMatch": {"$type": "array"}}}
     if chosen.fields is not None:
-        inner = [*_of_object(chosen.fields)]
+        inner = [*_of_type(chosen)]
         if inner:
             yield {name: {"$elemMatch": {"$or": inner}}}
+
+
+def _of_type(chosen: FieldType) -> Iterator[Condition]:
+    """Yield conditions for an embedded document that does not fit its type, or its union."""
+    if chosen.union is None:
+        yield from _of_object(chosen.fields or ObjectProfile())
+        return
+    name = chosen.union.discriminator
+    yield {name: {"$nin": [*chosen.union.members]}}
+    # Equality looks into lists.
+    yield {name: {"$type": "array"}}
+    for text, member in chosen.union.members.items():
+        inner = [*_of_object(member)]
+        if inner:
+            yield {"$and": [{name: text}, {"$or": inner}]}
 
 
 def _not_of(chosen: FieldType, *, nullable: bool) -> Iterator[Condition]:
