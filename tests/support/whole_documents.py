@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from revstream.model.definition import Entity, Model, ObjectType
+from revstream.model.definition import Entity, Model, ObjectType, Scalar
 from tests.support.gateway import RunningGateway
 
 __all__ = ["served_ids"]
@@ -33,12 +31,22 @@ def _query(model: Model, entity: Entity) -> str:
 
 
 def _selection(model: Model, type_: ObjectType) -> str:
-    parts: list[Any] = []
+    members = model.variants(type_)[1:]
+    parts = [_fields(model, type_)]
+    # Fields of two members may have the same name and different types.
+    parts += [f"... on {each.name} {{ {_fields(model, each, each.name)} }}" for each in members]
+    return " ".join(parts)
+
+
+def _fields(model: Model, type_: ObjectType, alias: str = "") -> str:
+    parts: list[str] = []
     for each in type_.fields:
-        inner = model.embedded(each.type) if isinstance(each.type, str) else None
-        parts.append(
-            each.name if inner is None else f"{each.name} {{ {_selection(model, inner)} }}"
-        )
+        inner = ""
+        if isinstance(each.type, str):
+            inner = f" {{ {_selection(model, model.embedded(each.type))} }}"
+        elif each.type is Scalar.POINT:
+            inner = " { longitude latitude }"
+        parts.append(f"{f'{alias}_{each.name}: ' if alias else ''}{each.name}{inner}")
     parts += [f"{each.name} {{ id }}" for each in type_.references]
     if isinstance(type_, Entity):
         parts += [f"{each.name}(first: 1) {{ nodes {{ id }} }}" for each in type_.back_references]
