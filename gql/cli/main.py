@@ -168,8 +168,8 @@ def schema_command(**given: Any) -> None:
     "--from",
     "source",
     metavar="PATH",
-    help="The folder of an Atlas App Services export, or a .json file of Mongoose models, in place "
-    "of a database.",
+    help="In place of a database: the folder of an Atlas App Services export, a .json file of "
+    "Mongoose models, or a .py file of Pydantic models or Beanie documents, which is run.",
 )
 def init_command(
     output: Path,

@@ -26,7 +26,11 @@ from revstream.model.naming import camel_case, lower_first, upper_first
 
 __all__ = ["LEFT_OUT", "CollectionFacts", "ModelDraft", "build_draft"]
 
-LEFT_OUT = {"__v": "Mongoose's version key", "_class": "Spring Data's class name"}
+LEFT_OUT = {
+    "__v": "Mongoose's version key",
+    "_class": "Spring Data's class name",
+    "_class_id": "Beanie's class name",
+}
 """Fields of libraries that say nothing about the data, with the reason."""
 _COUNTER = "version"
 
