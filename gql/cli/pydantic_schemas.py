@@ -88,7 +88,7 @@ def _importing_from(root: Path) -> Iterator[None]:
         sys.path[:] = before
 
 
-def _is_model(found: type, beanie: ModuleType | None) -> bool:
+def _is_model(found: Any, beanie: ModuleType | None) -> bool:
     """Return whether a class is one of documents, and not of a library."""
     if not issubclass(found, BaseModel):
         return False
