@@ -27,6 +27,7 @@ from revstream.gql.schema.common.descriptions import enum_description
 from revstream.gql.schema.common.document_inputs import define_inputs
 from revstream.gql.schema.common.filter_inputs import define_filters
 from revstream.gql.schema.common.id_naming import DEFAULT_NAMING, Naming, check_naming
+from revstream.gql.schema.common.order_inputs import define_orders
 from revstream.gql.schema.common.points import define_points
 from revstream.gql.schema.common.scalars import SCALAR_MAP, SCALARS
 from revstream.gql.schema.common.type_builder import Types
@@ -93,6 +94,7 @@ def build_schema(
     define_interfaces(types)
     define_points(types, shapes)
     define_filters(types, shapes)
+    define_orders(types, shapes)
     define_inputs(types, shapes)
     define_refusals(types, shapes.values())
     define_draft(types)

@@ -19,25 +19,34 @@ from revstream.resolvers.access.cluster_time import at_one_time
 from revstream.resolvers.access.permissions import OPEN, Scope
 from revstream.resolvers.current.document_lookup import find_by_id
 from revstream.resolvers.current.document_numbers import DocumentNumbers
-from revstream.resolvers.current.page_read import PageRead, resume_token_from_time
+from revstream.resolvers.current.page_read import (
+    PageRead,
+    RelatedPageRead,
+    resume_token_from_time,
+)
 from revstream.resolvers.current.read_your_writes import OwnWrites
 from revstream.resolvers.current.stored_ids import (
     RecordKind,
+    counts_by_id,
     find_other_id,
     first_shown_as,
+    ids_shown_in,
     other_ids,
 )
+from revstream.resolvers.filters.expression import In, all_of
 from revstream.resolvers.filters.mongo_query import to_query
 from revstream.resolvers.filters.number_filters import asks_for_number, numbered_layout
 from revstream.resolvers.filters.parser import Condition
-from revstream.resolvers.filters.reference_filters import held_id_stages
+from revstream.resolvers.filters.reference_filters import held_count_stages, held_id_stages
 from revstream.resolvers.pagination.keyset import Keyset
-from revstream.resolvers.pagination.order_by import order_keys
-from revstream.resolvers.pagination.page import Page, Window, and_queries
+from revstream.resolvers.pagination.order_by import order_keys, related_keys
+from revstream.resolvers.pagination.page import Page, PageRequest, Window, and_queries
 from revstream.resolvers.pagination.page_query import PageQuery
 from revstream.resolvers.pagination.pages_by_parent import pages_by_key
 from revstream.resolvers.pagination.projection import Fields, document_projection
+from revstream.resolvers.pagination.related_order import RelatedOrder, Row, page_of_items
 from revstream.streams.archive.store import Archive
+from revstream.streams.changefeed.event import identity
 from revstream.streams.layouts.core.interface import Layout
 from revstream.streams.layouts.factory import create_layout
 from revstream.streams.mongo.database import Mongo
@@ -127,11 +136,15 @@ class Current(DocumentNumbers):
         """
         return await self.read(self.prepare_read(entity, query))
 
-    def prepare_read(self, entity: Entity, query: PageQuery[Condition]) -> PageRead:
+    def prepare_read(
+        self, entity: Entity, query: PageQuery[Condition]
+    ) -> PageRead | RelatedPageRead:
         """Prepare the read of a page, for one or many calls of `read`.
 
         Raises: see `page`.
         """
+        if related_keys(query.order):
+            return RelatedPageRead(entity, query)
         window, projection = self._window(entity, query)
         where = {} if query.where is None else to_query(query.where)
         matching = self._scope.read_rows(entity).limited(where)
@@ -148,8 +161,10 @@ class Current(DocumentNumbers):
             numbered=asks_for_number(entity, query.where, query.order),
         )
 
-    async def read(self, page_read: PageRead) -> Page[Document]:
+    async def read(self, page_read: PageRead | RelatedPageRead) -> Page[Document]:
         """Read a prepared page; see `page`."""
+        if isinstance(page_read, RelatedPageRead):
+            return await self._related_page(page_read.entity, page_read.query)
         layout = self._layout(page_read.entity, numbered=page_read.numbered)
         if page_read.numbered:
             await self._numbers_settled(page_read.entity)
@@ -179,6 +194,8 @@ class Current(DocumentNumbers):
         rows = self._scope.read_rows(entity)
         if not parents:
             return []
+        if related_keys(query.order):
+            return await self._related_pages(entity, stored_field, parents, query)
         # The keyset's kind excludes the parent: one cursor applies to all parents.
         keyset = Keyset(f"current {entity.name} by {stored_field}", order_keys(entity, query.order))
         window = Window(keyset, query.page)
@@ -202,12 +219,81 @@ class Current(DocumentNumbers):
                     at=at,
                     snapshot=layout.snapshot,
                     token=resume_token_from_time(at),
+                    most=query.most,
                 )
 
             found, unordered = await window.read(pages)
             return [replace(each, unordered=unordered) for each in found] if unordered else found
 
         return await (at_one_time(self._mongo, read) if query.token else read())
+
+    async def referenced(
+        self, target: Entity, wanted: Sequence[tuple[Any, Timestamp | None]], fields: Fields
+    ) -> Sequence[Document | None]:
+        """Read documents by id; see `RelatedReads`."""
+        return await self.by_ids(target, [id_ for id_, _ in wanted], fields, shown=True)
+
+    async def referring(
+        self, target: Entity, by: Field, wanted: Sequence[tuple[Any, Timestamp | None]]
+    ) -> Sequence[int]:
+        """Count the documents that refer to others; see `RelatedReads`."""
+        alike = [ids_shown_in(by, id_) for id_, _ in wanted]
+        ids = [id_ for each in alike for id_ in each]
+        layout, matching = await self.select(target, In(by.stored, tuple(ids)))
+        found = await layout.aggregate(matching, held_count_stages(by, ids))
+        return counts_by_id(found, alike)
+
+    async def _related_page(self, entity: Entity, query: PageQuery[Condition]) -> Page[Document]:
+        """Read a page in an order by related values; its token is of the time before all reads."""
+        at = await self._mongo.operation_time() if query.token else None
+        order = RelatedOrder(entity, query.order or (), query.page, f"current {entity.name}")
+        found = await self.page(entity, order.rows_query(query.where))
+        rows = [Row(each["_id"], None, each) for each in found.items]
+        (page,) = await order.pages(self._mongo, self, [rows])
+        documents = await self._documents_of(entity, query, order, page.items)
+        token = resume_token_from_time(at)
+        return page_of_items(page, documents, total=query.total, token=token)
+
+    async def _related_pages(
+        self,
+        entity: Entity,
+        stored_field: str,
+        parents: Sequence[Any],
+        query: PageQuery[Condition],
+    ) -> list[Page[Document]]:
+        at = await self._mongo.operation_time() if query.token else None
+        kind = f"current {entity.name} by {stored_field}"
+        order = RelatedOrder(entity, query.order or (), query.page, kind)
+        asked: PageQuery[Condition] = order.rows_query(query.where)
+        found = await self.pages_by_parent(entity, stored_field, parents, asked)
+        groups = [[Row(each["_id"], None, each) for each in page.items] for page in found]
+        pages = await order.pages(self._mongo, self, groups)
+        rows = {identity(row.id): row for page in pages for row in page.items}
+        documents = await self._documents_of(entity, query, order, [*rows.values()])
+        token = resume_token_from_time(at)
+        return [page_of_items(each, documents, total=query.total, token=token) for each in pages]
+
+    async def _documents_of(
+        self,
+        entity: Entity,
+        query: PageQuery[Condition],
+        order: RelatedOrder,
+        rows: Sequence[Row],
+    ) -> Mapping[Any, Document]:
+        """Read the documents of rows that still match, by identity."""
+        if not rows:
+            return {}
+        of_rows = In("_id", tuple(row.id for row in rows))
+        reading = replace(
+            query,
+            where=of_rows if query.where is None else all_of([query.where, of_rows]),
+            order=order.numbering,
+            page=PageRequest(first=len(rows)),
+            total=False,
+            token=False,
+        )
+        found = await self.page(entity, reading)
+        return {identity(each["_id"]): each for each in found.items}
 
     async def held_ids(
         self, entity: Entity, field: Field, where: Condition, *, limit: int

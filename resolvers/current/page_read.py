@@ -10,13 +10,15 @@ from typing import Any
 from bson import Timestamp
 
 from revstream.model.definition import Entity
+from revstream.resolvers.filters.expression import Condition
 from revstream.resolvers.pagination.page import Page, Window, and_queries
+from revstream.resolvers.pagination.page_query import PageQuery
 from revstream.streams.core import resume_tokens
 from revstream.streams.layouts.core.interface import Layout
 from revstream.streams.mongo.driver.codecs import Document
 from revstream.streams.mongo.find_options import FindOptions
 
-__all__ = ["PageRead", "resume_token_from_time"]
+__all__ = ["PageRead", "RelatedPageRead", "resume_token_from_time"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +63,14 @@ class PageRead:
         return self.window.page(
             rows, total=count, token=resume_token_from_time(at), unordered=unordered
         )
+
+
+@dataclass(frozen=True, slots=True)
+class RelatedPageRead:
+    """Read of a page that is ordered by related values."""
+
+    entity: Entity
+    query: PageQuery[Condition]
 
 
 def resume_token_from_time(at: Timestamp | None) -> str | None:

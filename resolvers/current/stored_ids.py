@@ -11,7 +11,7 @@ Source: docs/decisions/0046-ids-that-show-alike.md.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, TypeVar
 
 from revstream.model.definition import Entity, Field
@@ -25,6 +25,7 @@ from revstream.streams.mongo.find_options import FindOptions
 
 __all__ = [
     "RecordKind",
+    "counts_by_id",
     "find_meant_ids",
     "find_other_id",
     "first_shown_as",
@@ -73,6 +74,16 @@ def first_shown_as(key: Any, found: Iterable[tuple[Any, T]]) -> T | None:
     """
     text = any_id(key)
     return next((each for id_, each in found if any_id(id_) == text), None)
+
+
+def counts_by_id(counts: Iterable[Mapping[str, Any]], alike: Sequence[Sequence[Any]]) -> list[int]:
+    """Return for each list of ids with the same text the sum of their counts.
+
+    Args:
+        counts: `{_id, n}`.
+    """
+    found = {identity(each["_id"]): int(each["n"]) for each in counts}
+    return [sum(found.get(name, 0) for name in set(map(identity, each))) for each in alike]
 
 
 async def find_other_id(

@@ -30,6 +30,7 @@ __all__ = [
     "MOST_REFERENCES",
     "MOST_TARGETS",
     "FindIds",
+    "held_count_stages",
     "held_id_stages",
     "references_in",
     "resolve_references",
@@ -61,6 +62,24 @@ def held_id_stages(field: Field, *, limit: int, prefix: str = "") -> list[Mappin
         {"$match": {"_id": {"$ne": None}}},
         distinct,
         {"$limit": limit},
+    ]
+
+
+def held_count_stages(
+    field: Field, ids: Sequence[Any], *, prefix: str = ""
+) -> list[Mapping[str, Any]]:
+    """Return stages that make documents into `{_id, n}`: how many of them hold each of the ids.
+
+    Args:
+        prefix: of the path of the field.
+    """
+    held = f"${prefix}{field.stored}"
+    each_once = {"$cond": [{"$isArray": held}, {"$setUnion": [held, []]}, held]}
+    return [
+        {"$project": {"_id": each_once}},
+        {"$unwind": "$_id"},
+        {"$match": {"_id": {"$in": list(ids)}}},
+        {"$group": {"_id": "$_id", "n": {"$sum": 1}}},
     ]
 
 

@@ -3,14 +3,63 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from revstream.model.definition import Entity, EnumType, Scalar
+from revstream.model.definition import Entity, EnumType, Field, Scalar
 from revstream.resolvers.errors import BadUserInput
 from revstream.resolvers.pagination.keyset import Keys
 
-__all__ = ["Order", "order_keys"]
+__all__ = ["CountKey", "Order", "ReferenceKey", "order_keys", "related_keys"]
 
-Order = Sequence[tuple[str, str]]
+RELATED = "to"
+"""Prefix of the paths of related values: see `resolvers.pagination.related_order`."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReferenceKey:
+    """A field of the document to which a reference leads.
+
+    Attributes:
+        name: API names, as in `supplier.address.city`.
+        place: those of them that lead to the reference.
+        by: stored path of the id.
+        path: stored path of the field, in the target.
+    """
+
+    name: str
+    place: str
+    by: str
+    target: Entity
+    path: str
+
+    @property
+    def sorted_path(self) -> str:
+        return f"{RELATED}.{self.place}.{self.path}"
+
+
+@dataclass(frozen=True, slots=True)
+class CountKey:
+    """Number of the documents of `target` whose `field` holds the id of the document.
+
+    Attributes:
+        place: API name of the back reference.
+    """
+
+    place: str
+    target: Entity
+    field: Field
+    by: str = "_id"
+
+    @property
+    def name(self) -> str:
+        return f"{self.place}.count"
+
+    @property
+    def sorted_path(self) -> str:
+        return f"{RELATED}.{self.place}"
+
+
+Order = Sequence[tuple[str | ReferenceKey | CountKey, str]]
 """API names of top-level fields, the most important first, each with ASC or DESC.
 
 A field of an embedded document has its stored path instead, which has dots: `dimensions.w`.
@@ -41,7 +90,8 @@ def order_keys(
     """
     keys: list[tuple[str, int]] = []
     names: set[str] = set()
-    for name, word in order or ():
+    for given, word in order or ():
+        name = given if isinstance(given, str) else given.name
         if name in names:
             raise BadUserInput(
                 f"orderBy: {name} twice, expected each field once; remove one of them",
@@ -55,8 +105,25 @@ def order_keys(
         if name == "id":
             # Ids are unique: further keys would have no effect.
             return (*keys, (id_path, _DIRECTIONS[word]))
-        keys.append((_path(entity, name, version_path, prefix), _DIRECTIONS[word]))
+        path = (
+            _path(entity, name, version_path, prefix)
+            if isinstance(given, str)
+            else given.sorted_path
+        )
+        keys.append((path, _DIRECTIONS[word]))
     return (*keys, (id_path, keys[-1][1] if keys else 1))
+
+
+def related_keys(order: Order | None) -> list[ReferenceKey | CountKey]:
+    """Return the keys of an order that lie outside of the document."""
+    found: list[ReferenceKey | CountKey] = []
+    for name, _ in order or ():
+        if name == "id":
+            # As in `order_keys`.
+            break
+        if not isinstance(name, str):
+            found.append(name)
+    return found
 
 
 def _path(entity: Entity, name: str, version_path: str | None, prefix: str) -> str:

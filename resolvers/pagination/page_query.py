@@ -28,6 +28,7 @@ class PageQuery(Generic[W]):
         total: True to count all matching items.
         token: True to read current documents at one cluster time and return its resume token. A
             subscription from that token neither misses nor repeats a change.
+        most: maximum number of items of the pages of all parents together; others are not read.
         shown: True if the items are only serialized: dates may lack their time zone, UTC, and
             versions are records, which `Version.from_record` decodes.
     """
@@ -39,4 +40,5 @@ class PageQuery(Generic[W]):
     facts: Fields = EVERY_FACT
     total: bool = False
     token: bool = False
+    most: int | None = None
     shown: bool = False

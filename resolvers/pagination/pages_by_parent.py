@@ -33,6 +33,7 @@ async def pages_by_key(
     snapshot: bool = False,
     token: str | None = None,
     variables: Sequence[Mapping[str, Any]] = (),
+    most: int | None = None,
 ) -> list[Page[T]]:
     """Read a page of the matching documents for each of many keys, with one command.
 
@@ -52,6 +53,7 @@ async def pages_by_key(
         snapshot: True to read at a single cluster time.
         token: the resume token of the pages.
         variables: n items: values that the lookup's first stages have as `$$name`.
+        most: maximum number of documents of all pages; others are not read.
 
     Returns:
         n pages in the order of the keys.
@@ -68,7 +70,7 @@ async def pages_by_key(
     if variables:
         lookup = {**joined[0], "let": {name: f"${name}" for name in variables[0]}}
         joined = lookup, joined[1]
-    pipeline = _pipeline(joined, rows_in, query, window, projection, total)
+    pipeline = _pipeline(joined, rows_in, query, window, projection, total, most)
     read = await mongo.aggregate(None, pipeline, at=at, snapshot=snapshot)
     for each in read:
         totals[each["n"]] = each.get("total", 0)
@@ -91,6 +93,7 @@ def _pipeline(
     window: Window,
     projection: Mapping[str, Any],
     total: bool,
+    most: int | None,
 ) -> list[Document]:
     """Build the pipeline: a row `{n, total?, found}` per document, and with totals one per empty
     key.
@@ -122,5 +125,6 @@ def _pipeline(
         {"$lookup": {**lookup, "pipeline": found, "as": "found"}},
         # Directly after the lookup, MongoDB unwinds one by one, with no limit on their total size.
         {"$unwind": {"path": "$found", "preserveNullAndEmptyArrays": total}},
+        *([] if most is None else [{"$limit": most}]),
         {"$project": {"_id": 0, "n": 1, "total": 1, **prefixed_projection("found", shown)}},
     ]

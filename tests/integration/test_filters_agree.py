@@ -253,6 +253,24 @@ def test_both_sides_agree_on_every_nesting_of_documents(
         )
 
 
+def test_one_item_meets_all_conditions(things: Things) -> None:
+    """`some` asks for one item with both values, not for two items with one each."""
+    lines = [
+        [{"sku": "x", "n": 3}],
+        [{"sku": "x", "n": 1}, {"sku": "y", "n": 5}],
+        [{"sku": "y", "n": 1}, {"sku": "x", "n": 4}],
+        [],
+    ]
+    both = {"sku": {"eq": "x"}, "count": {"gt": 2}}
+    expected = {"some": {0, 2}, "none": {1, 3}, "every": {0, 3}}
+    wheres = [{"lines": {quantifier: both}} for quantifier in expected]
+    check(things, [{"lines": each} for each in lines], wheres)
+    for where, ids in zip(wheres, expected.values(), strict=True):
+        query = to_query(parse_where(SHAPES, THING, where))
+        found = things.find({"$and": [{"full": {"$exists": False}}, query]})
+        assert {each["_id"] for each in found} == ids, where
+
+
 NEIGHBOURS: list[Any] = [
     each
     for double in (0.1, 1 / 3, 1e22 + 2**22, 2.0**53 + 2, 5e-324, 1.7976931348623157e308, -0.7)

@@ -26,7 +26,6 @@ from graphql import (
     OperationDefinitionNode,
     SelectionSetNode,
     ValueNode,
-    VariableNode,
     get_named_type,
     get_nullable_type,
     is_list_type,
@@ -34,9 +33,8 @@ from graphql import (
 
 from revstream.gql.engine.definitions.field import strawberry_field
 from revstream.gql.engine.limits.filter_conditions import FilterConditions
-from revstream.resolvers.aggregates.query import DEFAULT_GROUPS, MAX_GROUPS
+from revstream.gql.engine.limits.page_sizes import PageSizes
 from revstream.resolvers.errors import BadUserInput
-from revstream.resolvers.pagination.page import DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE
 
 __all__ = ["CostCalculator", "DocumentCost", "OperationCost"]
 
@@ -48,6 +46,11 @@ REFERENCE_COST = 100
 
 _FILTERS = ("where", "having")
 """Arguments that are filters."""
+
+RELATED_ORDER_COST = 1000
+"""Cost of a value of another document in an order: up to 10,000 documents are read and sorted, for
+all pages of a list together.
+"""
 
 LIST_ITEMS = 10
 """Assumed number of items of a list whose length depends on the data."""
@@ -82,6 +85,8 @@ class OperationCost:
         values: maximum number of values of the response.
         nested: depth of the deepest value of an argument.
         conditions: number of conditions of the largest filter.
+        batched: the part of the cost that does not grow with the number of objects, because it is
+            one read for all of them. The cost of an operation includes it.
     """
 
     depth: int = 0
@@ -93,6 +98,7 @@ class OperationCost:
     cost: int = 0
     values: int = 0
     conditions: int = 0
+    batched: int = 0
     introspects: bool = False
 
     def add(self, other: OperationCost, depth: int, times: int) -> None:
@@ -104,6 +110,7 @@ class OperationCost:
         self.root_fields += other.root_fields if depth == 0 else 0
         self.nested = max(self.nested, other.nested)
         self.cost += times * other.cost
+        self.batched += other.batched
         self.values += times * other.values
         self.conditions = max(self.conditions, other.conditions)
         self.introspects |= other.introspects
@@ -154,7 +161,7 @@ class CostCalculator:
         """
         fragments: dict[str | None, _Definition] = {}
         operations: dict[str | None, _Definition] = {}
-        pages = _Pages(document, variables)
+        pages = PageSizes(document, variables)
         filters = FilterConditions(self._schema, document, variables)
         for each in document.definitions:
             if isinstance(each, FragmentDefinitionNode):
@@ -179,13 +186,15 @@ class CostCalculator:
             found[name] = self._looked_at(each, type_, pages, filters)
         weights = _resolved(fragments)
         summed = {name: _sum(definition, weights) for name, definition in operations.items()}
+        for operation in summed.values():
+            operation.cost += operation.batched
         return DocumentCost(summed, pages.varied or filters.varied)
 
     def _looked_at(
         self,
         definition: OperationDefinitionNode | FragmentDefinitionNode,
         type_: GraphQLNamedType | None,
-        pages: _Pages,
+        pages: PageSizes,
         filters: FilterConditions,
     ) -> _Definition:
         found = _Definition()
@@ -221,7 +230,7 @@ class CostCalculator:
         parent: GraphQLNamedType | None,
         depth: int,
         times: int,
-        pages: _Pages,
+        pages: PageSizes,
         filters: FilterConditions,
     ) -> tuple[GraphQLNamedType | None, int, int]:
         """Add a field, and return the type, depth and factor of its selection set."""
@@ -249,6 +258,9 @@ class CostCalculator:
             if found is not None and given in (*_FILTERS, "groupBy") and given in found.args:
                 references = filters.references(found.args[given].type, argument.value)
                 own.cost += times * references * REFERENCE_COST
+            elif found is not None and given == "orderBy" and given in found.args:
+                related = filters.references(found.args[given].type, argument.value)
+                own.batched += related * RELATED_ORDER_COST
         if found is None:
             return None, depth + 1, times
         items = 1
@@ -267,65 +279,6 @@ class CostCalculator:
             if name in ("nodes", "edges") or getattr(strawberry_field(found), "counted", False):
                 items = 1
         return get_named_type(found.type), depth + 1, times * items
-
-
-class _Pages:
-    """Numbers of items of the pages of an operation, with its variables.
-
-    A value that is not a number is ignored here and refused later.
-
-    Attributes:
-        varied: a variable was used.
-    """
-
-    def __init__(self, document: DocumentNode, variables: Variables) -> None:
-        self._variables = variables
-        self._defaults: dict[str, int] = {}
-        self.varied = False
-        for each in document.definitions:
-            for defined in getattr(each, "variable_definitions", ()) or ():
-                size = self._number(defined.default_value)
-                if size is not None:
-                    name = defined.variable.name.value
-                    # A fragment's variable may belong to any operation: the largest default counts.
-                    self._defaults[name] = max(size, self._defaults.get(name, 0))
-
-    def size(self, node: FieldNode) -> int:
-        given = [
-            self._number(each.value)
-            for each in node.arguments or ()
-            if each.name.value in ("first", "last")
-        ]
-        sizes = [each for each in given if each is not None]
-        if not sizes:
-            return DEFAULT_PAGE_SIZE
-        # A longer page is refused when it is read.
-        return max(1, *sizes) if max(sizes) <= MAX_PAGE_SIZE else 1
-
-    def group_count(self, node: FieldNode) -> int:
-        """Return the maximum number of groups of an aggregate; the totals count as one."""
-        given = {each.name.value: each.value for each in node.arguments or ()}
-        if "groupBy" not in given:
-            return 1
-        number = self._number(given.get("first"))
-        if number is None:
-            return DEFAULT_GROUPS
-        # More groups are refused later.
-        return max(1, number) if number <= MAX_GROUPS else 1
-
-    def _number(self, value: ValueNode | None) -> int | None:
-        if isinstance(value, IntValueNode):
-            return int(value.value) if len(value.value) < 10 else MAX_PAGE_SIZE + 1
-        if not isinstance(value, VariableNode):
-            return None
-        self.varied = True
-        name = value.name.value
-        if name not in self._variables:
-            return self._defaults.get(name)
-        given = self._variables[name]
-        if not isinstance(given, int | float):
-            return None
-        return int(given) if -1e9 < given < 1e9 else MAX_PAGE_SIZE + 1
 
 
 def _depth(value: ValueNode) -> int:

@@ -1,4 +1,4 @@
-"""Input types of filters and orders, such as `ProductWhere`, `ProductOrder`, `StringFilter`.
+"""Input types of filters, such as `ProductWhere` and `StringFilter`.
 
 `resolvers.filters.parser` defines which operators a field has; this module adds their types and
 descriptions. Resolvers receive the input as plain dicts, for `parse_where`.
@@ -10,8 +10,9 @@ from collections.abc import Mapping
 
 from revstream.gql.engine.definitions.field import InputField
 from revstream.gql.engine.definitions.object_type import ObjectTypeInfo
+from revstream.gql.schema.common.order_inputs import version_names
 from revstream.gql.schema.common.type_builder import Types
-from revstream.model.definition import EnumType, Field, Scalar
+from revstream.model.definition import Field, Scalar
 from revstream.model.filter_operators import (
     BOOLEAN_OPERANDS,
     LIST_OPERANDS,
@@ -28,7 +29,6 @@ __all__ = [
     "define_filter",
     "define_filters",
     "field_filter",
-    "orderable_fields",
     "unique_fields",
 ]
 
@@ -76,22 +76,19 @@ _RELATED = {
 
 
 def define_filters(types: Types, shapes: Mapping[str, ObjectTypeInfo]) -> None:
-    """Define `<Type>Where` of all types, `<Entity>Order`, and the filter types of their fields."""
+    """Define `<Type>Where` of all types, and the filter types of their fields."""
     _define_version_where(types)
     for shape in shapes.values():
         fields = [each for each in shape.fields.values() if operators(each)]
         if shape.is_entity:
             _define_where(types, shape, fields)
-            _define_order(types, shape)
             _define_by(types, shape)
         else:
             _define_embedded_where(types, shape, fields)
-            _define_embedded_order(types, shape)
         for each in fields:
             define_filter(types, each)
-        related = [each.target for each in shape.list_links.values()]
-        related += [each.target for each in shape.back_links.values()]
-        for target in related:
+        referred = [each.target for each in shape.back_links.values()]
+        for target in [*referred, *(each.target for each in shape.list_links.values())]:
             if _related_filter_name(target) not in types:
                 _define_related_filter(types, target)
 
@@ -99,37 +96,6 @@ def define_filters(types: Types, shapes: Mapping[str, ObjectTypeInfo]) -> None:
 def unique_fields(shape: ObjectTypeInfo) -> list[Field]:
     """Return the `@unique` fields of an entity."""
     return [each for each in shape.fields.values() if each.unique]
-
-
-def orderable_fields(shape: ObjectTypeInfo) -> list[str]:
-    """Return the names of the fields by which documents can be ordered.
-
-    These are fields with a single, comparable value, in an embedded document too. The id is the
-    first, then `version` if the entity has a version field.
-    """
-    names = [each.name for each in shape.fields.values() if _is_orderable(shape, each)]
-    return [names[0], *_version(shape), *names[1:]] if shape.is_entity else names
-
-
-def _is_orderable(shape: ObjectTypeInfo, field: Field) -> bool:
-    if field.is_list or field.type in (Scalar.JSON, Scalar.POINT):
-        return False
-    if not shape.is_entity and field.stored.isdecimal():
-        # In a path, a number is also an index of a list.
-        return False
-    if isinstance(field.type, Scalar | EnumType):
-        return True
-    inner = shape.embedded[field.name]
-    # An embedded document that has only embedded ones is not offered: it may contain itself.
-    return any(
-        _is_orderable(inner, each)
-        for each in inner.fields.values()
-        if isinstance(each.type, Scalar | EnumType)
-    )
-
-
-def _version(shape: ObjectTypeInfo) -> list[str]:
-    return ["version"] if shape.entity.version is not None else []
 
 
 def combinators(name: str) -> list[InputField]:
@@ -152,7 +118,7 @@ def _define_where(types: Types, shape: ObjectTypeInfo, fields: list[Field]) -> N
     of_fields = [field_filter(each) for each in fields]
     counter = [
         InputField(each, "IntFilter", "Conditions for the version number.")
-        for each in _version(shape)
+        for each in version_names(shape)
     ]
     types.add_input(
         name,
@@ -311,16 +277,6 @@ def _operator(name: str, item: str) -> InputField:
     return InputField(name, type_, OPERATOR_DESCRIPTIONS[name])
 
 
-def _define_order(types: Types, shape: ObjectTypeInfo) -> None:
-    types.add_input(
-        f"{shape.name}Order",
-        _order_fields(shape),
-        f"One field that orders documents of {shape.name}. "
-        "Pass several in a list, the most important first.",
-        one_of=True,
-    )
-
-
 def _define_by(types: Types, shape: ObjectTypeInfo) -> None:
     fields = unique_fields(shape)
     if fields:
@@ -335,27 +291,6 @@ def _define_by(types: Types, shape: ObjectTypeInfo) -> None:
             f"A unique field that identifies one document of {shape.name}.",
             one_of=True,
         )
-
-
-def _define_embedded_order(types: Types, shape: ObjectTypeInfo) -> None:
-    fields = _order_fields(shape)
-    # The shared fields of a union are ordered by, those of its members are not.
-    if fields and shape.union is None:
-        types.add_input(
-            f"{shape.name}OrderBy",
-            fields,
-            f"One field of an embedded document of type {shape.name} that orders documents.",
-            one_of=True,
-        )
-
-
-def _order_fields(shape: ObjectTypeInfo) -> list[InputField]:
-    return [
-        InputField(name, f"{shape.embedded[name].name}OrderBy", f"A field inside of `{name}`.")
-        if name in shape.embedded
-        else InputField(name, "SortDirection", f"Direction of the order by `{name}`.")
-        for name in orderable_fields(shape)
-    ]
 
 
 def _define_version_where(types: Types) -> None:

@@ -11,6 +11,7 @@ from revstream.gql.engine.definitions.field import Resolve
 from revstream.gql.engine.definitions.object_type import BackLink
 from revstream.gql.engine.request.context import RequestContext, ResolveInfo
 from revstream.gql.engine.request.source import CurrentDocument, SnapshotDocument
+from revstream.gql.schema.common.orders import parse_order
 from revstream.gql.schema.entities.connections import (
     PAGE_ARGUMENTS,
     PageRecord,
@@ -18,7 +19,6 @@ from revstream.gql.schema.entities.connections import (
     document_page_record,
     edge_name,
     filter_arguments,
-    parse_allowed_order,
 )
 from revstream.gql.schema.entities.interfaces import raise_unresolved
 from revstream.gql.schema.entities.state_pages import page_with_token, snapshot_page_record
@@ -67,7 +67,7 @@ def back_reference_field(model: Model, link: BackLink) -> StrawberryField:
         async def read(ids: list[Any]) -> Any:
             query: PageQuery[Condition] = PageQuery(
                 where=await context.parse_filter(model, target.entity, where, None),
-                order=parse_allowed_order(context, target, order_by),
+                order=await parse_order(context, target, order_by, None),
                 page=page_request(**page),
                 fields=selections.stored(selected.items, target, target.name),
                 total=selected.total,
@@ -134,9 +134,10 @@ def past_back_reference_field(model: Model, link: BackLink) -> StrawberryField:
         )
 
         async def read(wanted: list[WantedReferrers]) -> Any:
+            latest = max(each.at for each in wanted)
             query: PageQuery[Condition] = PageQuery(
                 where=await resolved_at(context, model, target.entity, where, wanted),
-                order=parse_allowed_order(context, target, order_by),
+                order=await parse_order(context, target, order_by, latest),
                 page=page_request(**page),
                 fields=selections.stored(selected.items, target, target.snapshot),
                 total=selected.total,

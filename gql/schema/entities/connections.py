@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 from revstream.gql.engine.definitions.field import Argument, Read, Resolve
 from revstream.gql.engine.definitions.object_type import ObjectTypeInfo
@@ -18,7 +18,6 @@ from revstream.gql.engine.request.prefetch import prefetch
 from revstream.gql.engine.request.selection import Nodes
 from revstream.gql.engine.request.source import CurrentDocument
 from revstream.gql.schema.common.type_builder import Types
-from revstream.resolvers.errors import BadUserInput
 from revstream.resolvers.pagination.page import Page
 from revstream.streams.mongo.driver.codecs import Document
 
@@ -32,13 +31,9 @@ __all__ = [
     "encoded_token",
     "filter_arguments",
     "item_selections",
-    "parse_allowed_order",
     "rendered_page_record",
     "unchecked_page_record",
 ]
-
-Direction: TypeAlias = Literal["ASC", "DESC"]
-OrderArgument: TypeAlias = "Mapping[str, Direction | OrderArgument]"
 
 PAGE_ARGUMENTS = (
     Argument(
@@ -64,60 +59,6 @@ def filter_arguments(shape: ObjectTypeInfo) -> tuple[Argument, ...]:
             "Documents that are equal in it, or all without it, are ordered by id.",
         ),
     )
-
-
-def parse_allowed_order(
-    context: RequestContext, shape: ObjectTypeInfo, order_by: Sequence[OrderArgument] | None
-) -> list[tuple[str, Direction]]:
-    """Parse the argument `orderBy` and check that the caller may read its fields.
-
-    Returns:
-        An `Order`: API names, or stored paths in embedded documents, each with a direction.
-
-    Raises:
-        Forbidden: a field that the caller may not read.
-        BadUserInput: a field of an embedded document is named twice.
-    """
-    order: list[tuple[str, Direction]] = []
-    nested: set[str] = set()
-    for each in order_by or ():
-        for name, direction in each.items():
-            if isinstance(direction, str):
-                _check_guarded(context, shape, name)
-                order.append((name, direction))
-                continue
-            names, path, found = _embedded_path(context, shape, name, direction)
-            if names in nested:
-                raise BadUserInput(
-                    f"orderBy: {names} twice, expected each field once; remove one of them",
-                    argument="orderBy",
-                )
-            nested.add(names)
-            order.append((path, found))
-    return order
-
-
-def _embedded_path(
-    context: RequestContext, shape: ObjectTypeInfo, name: str, inner: OrderArgument
-) -> tuple[str, str, Direction]:
-    """Return the API names of a field in an embedded document, its stored path and direction."""
-    names, path = [name], [shape.fields[name].stored]
-    _check_guarded(context, shape, name)
-    while True:
-        shape = shape.embedded[name]
-        # The input type has exactly one field.
-        ((name, value),) = inner.items()
-        _check_guarded(context, shape, name)
-        names.append(name)
-        path.append(shape.fields[name].stored)
-        if isinstance(value, str):
-            return ".".join(names), ".".join(path), value
-        inner = value
-
-
-def _check_guarded(context: RequestContext, shape: ObjectTypeInfo, name: str) -> None:
-    if name in shape.guarded:
-        context.scope.check_read(shape.type, shape.guarded[name])
 
 
 def connection_name(type_name: str) -> str:

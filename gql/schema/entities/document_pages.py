@@ -24,19 +24,19 @@ from revstream.gql.engine.execution.compiled_object import Make, compile_object
 from revstream.gql.engine.execution.planned_execution import PlannedExecution
 from revstream.gql.engine.request.context import RequestContext, ResolveInfo
 from revstream.gql.engine.request.selection import ConnectionSelection
+from revstream.gql.schema.common.orders import parse_order
 from revstream.gql.schema.entities.connections import (
     PageRecord,
     connection_name,
     document_page_record,
     edge_name,
     item_selections,
-    parse_allowed_order,
     rendered_page_record,
     unchecked_page_record,
 )
 from revstream.model.definition import Model
 from revstream.resolvers.access.permissions import Scope
-from revstream.resolvers.current.page_read import PageRead
+from revstream.resolvers.current.page_read import PageRead, RelatedPageRead
 from revstream.resolvers.filters.expression import Condition
 from revstream.resolvers.pagination.page import Page, page_request
 from revstream.resolvers.pagination.page_query import PageQuery
@@ -49,7 +49,9 @@ __all__ = ["PageReadCache", "compile_page", "page_read_cache", "page_resolver"]
 _CACHED_QUERIES = 1000
 _CACHED_QUERIES_BYTES = 500_000
 
-PageReadCache: TypeAlias = "LruCache[tuple[_CompiledPage, Scope, bytes], PageRead]"
+PageReadCache: TypeAlias = (
+    "LruCache[tuple[_CompiledPage, Scope, bytes], PageRead | RelatedPageRead]"
+)
 """Cache of reads by compiled field, access rights and JSON of the arguments."""
 
 
@@ -75,7 +77,7 @@ def page_resolver(model: Model, shape: ObjectTypeInfo) -> Callable[..., Awaitabl
         )
         query: PageQuery[Condition] = PageQuery(
             where=await context.parse_filter(model, shape.entity, where, None),
-            order=parse_allowed_order(context, shape, order_by),
+            order=await parse_order(context, shape, order_by, None),
             page=page_request(**page),
             fields=selections.stored(selected.items, shape, shape.name),
             total=selected.total,
@@ -204,14 +206,14 @@ class _CompiledPage:
         where: Mapping[str, Any] | None,
         order_by: Any,
         page: Mapping[str, Any],
-    ) -> tuple[PageRead, bool]:
+    ) -> tuple[PageRead | RelatedPageRead, bool]:
         """Return the read, and whether it is the same in the next request."""
         shape, selected = self._shape, self._selected
         parsed = await context.parse_unresolved(self._model, shape.entity, where)
         condition = await context.resolve_references(parsed, None)
         query: PageQuery[Condition] = PageQuery(
             where=condition,
-            order=parse_allowed_order(context, shape, order_by),
+            order=await parse_order(context, shape, order_by, None),
             page=page_request(**page),
             fields=self._rendering.fields,
             total=selected.total,

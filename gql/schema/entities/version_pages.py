@@ -19,12 +19,12 @@ from revstream.gql.engine.request.context import RequestContext, ResolveInfo
 from revstream.gql.engine.request.invalid_documents import report_invalid_versions, report_unordered
 from revstream.gql.engine.request.selection import ConnectionSelection, Nodes, Selections
 from revstream.gql.engine.request.source import VersionRecord
+from revstream.gql.schema.common.orders import parse_order
 from revstream.gql.schema.entities.connections import (
     PageRecord,
     connection_name,
     edge_name,
     item_selections,
-    parse_allowed_order,
     rendered_page_record,
 )
 from revstream.model.definition import Model
@@ -207,7 +207,7 @@ def as_of_reader(model: Model, shape: ObjectTypeInfo) -> VersionPageReader:
         moment = await context.loads.moment(shape.entity, as_of.get("time"), as_of.get("token"))
         query: PageQuery[Condition] = PageQuery(
             where=await context.parse_filter(model, shape.entity, where, moment.at),
-            order=parse_allowed_order(context, shape, order_by),
+            order=await parse_order(context, shape, order_by, moment.at),
             page=page_request(**page),
             **reading,
         )

@@ -103,6 +103,8 @@ ENTITY_SUFFIXES = (
     "Where",
     "ListFilter",
     "Order",
+    "OrderBy",
+    "OrderByCount",
     "By",
     "Connection",
     "Edge",

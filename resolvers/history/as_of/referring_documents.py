@@ -119,6 +119,7 @@ class ReferringDocuments:
             make=Version.from_record,
             total=self._query.total,
             variables=[{"at": each.at, "keys": list(each.keys)} for each in wanted],
+            most=self._query.most,
         )
 
     async def _swept(
@@ -174,6 +175,8 @@ class ReferringDocuments:
                     for n in owners_of(record["full"].get(self._stored), owners):
                         kept[n].append(record)
                         totals[n] += 1
+                if self._query.most is not None and sum(totals) >= self._query.most:
+                    break
                 if sum(map(len, kept)) > first + _MOST_UNSORTED:
                     first = await cut()
         await cut()

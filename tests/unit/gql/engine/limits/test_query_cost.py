@@ -74,6 +74,17 @@ COSTS: dict[str, tuple[str, dict[str, Any], int]] = {
         {},
         9 + 1 + 100,
     ),
+    "values of related documents in an order": (
+        "query($o: [ProductOrder!]) { products(first: 9, orderBy: $o) { nodes { id } } }",
+        {"o": [{"stock": "ASC"}, {"supplier": {"name": "ASC"}}]},
+        9 + 1000,
+    ),
+    "and in the orders of many pages, which are read together": (
+        "{ suppliers(first: 3, orderBy: [{products: {count: ASC}}]) { nodes { "
+        "products(first: 4, orderBy: [{supplier: {name: DESC}}]) { totalCount } } } }",
+        {},
+        3 + 1000 + 3 * 4 + 1000,
+    ),
     "references in groups": (
         "query($g: ProductAggregateGroupBy) { productsAggregate(groupBy: $g, first: 9) "
         "{ groups { count } } }",

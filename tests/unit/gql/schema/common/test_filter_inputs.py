@@ -10,7 +10,7 @@ from graphql import build_schema as from_sdl
 
 from revstream.gql.engine.definitions.object_type import build_object_types
 from revstream.gql.schema import print_sdl
-from revstream.gql.schema.common.filter_inputs import orderable_fields
+from revstream.gql.schema.common.order_inputs import orderable_fields
 from revstream.model.definition import Entity, Model, Scalar
 from revstream.resolvers.access.permissions import OPEN
 from revstream.resolvers.filters.expression import EVERYTHING
@@ -116,7 +116,9 @@ def test_documents_are_ordered_by_single_comparable_values(
         each.name for each in entity.fields if not each.is_list and each.type is not Scalar.JSON
     ]
     expected = ["id", *(["version"] if entity.version else []), *single[1:]]
-    assert list(inputs(types[f"{name}Order"])) == expected
+    related = [*entity.references, *entity.back_references]
+    expected_related = [each.name for each in related if not getattr(each, "is_list", False)]
+    assert list(inputs(types[f"{name}Order"])) == [*expected, *expected_related]
     assert orderable_fields(build_object_types(model)[name]) == expected
 
 
