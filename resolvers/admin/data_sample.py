@@ -16,7 +16,7 @@ from revstream.model.definition import Entity, HistoryKind, Model, ObjectType
 from revstream.model.naming import suggestion
 from revstream.resolvers.errors import DocumentMisfit
 from revstream.resolvers.values.output import ValueLocation, converter, describe_value
-from revstream.streams.core.errors import DatabaseError, GatewayError
+from revstream.streams.core.errors import GatewayError
 from revstream.streams.maintenance.diagnosis import DiagnosisFinding
 from revstream.streams.mongo.database import Mongo
 
@@ -195,11 +195,8 @@ def _odd_in_layout(entity: Entity, number: str, documents: list[Any]) -> tuple[l
 
 async def _duplicates(mongo: Mongo, entity: Entity) -> AsyncIterator[DiagnosisFinding]:
     """Values that documents share where the model says that none do, if no index sees to it."""
-    try:
-        reply = await mongo.command({"listIndexes": entity.collection})
-    except DatabaseError:
-        return
-    there = [list(each["key"]) for each in reply["cursor"]["firstBatch"] if each.get("unique")]
+    indexes = await mongo.indexes(entity.collection)
+    there = [list(each["key"]) for each in indexes if each.get("unique")]
     for index in entity.indexes:
         if not index.unique or list(index.fields) in there:
             continue

@@ -32,7 +32,7 @@ from revstream.streams.archive.indexes import (
 )
 from revstream.streams.changefeed.event import identity, possible_ids
 from revstream.streams.core import resume_tokens
-from revstream.streams.core.errors import DamagedArchive, DatabaseError, DuplicateKey, Unsuitable
+from revstream.streams.core.errors import DamagedArchive, DuplicateKey, Unsuitable
 from revstream.streams.core.log_throttle import LogThrottle
 from revstream.streams.layouts.archive import ArchiveLayout
 from revstream.streams.layouts.core.interface import Layout
@@ -164,11 +164,9 @@ class Archive:
     async def finds_references(self, stored: str) -> bool:
         """Return whether the index of a reference exists; once seen, it is taken to stay."""
         if stored not in self._indexed:
-            with suppress(DatabaseError):  # There is no archive yet.
-                reply = await self._mongo.command({"listIndexes": self.name})
-                found = [[*each["key"].items()] for each in reply["cursor"]["firstBatch"]]
-                if reference_index(stored)[0] in found:
-                    self._indexed.add(stored)
+            indexes = await self._mongo.indexes(self.name)
+            if reference_index(stored)[0] in [[*each["key"].items()] for each in indexes]:
+                self._indexed.add(stored)
         return stored in self._indexed
 
     async def find(

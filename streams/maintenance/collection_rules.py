@@ -59,10 +59,10 @@ async def read_rules(mongo: Mongo, collection: str) -> CollectionRules:
     if not found:
         return CollectionRules()
     options = found[0].get("options", {})
-    indexes = await mongo.command({"listIndexes": collection, "cursor": {"batchSize": 1000}})
+    indexes = await mongo.indexes(collection)
     return CollectionRules(
         {name: options[name] for name in _VALIDATION if name in options},
-        [each for each in indexes["cursor"]["firstBatch"] if each["key"] != {"_id": 1}],
+        [dict(each) for each in indexes if each["key"] != {"_id": 1}],
     )
 
 

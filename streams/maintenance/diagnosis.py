@@ -314,8 +314,7 @@ class Diagnosis:
 
     async def _keys(self, collection: str) -> list[IndexKeys]:
         """Return the keys of each index."""
-        reply = await self._mongo.command({"listIndexes": collection})
-        return [list(each["key"].items()) for each in reply["cursor"]["firstBatch"]]
+        return [list(each["key"].items()) for each in await self._mongo.indexes(collection)]
 
     async def _recorders(self) -> AsyncIterator[DiagnosisFinding]:
         now = await self._mongo.operation_time()

@@ -20,7 +20,7 @@ import pymongo.errors
 from bson import Timestamp
 
 from revstream.streams.core import tracing
-from revstream.streams.core.errors import Unsuitable
+from revstream.streams.core.errors import DatabaseError, Unsuitable
 from revstream.streams.mongo.client_reads import await_result
 from revstream.streams.mongo.driver.client import MongoOptions, open_client
 from revstream.streams.mongo.driver.codecs import DECODED, RAW, REPLY, Document
@@ -35,6 +35,7 @@ __all__ = ["COLLATION", "Mongo"]
 # Optional clean-up on the server is not waited for any longer.
 _PARTING_S = 1.0
 _NOTHING_TO_DROP = {26, 27}  # NamespaceNotFound, IndexNotFound
+_NO_INDEXES = {26, 166}  # NamespaceNotFound, CommandNotSupportedOnView
 
 
 class Mongo(Reads):
@@ -134,6 +135,21 @@ class Mongo(Reads):
                 return_document=pymongo.ReturnDocument.AFTER,
             )
             return None if found is None else dict(found)
+
+    async def indexes(self, collection: str) -> list[Mapping[str, Any]]:
+        """Return the indexes of a collection, as `listIndexes` describes them.
+
+        A view has none, nor has a collection that does not exist.
+        """
+        command = {"listIndexes": collection, "cursor": {"batchSize": 1000}}
+        try:
+            reply = await self.command(command)
+        except DatabaseError as exc:
+            if exc.number not in _NO_INDEXES:
+                raise
+            return []
+        found: list[Mapping[str, Any]] = reply["cursor"]["firstBatch"]
+        return found
 
     async def create_index(
         self, collection: str, keys: Sequence[tuple[str, int | str]], **options: Any

@@ -8,14 +8,12 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 
-from revstream.streams.core.errors import DatabaseError, GatewayError
+from revstream.streams.core.errors import GatewayError
 from revstream.streams.mongo.database import Mongo
 
 __all__ = ["ReadStatistics"]
 
 log = logging.getLogger(__name__)
-
-_NO_COLLECTION = 26
 
 
 class ReadStatistics:
@@ -69,15 +67,9 @@ class ReadStatistics:
 
 async def _indexed_paths(mongo: Mongo, collection: str) -> list[tuple[str, ...]]:
     """Return the paths of each index of a collection that any query on them can use."""
-    try:
-        reply = await mongo.command({"listIndexes": collection, "cursor": {"batchSize": 1000}})
-    except DatabaseError as exc:
-        if exc.number != _NO_COLLECTION:
-            raise
-        return []
     return [
         tuple(each["key"])
-        for each in reply["cursor"]["firstBatch"]
+        for each in await mongo.indexes(collection)
         if "partialFilterExpression" not in each
         and all(isinstance(way, int | float) for way in each["key"].values())
     ]

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
 from operator import attrgetter
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from bson import Decimal128, ObjectId
 from graphql import GraphQLError
@@ -78,6 +78,8 @@ class _Checks:
     sure: Callable[[Callable[[str], Any]], bool] | None
 
 
+T = TypeVar("T")
+
 _Path: TypeAlias = "tuple[str | int, ...]"
 """Path of a field below the document, in response names."""
 _Misfit: TypeAlias = "tuple[_Path, DocumentMisfit | ArchiveBehind]"
@@ -108,18 +110,12 @@ def report_invalid_versions(
         facts.append((named, attrgetter("document_id")))
     if "operation" in asked:
         facts.append((asked["operation"], attrgetter("operation")))
-    misfits: list[_Misfit | None] = []
-    for each in versions:
-        misfit: _Misfit | None = None
-        if "version" in asked:
-            misfit = _number_misfit(each.version.number, each.place, asked["version"])
-        for place, read in facts:
-            if misfit is None:
-                try:
-                    read(each)
-                except DocumentMisfit as exc:
-                    misfit = (_key(place),), exc
-        misfits.append(misfit)
+    misfits = [_first_misfit(each, facts) for each in versions]
+    if "version" in asked:
+        misfits = [
+            _number_misfit(each.version.number, each.place, asked["version"]) or misfit
+            for each, misfit in zip(versions, misfits, strict=True)
+        ]
     _report(info, misfits, shape.version)
     return [misfit is None for misfit in misfits]
 
@@ -129,18 +125,24 @@ def report_invalid_snapshots(
 ) -> list[bool]:
     """Return the same for past documents, which need a valid id."""
     asked = info.context.selections(info).under(nodes, shape.snapshot)
-    named = next((each for name, each in asked.items() if name in _IDS), None)
-    misfits: list[_Misfit | None] = []
-    for each in snapshots:
-        misfit: _Misfit | None = None
-        if named is not None:
-            try:
-                each.id_text  # noqa: B018
-            except DocumentMisfit as exc:
-                misfit = (_key(named),), exc
-        misfits.append(misfit)
+    facts = [(each, attrgetter("id_text")) for name, each in asked.items() if name in _IDS][:1]
+    misfits = [_first_misfit(each, facts) for each in snapshots]
     _report(info, misfits, shape.snapshot)
     return [misfit is None for misfit in misfits]
+
+
+def _first_misfit(record: T, facts: Sequence[tuple[Nodes, Callable[[T], Any]]]) -> _Misfit | None:
+    """Return the first fact of a record that is not valid.
+
+    Args:
+        facts: the selection of each, and its reader.
+    """
+    for place, read in facts:
+        try:
+            read(record)
+        except DocumentMisfit as exc:
+            return (_key(place),), exc
+    return None
 
 
 def _number_misfit(number: int, place: ValueLocation, nodes: Nodes) -> _Misfit | None:

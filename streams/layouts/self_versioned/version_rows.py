@@ -76,10 +76,9 @@ class VersionRows:
                 ) from exc
 
     async def _is_unique(self) -> bool:
-        reply = await self.mongo.command({"listIndexes": self.collection})
         return any(
             index.get("unique") and list(index["key"]) == list(self.unique)
-            for index in reply["cursor"]["firstBatch"]
+            for index in await self.mongo.indexes(self.collection)
             if "partialFilterExpression" not in index
         )
 

@@ -167,8 +167,7 @@ async def _json_schema(mongo: Mongo, name: str) -> Mapping[str, Any]:
 
 
 async def _indexes(mongo: Mongo, name: str) -> list[Mapping[str, Any]]:
-    reply = await mongo.command({"listIndexes": name})
-    indexes: list[Mapping[str, Any]] = reply["cursor"]["firstBatch"]
+    indexes = await mongo.indexes(name)
     return [each for each in indexes if "partialFilterExpression" not in each]
 
 

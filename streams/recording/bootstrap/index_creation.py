@@ -65,17 +65,12 @@ async def _is_enforced(
 
     It may be stricter than the model's: without `sparse`, only one document may lack the field.
     """
-    try:
-        reply = await mongo.command({"listIndexes": collection})
-    except DatabaseError:
-        # There is no collection yet.
-        return False
     return any(
         each.get("unique")
         and [*each["key"].items()] == list(keys)
         and "partialFilterExpression" not in each
         and "collation" not in each
-        for each in reply["cursor"]["firstBatch"]
+        for each in await mongo.indexes(collection)
     )
 
 
