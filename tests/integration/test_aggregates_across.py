@@ -618,6 +618,37 @@ async def test_the_versions_of_a_history_have_aggregates_of_their_moments(
     assert await data_of(shop, state) == {"supplierState": {"productsAggregate": {"count": 3}}}
 
 
+async def test_values_of_several_moments_are_bounded_together(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are part of one command; those of each moment alone would be few enough."""
+    suppliers, deals = shop.database["suppliers"], shop.database["deals"]
+    suppliers.delete_many({})
+    deals.delete_many({})
+    id_ = uuid4().hex
+    deals.insert_many(
+        {"_id": f"{id_}-{n}", "supplierId": id_, "label": "x" * 300} for n in range(3)
+    )
+    deals.update_many({}, {"$set": {"n": 1}})
+    for n in range(3):
+        suppliers.replace_one({"_id": id_}, {"country": str(n)}, upsert=True)
+    await data_of(shop, "{ resumeToken }")
+    monkeypatch.setattr(past_documents, "_MOST_BYTES", 2500)
+    inner = "document { dealsAggregate { distinctCount { label } } }"
+
+    def text(first: int) -> str:
+        return (
+            f'{{ supplier(id: "{id_}") {{ history(first: {first}) {{ nodes {{ {inner} }} }} }} }}'
+        )
+
+    found = await data_of(shop, text(1))
+    [node] = found["supplier"]["history"]["nodes"]
+    assert node["document"]["dealsAggregate"] == {"distinctCount": {"label": 1}}
+    _, [(told, code), *_] = await ask(shop, text(3))
+    assert code == "LIMIT_EXCEEDED"
+    assert "stored as patches" in told
+
+
 def refers(product: Row, id_: Any) -> bool:
     held = product.get("supplierId")
     return str(id_) == str(held) or held == [id_]

@@ -75,7 +75,7 @@ class PastDocuments:
             TimeLimit: the read took longer than it may.
         """
         if self._rows is None and self._names and await self._archive.has_packed():
-            self._rows = await self.read()
+            self._rows, _ = await self.read()
         if self._rows is not None:
             # literal: values such as "$name" are no field paths
             given: list[Mapping[str, Any]] = [{"$documents": {"$literal": self._rows}}, *stages]
@@ -89,15 +89,20 @@ class PastDocuments:
             self._archive.name, swept, hint=TIME_INDEX, in_memory=True
         )
 
-    async def read(self) -> Sequence[Document]:
-        """Return the fields that the filter and the stages look at, below `full`.
+    async def read(self, *, beside: int = 0) -> tuple[Sequence[Document], int]:
+        """Return the fields that the filter and the stages look at, below `full`, and their size.
+
+        Args:
+            beside: size in bytes of what is given to the server together with them.
 
         Raises:
             LimitExceeded: see `run`.
         """
         self._mongo.count_scan(self._archive.collection)
         judging = ContentFilter(self._mongo, self._archive, self._matching, self._names)
-        return await _measured_rows(self._mongo, self._archive, self._at, judging, self._names)
+        return await _measured_rows(
+            self._mongo, self._archive, self._at, judging, self._names, _MOST_BYTES - beside
+        )
 
     async def check_known(self) -> None:
         """Check that all that stood is known; after the reads: see `streams.archive.horizon`.
@@ -110,9 +115,14 @@ class PastDocuments:
 
 
 async def _measured_rows(
-    mongo: Mongo, archive: Archive, at: Timestamp, judging: ContentFilter, names: frozenset[str]
-) -> Sequence[Document]:
-    """Return the fields of the matching documents that are measured.
+    mongo: Mongo,
+    archive: Archive,
+    at: Timestamp,
+    judging: ContentFilter,
+    names: frozenset[str],
+    most: int,
+) -> tuple[Sequence[Document], int]:
+    """Return the fields of the matching documents that are measured, and their size in bytes.
 
     Raises:
         LimitExceeded: they are too large for one command.
@@ -127,7 +137,7 @@ async def _measured_rows(
                 content = record.get("full") or {}
                 row = {"full": {name: content[name] for name in names if name in content}}
                 size += len(bson.encode(row, codec_options=DECODED))
-                if size > _MOST_BYTES:
+                if size > most:
                     raise LimitExceeded(
                         "values of documents that are stored as patches, in bytes: more than "
                         f"{_MOST_BYTES:,}, which is the maximum of an aggregate as of a moment; "
@@ -138,4 +148,4 @@ async def _measured_rows(
                 rows.append(row)
             # A row is two documents, however small they are.
             await count_computed(size - before, 2 * (len(rows) - kept))
-    return rows
+    return rows, size

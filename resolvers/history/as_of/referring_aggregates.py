@@ -105,13 +105,16 @@ async def _referring_rows(
     for n, each in enumerate(wanted):
         by_moment.setdefault(each.at, []).append(n)
     found: list[Document] = []
+    size = 0
     for at, places in by_moment.items():
         keys = [wanted[n].keys for n in places]
         owners = owners_by_key(keys)
         referring = In(stored, tuple(key for some in keys for key in some))
         where = all_of([rules.narrowed(query.where) or EVERYTHING, referring])
         documents = PastDocuments(history.mongo, archive, entity, at, where, query.paths | {stored})
-        for row in await documents.read():
+        rows, added = await documents.read(beside=size)
+        size += added
+        for row in rows:
             own = owners_of(row["full"].get(stored), owners)
             found.append({**row, "owners": [places[n] for n in own]})
     return found
