@@ -22,7 +22,7 @@ from tests.integration.test_reference_filters import (
     BACK_LINKS,
     BOB,
     LINKS,
-    MODEL,
+    MODELS,
     STAFF,
     WORLDS,
     World,
@@ -39,11 +39,13 @@ Orders = Sequence[Row]
 TYPES = {"products": "Product", "suppliers": "Supplier"}
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def shop(mongo_uri: str, client: MongoClient[Row]) -> AsyncIterator[Shop]:
+@pytest_asyncio.fixture(scope="module", loop_scope="module", params=MODELS, ids=["full", "deltas"])
+async def shop(
+    mongo_uri: str, client: MongoClient[Row], request: pytest.FixtureRequest
+) -> AsyncIterator[Shop]:
     """Run a gateway over empty collections."""
     name = f"related_orders_{uuid4().hex[:8]}"
-    async with open_shop(client, mongo_uri, name, model=MODEL) as shop:
+    async with open_shop(client, mongo_uri, name, model=request.param) as shop:
         yield shop
     client.drop_database(name)
 
@@ -170,7 +172,7 @@ ASKED = st.tuples(st.just("products"), lists_of(PRODUCT_ORDERS)) | st.tuples(
 
 @settings(
     deadline=None,
-    max_examples=examples(10),
+    max_examples=examples(6),
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
     phases=(Phase.explicit, Phase.reuse, Phase.generate),
 )
@@ -206,7 +208,7 @@ async def test_pages_equal_those_of_a_plain_model(
 
 @settings(
     deadline=None,
-    max_examples=examples(6),
+    max_examples=examples(5),
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
     phases=(Phase.explicit, Phase.reuse, Phase.generate),
 )
@@ -370,7 +372,8 @@ async def test_a_page_has_its_token_and_its_version_numbers(three: Shop) -> None
     order = "orderBy: [{supplier: {rank: ASC}}, {version: DESC}]"
     text = f"{{ products(first: 3, {order}) {{ resumeToken nodes {{ id version price }} }} }}"
     past = f"""query($token: ResumeToken!) {{
-      productsAsOf(asOf: {{token: $token}}, {order}) {{ nodes {{ id: documentId version }} }} }}"""
+      productsAsOf(asOf: {{token: $token}}, {order}) {{ nodes {{ id: documentId version }} }}
+      productStates(asOf: {{token: $token}}, {order}) {{ nodes {{ id: documentId version }} }} }}"""
     for _ in range(2):
         page = (await ask(three, ANN, text))["data"]["products"]
         first, *others = page["nodes"]
@@ -378,7 +381,7 @@ async def test_a_page_has_its_token_and_its_version_numbers(three: Shop) -> None
         assert others == sorted(others, key=lambda each: each["version"], reverse=True)
         then = await ask(three, ANN, past, token=page["resumeToken"])
         shown = [{"id": each["id"], "version": each["version"]} for each in page["nodes"]]
-        assert then["data"]["productsAsOf"]["nodes"] == shown
+        assert [each["nodes"] for each in then["data"].values()] == [shown, shown]
 
 
 async def test_a_cursor_belongs_to_its_order(three: Shop) -> None:

@@ -74,6 +74,12 @@ COSTS: dict[str, tuple[str, dict[str, Any], int]] = {
         {},
         9 + 1 + 100,
     ),
+    "conditions on related documents": (
+        "{ suppliers(first: 9, where: {products: {some: {}, none: {stock: {gt: 1}}}}) "
+        "{ nodes { id } } }",
+        {},
+        9 + 2 + 2 * 100,
+    ),
     "values of related documents in an order": (
         "query($o: [ProductOrder!]) { products(first: 9, orderBy: $o) { nodes { id } } }",
         {"o": [{"stock": "ASC"}, {"supplier": {"name": "ASC"}}]},
