@@ -95,7 +95,7 @@ def result_model(model: Model) -> Model:
     `key`, `count` or a measure.
     """
     made: dict[str, EmbeddedType] = {}
-    for kind in _single_types(model):
+    for kind in _types_with_results(model):
         for each in [None, *Measure]:
             type_ = _result_type(model, kind, each)
             if type_ is not None:
@@ -124,7 +124,7 @@ def _result_type(model: Model, kind: ObjectType, measure: Measure | None) -> Emb
     if not _has_results(model, kind, measure, frozenset()):
         return None
     fields = []
-    for field in _single_fields(kind):
+    for field in _own_fields(kind):
         inner = None if not isinstance(field.type, str) else model.embedded(field.type)
         if inner is None:
             result = _result_field(field, measure)
@@ -156,15 +156,15 @@ def _type_name(kind: ObjectType, measure: Measure | None) -> str:
     return key_type_name(kind.name) if measure is None else measure_type_name(kind.name, measure)
 
 
-def _single_types(model: Model) -> Sequence[ObjectType]:
-    """Return the entities, and the types that are embedded in them other than in lists."""
+def _types_with_results(model: Model) -> Sequence[ObjectType]:
+    """Return the entities, and the types that are embedded in them."""
     found: dict[str, ObjectType] = {}
     waiting: list[ObjectType] = list(model.entities)
     while waiting:
         kind = waiting.pop()
         if kind.name not in found:
             found[kind.name] = kind
-            inner = [each.type for each in _single_fields(kind) if isinstance(each.type, str)]
+            inner = [each.type for each in _own_fields(kind) if isinstance(each.type, str)]
             waiting += map(model.embedded, inner)
     return list(found.values())
 
@@ -175,7 +175,7 @@ def _has_results(
     """Return whether a type or one inside it has a field with results; types may be recursive."""
     if kind.name in seen:
         return False
-    fields = list(_single_fields(kind))
+    fields = list(_own_fields(kind))
     if any(
         not isinstance(each.type, str) and _result_field(each, measure) is not None
         for each in fields
@@ -188,10 +188,10 @@ def _has_results(
     )
 
 
-def _single_fields(kind: ObjectType) -> Iterator[Field]:
-    """Yield the fields that may have results: no lists, and not the id, which is unique."""
+def _own_fields(kind: ObjectType) -> Iterator[Field]:
+    """Yield the fields that may have results: all but the id, which is unique."""
     for each in kind.fields:
-        if not each.is_list and not (isinstance(kind, Entity) and each is kind.id):
+        if not (isinstance(kind, Entity) and each is kind.id):
             yield each
 
 
@@ -199,7 +199,15 @@ def _result_field(field: Field, measure: Measure | None) -> Field | None:
     """Return the field of a result; None if the field's type has none."""
     type_ = field.type
     assert isinstance(type_, Scalar | EnumType)
-    result = replace(field, stored=field.name, required=False, unique=False, copy=None, access=None)
+    result = replace(
+        field,
+        stored=field.name,
+        required=False,
+        is_list=False,
+        unique=False,
+        copy=None,
+        access=None,
+    )
     if type_ in (Scalar.JSON, Scalar.BINARY, Scalar.POINT):
         return None
     if measure is None:

@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from revstream.model.definition import Field, Scalar
-from revstream.resolvers.aggregates.expressions import Expression, bucket_start, fitting_value
+from revstream.resolvers.aggregates.expressions import Expression
 from revstream.resolvers.aggregates.measure import KEY, Measure, Measured
-from revstream.resolvers.aggregates.query import AggregateQuery, GroupKey
-from revstream.resolvers.aggregates.references import id_expression, join_stages
+from revstream.resolvers.aggregates.query import AggregateQuery
+from revstream.resolvers.aggregates.references import join_stages
+from revstream.resolvers.aggregates.rows import ITEM_KEY, ROW, key_value, needs_rows, row_stages
 from revstream.resolvers.errors import BadUserInput, LimitExceeded
 from revstream.resolvers.filters.mongo_query import to_query
 from revstream.streams.core.errors import DatabaseError
@@ -75,25 +76,21 @@ def aggregate_stages(
         prefix: where the documents lie in what the stages before yield, "full." in the archive.
     """
     selection = query.selection
-    values = [f"f{n}" for n in range(len(query.fields))]
-    places = dict(zip(query.fields, values, strict=True))
-    shown: Document = {
-        place: fitting_value(each.field, prefix + each.path)
-        for place, each in zip(values, query.fields.values(), strict=True)
-    }
-    for n, key in enumerate(query.keys):
-        if not key.through:
-            shown[f"k{n}"] = _key_value(key, prefix + key.of.path)
-    for n, join in enumerate(query.joins):
-        shown[f"r{n}"] = id_expression(join.hop, prefix)
-    stages: list[Document] = [{"$project": {"_id": 0, **shown}}] if shown else []
+    places = {names: f"f{n}" for n, names in enumerate(query.fields)}
+    shared = row_stages(query, places, prefix, grouped=False)
+    own = row_stages(query, places, prefix, grouped=True)
+    # A list that makes groups has other rows for groups than for totals.
+    before = [] if query.list_key is not None else shared
     results: dict[str, list[Document]] = {}
     if selection.totals:
         accumulators, result = _measures(query, selection.total, places)
-        results["totals"] = [{"$group": {"_id": None, **accumulators}}, {"$replaceWith": result}]
+        totals = [{"$group": {"_id": None, **accumulators}}, {"$replaceWith": result}]
+        results["totals"] = totals if before else [*shared, *totals]
     if selection.groups:
         having = [] if query.having is None else [{"$match": to_query(query.having)}]
         grouping = [*_grouping(query, places, joined), *having]
+        if not before:
+            grouping = [*own, *grouping]
         results["groups"] = [
             *grouping,
             {"$sort": dict(query.order)},
@@ -102,8 +99,8 @@ def aggregate_stages(
         if selection.group_count:
             results["groupCount"] = [*grouping, {"$count": "n"}]
     if len(results) == 1:
-        return [*stages, *next(iter(results.values()))]
-    return [*stages, {"$facet": results}]
+        return [*before, *next(iter(results.values()))]
+    return [*before, {"$facet": results}]
 
 
 def aggregate_result(query: AggregateQuery, found: Sequence[Mapping[str, Any]]) -> AggregateResult:
@@ -195,7 +192,11 @@ def _grouping(
     accumulators, result = _measures(query, query.grouped, places)
     for n, key in enumerate(query.keys):
         _place(result, (KEY, *key.of.names), f"$_id.k{n}")
-    by = {f"k{n}": f"$k{n}" for n, key in enumerate(query.keys) if not key.through}
+    by = {
+        f"k{n}": f"${'' if key.of.items is None else ITEM_KEY}k{n}"
+        for n, key in enumerate(query.keys)
+        if not key.through
+    }
     by |= {f"r{n}": f"$r{n}" for n in range(len(query.joins))}
     stages: list[Document] = [{"$group": {"_id": by, **accumulators}}]
     for n, values in enumerate(joined):
@@ -210,7 +211,7 @@ def _merging(query: AggregateQuery, accumulators: Document) -> list[Document]:
     by: Document = {}
     for number, join in enumerate(query.joins):
         by |= {
-            f"k{n}": _key_value(key, f"to{number}.k{n}")
+            f"k{n}": key_value(key, f"to{number}.k{n}")
             for n, key in enumerate(query.keys)
             if key.through and key.through[0] == join.hop
         }
@@ -231,20 +232,16 @@ def _merging(query: AggregateQuery, accumulators: Document) -> list[Document]:
     ]
 
 
-def _key_value(key: GroupKey, path: str) -> Expression:
-    value = fitting_value(key.of.field, path)
-    return value if key.bucket is None else bucket_start(key.bucket, value)
-
-
 def _measures(
     query: AggregateQuery, measures: Iterable[Measured], places: Mapping[tuple[str, ...], str]
 ) -> tuple[Document, Document]:
     """Return the accumulators of a group, by name, and its form in the API."""
-    accumulators: Document = {"count": {"$sum": 1}}
+    rows = needs_rows(query)
+    accumulators: Document = {"count": {"$sum": f"${ROW}one" if rows else 1}}
     result: Document = {"count": "$count"}
     for each in sorted(measures, key=lambda each: (each.measure.value, each.names)):
         place, field = places[each.names], query.fields[each.names].field
-        made, value = _accumulated(each.measure, field, place)
+        made, value = _accumulated(each.measure, field, place, f"${ROW if rows else ''}{place}")
         accumulators |= made
         _place(result, (each.measure.value, *each.names), value)
     return accumulators, result
@@ -256,9 +253,10 @@ def _place(result: Document, names: Sequence[str], value: Expression) -> None:
     result[names[-1]] = value
 
 
-def _accumulated(measure: Measure, field: Field, place: str) -> tuple[Document, Expression]:
+def _accumulated(
+    measure: Measure, field: Field, place: str, value: Expression
+) -> tuple[Document, Expression]:
     """Return the accumulators of a measure, by name, and the expression of its result."""
-    value = f"${place}"
     match measure:
         case Measure.MIN | Measure.MAX:
             name = f"{measure.value}_{place}"
@@ -272,7 +270,8 @@ def _accumulated(measure: Measure, field: Field, place: str) -> tuple[Document, 
     exact = {"$toDecimal": value} if field.type is Scalar.LONG else value
     accumulators = {
         summed: {"$sum": exact},
-        count: {"$sum": {"$cond": [{"$eq": [value, None]}, 0, 1]}},
+        # A missing value is below null, as nothing else that fits is.
+        count: {"$sum": {"$cond": [{"$gt": [value, None]}, 1, 0]}},
     }
     result: Expression = f"${summed}"
     if measure is Measure.AVERAGE:

@@ -6,14 +6,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from revstream.model.definition import Entity, Field, Model, ObjectType, Scalar
-from revstream.resolvers.aggregates.expressions import Bucket
+from revstream.model.definition import Entity, Model
+from revstream.resolvers.aggregates.group_keys import (
+    GroupKey,
+    StoredField,
+    joins_of_keys,
+    parse_group_by,
+    stored_field,
+)
 from revstream.resolvers.aggregates.measure import KEY, Measure, Measured, group_type_name
-from revstream.resolvers.aggregates.references import Hop, Join
-from revstream.resolvers.errors import BadUserInput, LimitExceeded
+from revstream.resolvers.aggregates.references import Join
+from revstream.resolvers.errors import BadUserInput
 from revstream.resolvers.filters.expression import Condition, paths
 from revstream.resolvers.filters.parser import Check, parse_where
-from revstream.resolvers.filters.reference_filters import MOST_REFERENCES
 
 __all__ = [
     "DEFAULT_GROUPS",
@@ -21,8 +26,6 @@ __all__ = [
     "AggregateQuery",
     "AggregateRequest",
     "AggregateSelection",
-    "GroupKey",
-    "StoredField",
     "parse_aggregate",
 ]
 
@@ -33,34 +36,6 @@ _MAX_SORT_KEYS = 32
 """Number of fields by which MongoDB sorts."""
 
 _MEASURES = {each.value: each for each in Measure}
-
-
-@dataclass(frozen=True, slots=True)
-class StoredField:
-    """Field of a document, or of one embedded in it.
-
-    Attributes:
-        names: API names of its path.
-        path: stored path.
-    """
-
-    names: tuple[str, ...]
-    path: str
-    field: Field
-
-
-@dataclass(frozen=True, slots=True)
-class GroupKey:
-    """Part of the key of a group: a field, or the bucket of a date.
-
-    Attributes:
-        of: the field; its path begins in the last document of `through`.
-        through: the references that lead to the document with the field; none for its own fields.
-    """
-
-    of: StoredField
-    bucket: Bucket | None
-    through: tuple[Hop, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,12 +99,17 @@ class AggregateQuery:
         return [target for join in self.joins for target in join.targets()]
 
     @property
+    def list_key(self) -> str | None:
+        """Stored path of the list that makes groups."""
+        return next((each.of.items for each in self.keys if each.of.items is not None), None)
+
+    @property
     def paths(self) -> frozenset[str]:
         """Stored paths of the documents that are looked at, beside those of the filter."""
         return frozenset(
             [
-                *(each.path for each in self.fields.values()),
-                *(each.of.path for each in self.keys if not each.through),
+                *(each.items or each.path for each in self.fields.values()),
+                *(each.of.items or each.of.path for each in self.keys if not each.through),
                 *(each.hop.path for each in self.joins),
             ]
         )
@@ -154,8 +134,7 @@ def parse_aggregate(
         BadUserInput: arguments or a selection that do not fit together.
         Forbidden: a field that the caller may not read.
     """
-    keys = list(_keys(model, entity, request.group_by or {}, (), "", (), check))
-    _check_references(keys)
+    keys = parse_group_by(model, entity, request.group_by or {}, check)
     names = [each.of.names for each in keys]
     _check_grouping(request, selection, names)
     having = None
@@ -169,9 +148,9 @@ def parse_aggregate(
     return AggregateQuery(
         where=where,
         selection=selection,
-        fields={each: _stored_field(model, entity, each, check) for each in sorted(every)},
+        fields={each: stored_field(model, entity, each, check) for each in sorted(every)},
         keys=keys,
-        joins=_joins([(f"k{n}", key, key.through) for n, key in enumerate(keys)]),
+        joins=joins_of_keys(keys),
         grouped=grouped,
         having=having,
         order=order,
@@ -206,71 +185,6 @@ def _check_grouping(
             f"key.{path}: not a field of groupBy, expected one of "
             f"{', '.join('.'.join(name) for name in names)}; add {path} to groupBy",
             argument="groupBy",
-        )
-
-
-def _keys(
-    model: Model,
-    kind: ObjectType,
-    given: Mapping[str, Any],
-    names: tuple[str, ...],
-    prefix: str,
-    through: tuple[Hop, ...],
-    check: Check,
-) -> Iterator[GroupKey]:
-    for name, value in given.items():
-        if value is None or value is False:
-            continue
-        reference = next((each for each in kind.references if each.name == name), None)
-        if reference is not None:
-            check(kind, reference)
-            by, target = _field(kind, reference.by), model.entity(reference.target)
-            hops = (*through, Hop(prefix + by.stored, name, by, target))
-            yield from _keys(model, target, value, (*names, name), "", hops, check)
-            continue
-        field = _field(kind, name)
-        check(kind, field)
-        path = prefix + field.stored
-        if isinstance(field.type, str):
-            inner = model.embedded(field.type)
-            yield from _keys(model, inner, value, (*names, name), f"{path}.", through, check)
-            continue
-        bucket = None
-        if field.type is Scalar.DATETIME:
-            zone = value.get("timeZone")
-            bucket = Bucket(value["by"].lower(), "UTC" if zone is None else zone)
-        yield GroupKey(StoredField((*names, name), path, field), bucket, through)
-
-
-def _joins(keys: Sequence[tuple[str, GroupKey, tuple[Hop, ...]]]) -> list[Join]:
-    """Return the references of keys as trees.
-
-    Args:
-        keys: the name and the references that are left of each; a key without any is passed over.
-    """
-    by_hop: dict[Hop, list[tuple[str, GroupKey, tuple[Hop, ...]]]] = {}
-    for name, key, through in keys:
-        if through:
-            by_hop.setdefault(through[0], []).append((name, key, through[1:]))
-    return [
-        Join(hop, {name: key.of.path for name, key, rest in own if not rest}, _joins(own))
-        for hop, own in by_hop.items()
-    ]
-
-
-def _check_references(keys: Sequence[GroupKey]) -> None:
-    """Check the number of references.
-
-    Raises:
-        LimitExceeded: there are too many.
-    """
-    count = len({each.through[:n] for each in keys for n in range(1, len(each.through) + 1)})
-    if count > MOST_REFERENCES:
-        raise LimitExceeded(
-            f"references in groupBy: {count}, maximum is {MOST_REFERENCES}; use fewer",
-            limit="references in groupBy",
-            asked=count,
-            bound=MOST_REFERENCES,
         )
 
 
@@ -319,26 +233,6 @@ def _measured(group_paths: set[str]) -> Iterator[Measured]:
         first, *names = path.split(".")
         if first in _MEASURES:
             yield Measured(_MEASURES[first], tuple(names))
-
-
-def _stored_field(
-    model: Model, entity: Entity, names: tuple[str, ...], check: Check
-) -> StoredField:
-    kind: ObjectType = entity
-    stored = []
-    for name in names:
-        field = _field(kind, name)
-        check(kind, field)
-        stored.append(field.stored)
-        if isinstance(field.type, str):
-            kind = model.embedded(field.type)
-    return StoredField(names, ".".join(stored), field)
-
-
-def _field(kind: ObjectType, name: str) -> Field:
-    field = kind.field(name)
-    assert field is not None  # the schema has no others
-    return field
 
 
 def _first(first: int | None) -> int:

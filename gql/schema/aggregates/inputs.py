@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
-
 from revstream.gql.engine.definitions.field import InputField
+from revstream.gql.engine.definitions.object_type import ObjectTypeInfo
 from revstream.gql.schema.common.filter_inputs import combinators, define_filter, field_filter
 from revstream.gql.schema.common.type_builder import Types
 from revstream.model.definition import EmbeddedType, Entity, Field, Model, Scalar
@@ -86,32 +85,34 @@ def define_group_inputs(types: Types, results: Model, entity: Entity) -> None:
     )
 
 
-def define_group_by(
-    types: Types, type_name: str, key: EmbeddedType, references: Container[str]
-) -> None:
-    """Define the input of `groupBy` for a type's fields.
-
-    Args:
-        references: the names of the fields that lead to another document.
-    """
+def define_group_by(types: Types, shape: ObjectTypeInfo, key: EmbeddedType) -> None:
+    """Define the input of `groupBy` for a type's fields."""
     types.add_input(
-        group_by_name(type_name),
-        [_group_by_field(each, key, references) for each in key.fields],
-        f"Fields of {type_name} that make groups.",
+        group_by_name(shape.name),
+        [_group_by_field(each, shape) for each in key.fields],
+        f"Fields of {shape.name} that make groups.",
     )
 
 
-def _group_by_field(field: Field, key: EmbeddedType, references: Container[str]) -> InputField:
+def _group_by_field(field: Field, shape: ObjectTypeInfo) -> InputField:
+    name = field.name
+    follows = name in shape.links
+    is_list = not follows and shape.fields[name].is_list
+    items = " of the items of" if is_list else " of"
+    more = ""
+    if follows:
+        more = " A document that is missing, or that the caller may not read, has nulls."
+    elif is_list:
+        more = " A document is in the group of each different key of its items."
     if isinstance(field.type, str):
         inner = field.type.removesuffix(key_type_name(""))
-        follows = field.name in references
-        described = f"Group by fields of `{field.name}`."
-        if follows:
-            described += " A document that is missing, or that the caller may not read, has nulls."
-        return InputField(field.name, group_by_name(inner), described, follows)
+        described = f"Group by fields{items} `{name}`.{more}"
+        return InputField(name, group_by_name(inner), described, follows)
     if field.type is Scalar.DATETIME:
-        return InputField(field.name, "TimeBucket", f"Group by the time in `{field.name}`.")
-    return InputField(field.name, "Boolean", f"True: group by `{field.name}`.")
+        the = "each time" if is_list else "the time"
+        return InputField(name, "TimeBucket", f"Group by {the} in `{name}`.{more}")
+    each = "each item of " if is_list else ""
+    return InputField(name, "Boolean", f"True: group by {each}`{name}`.{more}")
 
 
 def _define_where(types: Types, result: EmbeddedType, more: list[InputField]) -> None:

@@ -83,7 +83,7 @@ def define_aggregates(types: Types, results: Model, shapes: Mapping[str, ObjectT
         if key is not None:
             _define_results(types, key, collection, f"Values that group {shape.name}.")
             define_result_inputs(types, results, key, of_key=True)
-            define_group_by(types, shape.name, key, shape.links)
+            define_group_by(types, shape, key)
     for shape in shapes.values():
         if shape.is_entity:
             _define_entity(types, results, shape.entity)
