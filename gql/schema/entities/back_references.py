@@ -8,7 +8,7 @@ from typing import Any
 from strawberry.types.field import StrawberryField
 
 from revstream.gql.engine.definitions.field import Resolve
-from revstream.gql.engine.definitions.object_type import BackLink
+from revstream.gql.engine.definitions.object_type import BackLink, ObjectTypeInfo
 from revstream.gql.engine.request.context import RequestContext, ResolveInfo
 from revstream.gql.engine.request.source import CurrentDocument, SnapshotDocument
 from revstream.gql.schema.common.orders import parse_order
@@ -28,6 +28,7 @@ from revstream.resolvers.errors import BadUserInput
 from revstream.resolvers.filters.expression import Condition
 from revstream.resolvers.filters.reference_filters import references_in
 from revstream.resolvers.history.as_of.referring_documents import WantedReferrers
+from revstream.resolvers.pagination.order_by import Order
 from revstream.resolvers.pagination.page import Page, page_request
 from revstream.resolvers.pagination.page_query import PageQuery
 from revstream.streams.versioning.version import Version
@@ -47,6 +48,35 @@ def equivalent_ids(entity: Entity, id_: Any) -> Any:
     return [id_, *others] if others else id_
 
 
+class _Pages:
+    """Pages of a back reference that a request selects: the same for each document of a list.
+
+    Args:
+        type_name: the type of the referring documents.
+        page: the arguments of the page.
+    """
+
+    def __init__(
+        self, info: ResolveInfo, target: ObjectTypeInfo, type_name: str, page: Mapping[str, Any]
+    ) -> None:
+        selections = info.context.selections(info)
+        self.selected = selections.connection(
+            info.field_nodes, connection_name(type_name), edge_name(type_name)
+        )
+        self._fields = selections.stored(self.selected.items, target, type_name)
+        self._page = page
+
+    def query(self, where: Condition, order: Order) -> PageQuery[Condition]:
+        return PageQuery(
+            where=where,
+            order=order,
+            page=page_request(**self._page),
+            fields=self._fields,
+            total=self.selected.total,
+            token=self.selected.token,
+        )
+
+
 def back_reference_field(model: Model, link: BackLink) -> StrawberryField:
     """Return the field of a back reference: a connection of the documents that refer to one."""
     target, by = link.target, link.by
@@ -59,20 +89,12 @@ def back_reference_field(model: Model, link: BackLink) -> StrawberryField:
         **page: Any,
     ) -> PageRecord:
         context = info.context
-        selections = context.selections(info)
-        selected = selections.connection(
-            info.field_nodes, connection_name(target.name), edge_name(target.name)
-        )
+        pages = _Pages(info, target, target.name, page)
 
         async def read(ids: list[Any]) -> Any:
-            query: PageQuery[Condition] = PageQuery(
-                where=await context.parse_filter(model, target.entity, where, None),
-                order=await parse_order(context, target, order_by, None),
-                page=page_request(**page),
-                fields=selections.stored(selected.items, target, target.name),
-                total=selected.total,
-                token=selected.token,
-            )
+            condition = await context.parse_filter(model, target.entity, where, None)
+            order = await parse_order(context, target, order_by, None)
+            query = pages.query(condition, order)
             parents = [equivalent_ids(source.shape.entity, each) for each in ids]
             return await context.services.current.pages_by_parent(
                 target.entity, by.stored, parents, query
@@ -80,7 +102,7 @@ def back_reference_field(model: Model, link: BackLink) -> StrawberryField:
 
         kind = (source.shape.name, link.reference.name, *map(id, info.field_nodes))
         found = await context.loads.for_document(kind, source.values["_id"], read)
-        return await document_page_record(info, target, found, selected.items)
+        return await document_page_record(info, target, found, pages.selected.items)
 
     return Resolve(
         link.reference.name,
@@ -128,22 +150,14 @@ def past_back_reference_field(model: Model, link: BackLink) -> StrawberryField:
         **page: Any,
     ) -> PageRecord:
         context = info.context
-        selections = context.selections(info)
-        selected = selections.connection(
-            info.field_nodes, connection_name(target.snapshot), edge_name(target.snapshot)
-        )
+        pages = _Pages(info, target, target.snapshot, page)
 
         async def read(wanted: list[WantedReferrers]) -> Any:
             latest = max(each.at for each in wanted)
-            query: PageQuery[Condition] = PageQuery(
-                where=await resolved_at(context, model, target.entity, where, wanted),
-                order=await parse_order(context, target, order_by, latest),
-                page=page_request(**page),
-                fields=selections.stored(selected.items, target, target.snapshot),
-                total=selected.total,
-            )
+            condition = await resolved_at(context, model, target.entity, where, wanted)
+            order = await parse_order(context, target, order_by, latest)
             return await context.services.history.referring_as_of(
-                target.entity, by.stored, wanted, query
+                target.entity, by.stored, wanted, pages.query(condition, order)
             )
 
         kind = (source.shape.name, link.reference.name, *map(id, info.field_nodes))
@@ -153,7 +167,7 @@ def past_back_reference_field(model: Model, link: BackLink) -> StrawberryField:
             kind, source.moment, keys, target.entity, read
         )
         page_at = page_with_token(found, source.moment)
-        return snapshot_page_record(info, target, page_at, source.moment, selected.items)
+        return snapshot_page_record(info, target, page_at, source.moment, pages.selected.items)
 
     described = link.reference.description or (
         f"The documents of {target.name} whose `{by.name}` referred to this document."
