@@ -1,7 +1,8 @@
 """Models of Mongoose, exported as JSON: a list with one object for each model.
 
 Each has `name`, `base` (of a discriminator), `collection`, `schema` (of `toJSONSchema` with
-`useBsonType`), `indexes` (of `indexes`) and `paths`: `path`, `instance`, `ref` and `refPath`.
+`useBsonType`), `indexes` (of `indexes`) and `paths`: `path`, `instance`, `ref`, `refPath`, and
+`variants`, the schemas of embedded discriminators.
 """
 
 from __future__ import annotations
@@ -121,8 +122,11 @@ def _set_kind(schema: dict[str, Any], path: tuple[str, ...], facts: Model) -> No
         at = at.get("properties", {}).get(name)
         if at is None:
             return
-    lists = facts.get("instance") == "Array"
-    at = at.get("items", at) if lists else at
+    variants = facts.get("variants", ())
+    at = at.get("items", at) if facts.get("instance") == "Array" or variants else at
+    if variants:
+        schemas = [plain_schema({"bsonType": "object", **each}) for each in variants]
+        at |= union_schema([at, *schemas])
     kinds = [*schema_kinds(at)]
     instead = {
         # The data of a Buffer has subtype 0; that of a list of UUIDs or Buffers is not exported.

@@ -13,7 +13,8 @@ _PASSED_OVER: Schema = {}
 
 
 def plain_schema(schema: Schema, definitions: Schema = _PASSED_OVER) -> dict[str, Any]:
-    """Return a schema with `bsonType`, `enum`, `properties`, `required` and `items` alone.
+    """Return a schema with `bsonType`, `enum`, `properties`, `required` and `items` alone, and
+    `variants` of objects that the texts in a `discriminator` tell apart.
 
     A schema that refers to itself has no type where it does so.
 
@@ -28,8 +29,13 @@ def plain_schema(schema: Schema, definitions: Schema = _PASSED_OVER) -> dict[str
     for word in ("anyOf", "oneOf", "allOf"):
         choices = schema.get(word)
         if isinstance(choices, list) and choices:
-            return union_schema([plain_schema(each, definitions) for each in choices])
-    found: dict[str, Any] = {}
+            members = [plain_schema(each, definitions) for each in choices]
+            found = union_schema(members)
+            discriminator = schema.get("discriminator")
+            if isinstance(discriminator, Mapping):
+                _tell_apart(found, members, discriminator["propertyName"])
+            return found
+    found = {}
     kinds = [*schema_kinds(schema)]
     if kinds:
         found["bsonType"] = kinds
@@ -45,6 +51,18 @@ def plain_schema(schema: Schema, definitions: Schema = _PASSED_OVER) -> dict[str
     if isinstance(schema.get("items"), Mapping):
         found["items"] = plain_schema(schema["items"], definitions)
     return found
+
+
+def _tell_apart(union: dict[str, Any], members: Sequence[Schema], name: str) -> None:
+    """Add the members of a union by the text in a property, which all of them have."""
+    variants: dict[str, Schema] = {}
+    for each in members:
+        texts = each.get("properties", {}).get(name, {}).get("enum", ())
+        if len(texts) != 1 or not isinstance(texts[0], str):
+            return
+        variants[texts[0]] = each
+    union["discriminator"], union["variants"] = name, variants
+    union["required"] = [*dict.fromkeys([*union.get("required", ()), name])]
 
 
 def union_schema(schemas: Sequence[Schema]) -> dict[str, Any]:
@@ -71,6 +89,8 @@ def union_schema(schemas: Sequence[Schema]) -> dict[str, Any]:
         found["required"] = [
             name for name in names if all(name in each.get("required", ()) for each in objects)
         ]
+    if len(objects) == 1 and "variants" in objects[0]:
+        found |= {name: objects[0][name] for name in ("discriminator", "variants")}
     lists = [each for each in schemas if "array" in schema_kinds(each)]
     if lists and all("items" in each for each in lists):
         found["items"] = union_schema([each["items"] for each in lists])

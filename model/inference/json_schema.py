@@ -78,6 +78,10 @@ def _add(profile: FieldProfile, schema: Mapping[str, Any], *, alone: bool) -> No
         profile.kinds.setdefault(Kind.OTHER, 0)
     if Kind.OBJECT in profile.kinds:
         add_json_schema(profile.object_fields(), schema, alone=alone)
+        variants = schema.get("variants", {}) if alone else {}
+        for text, each in variants.items():
+            variant = profile.object_fields().variant(schema["discriminator"], text)
+            add_json_schema(variant, each, alone=True)
     items = schema.get("items")
     if Kind.LIST in profile.kinds and isinstance(items, Mapping):
         _add(profile.list_items(), items, alone=alone)

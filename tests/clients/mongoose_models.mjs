@@ -60,7 +60,7 @@ const Click = Event.discriminator('Click', new Schema({ url: { type: String, req
 const Signup = Event.discriminator('Signup', new Schema({ user: { type: ObjectId, ref: 'User' } }));
 const part = new Schema({ name: { type: String, required: true } }, { discriminatorKey: 'shape', _id: false });
 const drawing = new Schema({ parts: [part] });
-drawing.path('parts').discriminator('Circle', new Schema({ radius: Number }, { _id: false }));
+drawing.path('parts').discriminator('Circle', new Schema({ radius: Number, copies: [ObjectId] }, { _id: false }));
 const Drawing = mongoose.model('Drawing', drawing);
 const Upload = mongoose.model('Upload', new Schema({ _id: { type: UUID, default: () => crypto.randomUUID() }, data: Buffer, keys: [UUID] }));
 const Page = mongoose.model('Page', new Schema({ body: {}, matrix: [[Number]], anything: [], file: { type: UUID, ref: 'Upload' } }));

@@ -92,6 +92,7 @@ async def test_exported_models_fit_the_documents_of_mongoose(
         "  tags: [String]!\n",
         "  total: Long\n",
         "  keys: JSON\n",
+        "  radius: Float\n  copies: [ObjectID]\n",
         "  id: Int!\n",
         "  attributes: JSON\n",
     ):

@@ -13,7 +13,7 @@ from revstream.model.compiler.loader import read_model
 
 USERS = """
 from __future__ import annotations
-from typing import Annotated
+from typing import Annotated, Literal
 from bson import ObjectId
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from .parts import Address
@@ -43,6 +43,19 @@ class BlogPost(Stored):
 class Later(BaseModel):
     n: int
 
+class Card(BaseModel):
+    kind: Literal["card"] = "card"
+    number: str
+
+class Cash(BaseModel):
+    kind: Literal["cash"] = "cash"
+
+class Bill(Stored):
+    paid: Annotated[Card | Cash, Field(discriminator="kind")]
+    parts: list[Annotated[Card | Cash, Field(discriminator="kind")]] = []
+    other: Annotated[Card | Cash, Field(discriminator="kind")] | None = None
+    either: Card | Cash
+
 class _Hidden:
     pass
 """
@@ -68,7 +81,10 @@ def test_pydantic_models_of_a_package_become_a_model(
     assert sys.path == path_before
     assert capsys.readouterr().out == ""
     model = read_model(text)
-    assert {each.collection for each in model.entities} == {"users", "blog_posts"}
+    assert {each.collection for each in model.entities} == {"users", "blog_posts", "bills"}
+    for name in ("BillPaid", "BillPart", "BillOther"):
+        assert f'union {name} @discriminator(field: "kind") = ' in text
+    assert "type BillEither {\n  kind: BillEitherKind\n  number: String\n}" in text
     assert "# User does not say its collection: check the name" in text
     for line in (
         "  id: ObjectID!",
