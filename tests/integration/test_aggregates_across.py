@@ -652,3 +652,47 @@ async def test_values_of_several_moments_are_bounded_together(
 def refers(product: Row, id_: Any) -> bool:
     held = product.get("supplierId")
     return str(id_) == str(held) or held == [id_]
+
+
+async def test_a_series_of_moments_is_one_request_whose_reads_take_turns(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of 30 aliases sweeps the archive once, and no more at a time than a caller may."""
+    products = shop.database["products"]
+    products.delete_many({})
+    tokens = []
+    for n in range(30):
+        products.insert_one({"_id": f"{uuid4().hex}-{n}", "n": n})
+        tokens.append((await data_of(shop, "{ resumeToken }"))["resumeToken"])
+    limiter, running, most, sweeps = shop.gateway.mongo.limiter, 0, 0, 0
+    run, aggregate = limiter.run, shop.gateway.mongo.aggregate
+
+    async def counting(read_class: Any, attempt: Any, *rest: Any) -> Any:
+        async def counted(*given: Any) -> Any:
+            nonlocal running, most
+            running += 1
+            most = max(most, running)
+            try:
+                return await attempt(*given)
+            finally:
+                running -= 1
+
+        return await run(read_class, counted, *rest)
+
+    async def listening(collection: Any, stages: Any, **options: Any) -> Any:
+        nonlocal sweeps
+        sweeps += collection == "products.versions" and "hint" in options
+        return await aggregate(collection, stages, **options)
+
+    monkeypatch.setattr(limiter, "run", counting)
+    monkeypatch.setattr(shop.gateway.mongo, "aggregate", listening)
+    series = " ".join(
+        f'm{n}: productsAggregate(asOf: {{token: "{token}"}}) {{ count sum {{ n }} }}'
+        for n, token in enumerate(tokens)
+    )
+    assert await data_of(shop, f"{{ {series} }}") == {
+        f"m{n}": {"count": n + 1, "sum": {"n": n * (n + 1) // 2}} for n in range(30)
+    }
+    assert sweeps == 30
+    # Six lookups and six reads by an index: see `streams.core.read_limiter`.
+    assert most <= 12
