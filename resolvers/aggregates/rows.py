@@ -68,9 +68,9 @@ def row_stages(
         return [{"$project": {"_id": 0, **shared, "part": others}}, {"$unwind": "$part"}]
     item = {"key": own_key, **by_list.get(by, {})}
     no_key = {"$literal": [dict.fromkeys(own_key)]}
-    keyed = {"$map": {"input": "$others", "as": "row", "in": {"$mergeObjects": ["$$row", _KEY]}}}
-    collected = _concatenated(["$$value", keyed])
-    each_key = {"$reduce": {"input": "$keys", "initialValue": [], "in": collected}}
+    # The time limit holds between documents only: an expression must not take the square of the
+    # number of items. The other rows of each key are unwound for themselves.
+    each_key = {"$map": {"input": "$keys", "in": {"key": "$$this", "others": "$others"}}}
     return [
         {"$project": {"_id": 0, **shared, "own": _rows(prefix, by, item), "others": others}},
         {"$set": {"keys": {"$setUnion": ["$own.key", []]}}},
@@ -78,10 +78,9 @@ def row_stages(
         {"$set": {"keys": {"$cond": [{"$eq": ["$keys", []]}, no_key, "$keys"]}}},
         {"$project": {**dict.fromkeys(shared, 1), "part": _concatenated(["$own", each_key])}},
         {"$unwind": "$part"},
+        {"$unwind": {"path": "$part.others", "preserveNullAndEmptyArrays": True}},
+        {"$set": {"part": {"$mergeObjects": ["$part", "$part.others"]}}},
     ]
-
-
-_KEY = {"key": "$$this"}
 
 
 def key_value(key: GroupKey, path: str) -> Expression:
