@@ -46,7 +46,7 @@ _BY_SCALAR: Mapping[Scalar, tuple[str, ...]] = {
     Scalar.OBJECTID: _CHOICE,
     Scalar.UUID: _CHOICE,
     Scalar.BINARY: _CHOICE,
-    Scalar.STRING: ("eq", "ne", "in", "notIn", *_ORDER, *_TEXT, "exists"),
+    Scalar.STRING: ("eq", "ne", "in", "notIn", *_ORDER, *_TEXT, "matches", "exists"),
     Scalar.INT: _ORDERED,
     Scalar.LONG: _ORDERED,
     Scalar.FLOAT: _ORDERED,
@@ -75,7 +75,7 @@ POINT_INPUTS: Mapping[str, Mapping[str, str]] = {
     "[PointInput]": {},
 }
 """Input types of points: the types of their fields. Brackets are a list."""
-TEXT_OPERANDS = frozenset({"path", *_TEXT})
+TEXT_OPERANDS = frozenset({"path", "matches", *_TEXT})
 """Operators whose operand is text, whatever the field holds."""
 
 _LONGEST_PATH = 500

@@ -27,6 +27,7 @@ __all__ = [
     "HasValue",
     "In",
     "IsList",
+    "Matches",
     "Not",
     "Refers",
     "Size",
@@ -37,6 +38,7 @@ __all__ = [
     "any_of",
     "negate",
     "paths",
+    "patterns_in",
 ]
 
 
@@ -109,6 +111,21 @@ class Text:
 
 
 @dataclass(frozen=True, slots=True)
+class Matches:
+    """The value, or one of a list, is a string that a regular expression matches.
+
+    Only MongoDB evaluates it. Made by `resolvers.filters.pattern`.
+
+    Attributes:
+        name: the field and operator, for error messages.
+    """
+
+    path: str
+    name: str
+    expression: str
+
+
+@dataclass(frozen=True, slots=True)
 class HasValue:
     """There is a value other than null; a list is one, whatever it holds."""
 
@@ -166,7 +183,19 @@ class Refers:
 
 
 Condition = (
-    All | AnyOf | Not | Compare | In | Text | HasValue | IsList | Size | Some | Within | Refers
+    All
+    | AnyOf
+    | Not
+    | Compare
+    | In
+    | Text
+    | Matches
+    | HasValue
+    | IsList
+    | Size
+    | Some
+    | Within
+    | Refers
 )
 
 EVERYTHING: Final = All(())
@@ -217,3 +246,16 @@ def _paths(condition: Condition) -> set[str]:
             return _paths(inner)
         case _:
             return {condition.path}
+
+
+def patterns_in(condition: Condition) -> list[Matches]:
+    """Return the regular expressions of a condition, without those on other entities."""
+    match condition:
+        case All(conditions) | AnyOf(conditions):
+            return [found for each in conditions for found in patterns_in(each)]
+        case Not(inner) | Some(_, inner):
+            return patterns_in(inner)
+        case Matches():
+            return [condition]
+        case _:
+            return []

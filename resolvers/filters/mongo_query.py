@@ -20,6 +20,7 @@ from revstream.resolvers.filters.expression import (
     HasValue,
     In,
     IsList,
+    Matches,
     Not,
     Refers,
     Size,
@@ -81,7 +82,9 @@ def to_query(condition: Condition, *, prefix: str = "") -> dict[str, Any]:
             return {prefix + condition.path: _operator(condition)}
 
 
-def _operator(condition: Compare | In | Text | HasValue | IsList | Size | Some) -> dict[str, Any]:
+def _operator(
+    condition: Compare | In | Text | Matches | HasValue | IsList | Size | Some,
+) -> dict[str, Any]:
     match condition:
         case Compare(_, comparison, value):
             return {comparison.value: value}
@@ -89,6 +92,8 @@ def _operator(condition: Compare | In | Text | HasValue | IsList | Size | Some) 
             return {"$in": list(values)}
         case Text():
             return {"$regex": regular_expression(condition)}
+        case Matches(_, _, expression):
+            return {"$regex": expression}
         case HasValue():
             return {"$type": _NOT_NULL}
         case IsList():

@@ -16,12 +16,14 @@ from revstream.resolvers.filters.expression import (
     HasValue,
     In,
     IsList,
+    Matches,
     Not,
     Size,
     Text,
     all_of,
     negate,
 )
+from revstream.resolvers.filters.pattern import parse_pattern
 from revstream.resolvers.filters.point_filters import near, within
 from revstream.resolvers.values.input import field_from_api, ids_meant
 from revstream.resolvers.values.output import TEXT_IDS, shorten_repr
@@ -141,6 +143,15 @@ def _text(
     return operation
 
 
+def _matches(field: Field, path: str, owner: str, operand: object) -> Condition:
+    pattern = parse_pattern(_value(field, owner, operand), owner)
+    matches = Matches(path, owner, pattern.expression)
+    if not pattern.prefix:
+        return matches
+    # Only a plain prefix gives bounds in an index.
+    return all_of([Text(path, pattern.prefix, at_start=True), matches])
+
+
 def exists(field: Field, path: str, owner: str, operand: object) -> Condition:
     if field.type is Scalar.JSON:
         return HasValue(path) if _boolean(owner, operand) else Not(HasValue(path))
@@ -213,6 +224,7 @@ OPERATIONS: Mapping[str, Operation] = {
     "startsWithIgnoreCaseAndAccents": _text(at_start=True, ignore_accents=True),
     "endsWithIgnoreCaseAndAccents": _text(at_end=True, ignore_accents=True),
     "containsIgnoreCaseAndAccents": _text(ignore_accents=True),
+    "matches": _matches,
     "exists": exists,
     "within": within,
     "near": near,

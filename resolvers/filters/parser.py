@@ -18,7 +18,7 @@ from revstream.model.definition import (
     UnionMember,
 )
 from revstream.model.filter_operators import filter_operators
-from revstream.resolvers.errors import BadUserInput
+from revstream.resolvers.errors import BadUserInput, LimitExceeded
 from revstream.resolvers.filters.expression import (
     EVERYTHING,
     Compare,
@@ -30,6 +30,7 @@ from revstream.resolvers.filters.expression import (
     all_of,
     any_of,
     negate,
+    patterns_in,
 )
 from revstream.resolvers.filters.operations import (
     OPERATIONS,
@@ -46,6 +47,9 @@ __all__ = ["Condition", "operators", "parse_where"]
 
 DEEPEST = 20
 """How deep a filter may be nested. MongoDB takes 100 levels, and we make up to 4 of one."""
+
+MOST_PATTERNS = 3
+"""Regular expressions in one filter: MongoDB looks at its time limit between documents only."""
 
 
 def operators(field: Field) -> tuple[str, ...]:
@@ -77,10 +81,21 @@ def parse_where(
 
     Raises:
         BadUserInput: An unknown field or operator, or a wrong value; the message names it.
+        LimitExceeded: Too many regular expressions.
     """
     if where is None:
         return EVERYTHING
-    return _Parser(model, check).where(kind, kind.name, where, "")
+    condition = _Parser(model, check).where(kind, kind.name, where, "")
+    patterns = len(patterns_in(condition))
+    if patterns > MOST_PATTERNS:
+        raise LimitExceeded(
+            f"regular expressions in a filter: {patterns}, maximum is {MOST_PATTERNS}; use fewer, "
+            "or alternatives in one: a|b",
+            limit="regular expressions in a filter",
+            asked=patterns,
+            bound=MOST_PATTERNS,
+        )
+    return condition
 
 
 class _Parser:
@@ -252,6 +267,12 @@ class _Parser:
             case "exists":
                 return list_exists(path, owner, operand)
         item = self.where(kind, owner, operand, "")
+        for each in patterns_in(item):
+            # The steps are limited for each text, and a document may hold very many items.
+            raise BadUserInput(
+                f"{each.name}: a regular expression for items of a list, which is not supported; "
+                "use startsWith, endsWith or contains"
+            )
         match operator:
             case "some":
                 return Some(path, item)

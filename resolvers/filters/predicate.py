@@ -25,6 +25,7 @@ from bson.objectid import ObjectId
 from bson.regex import Regex
 from bson.timestamp import Timestamp
 
+from revstream.resolvers.errors import BadUserInput
 from revstream.resolvers.filters.accent_folding import fold_accents
 from revstream.resolvers.filters.case_folding import fold_case
 from revstream.resolvers.filters.expression import (
@@ -36,6 +37,7 @@ from revstream.resolvers.filters.expression import (
     HasValue,
     In,
     IsList,
+    Matches,
     Not,
     Refers,
     Size,
@@ -80,6 +82,11 @@ def compile_predicate(condition: Condition) -> Predicate:
             return _at(path, _equal_to(values))
         case Text(path):
             return _at(path, _has_text(condition))
+        case Matches(_, name):
+            raise BadUserInput(
+                f"{name}: a regular expression, which only MongoDB evaluates, in a filter of "
+                "changes; use startsWith, endsWith or contains"
+            )
         case HasValue(path):
             parts = path.split(".")
             return lambda document: any(

@@ -152,7 +152,7 @@ def operands(field: Field, operator: str) -> list[Any]:
 
 
 def filters_of(field: Field) -> Iterator[dict[str, Any]]:
-    for operator in operators(field):
+    for operator in set(operators(field)) - {"matches"}:
         for operand in operands(field, operator):
             yield {operator: operand}
 

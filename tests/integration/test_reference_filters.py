@@ -525,3 +525,16 @@ async def test_a_subscription_refuses_references_in_its_filter(
         f"because changes of the other document would not be seen; filter by {mend}"
     )
     assert errors[0].extensions["code"] == "BAD_USER_INPUT"
+
+
+async def test_a_subscription_refuses_regular_expressions(three: Shop) -> None:
+    """Only MongoDB evaluates them."""
+    text = 'subscription { supplierChanges(where: {not: {owner: {matches: "a"}}}) { kind } }'
+    result = await three.schema.subscribe(text, {}, context_of(three.gateway, caller=ANN))
+    errors = getattr(result, "errors", None) or [
+        error async for each in result for error in each.errors or ()
+    ]
+    assert errors[0].message == (
+        "Supplier.owner.matches: a regular expression, which subscriptions do not support, "
+        "because only MongoDB evaluates it; use startsWith, endsWith or contains"
+    )

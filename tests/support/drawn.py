@@ -249,7 +249,8 @@ def _filters(draw: st.DrawFn, kind: ObjectType, name: str, depth: int) -> Any:
         if depth > 4 or draw(st.integers(0, 4)) == 0:
             return {"exists": draw(BOOLEANS)}
         return draw(wheres(SHAPES.embedded(field.type), depth + 1))
-    known = [each for each in operators(field) if each != "path"]
+    # Only MongoDB evaluates a regular expression, and a path is no operator.
+    known = [each for each in operators(field) if each not in ("path", "matches")]
     chosen = draw(st.lists(st.sampled_from(known), min_size=1, max_size=2, unique=True))
     inner = {"path": draw(st.sampled_from(JSON_PATHS))} if "path" in operators(field) else {}
     if draw(st.integers(0, 9)) == 0:
@@ -281,6 +282,32 @@ def _operands(draw: st.DrawFn, field: Field, operator: str, depth: int) -> Any:
     if operator in ("in", "notIn", "hasEvery", "hasSome"):
         return draw(st.lists(one, max_size=3))
     return draw(one)
+
+
+_ATOMS = (*"ab.é\n", "\\.", "\\d", "\\w", "\\S", "[ab]", "[^a]", "[a-c1]", "[\\w-]")
+
+
+@st.composite
+def patterns(draw: st.DrawFn, depth: int = 0) -> str:
+    """Draw a regular expression of the subset that filters have, in Python's syntax too.
+
+    Only `^` and `$` mean something else there.
+    """
+    sequences = draw(st.lists(st.lists(_pieces(depth), max_size=4), min_size=1, max_size=2))
+    return "|".join(map("".join, sequences))
+
+
+@st.composite
+def _pieces(draw: st.DrawFn, depth: int) -> str:
+    if depth < 2 and draw(st.integers(0, 4)) == 0:
+        inner = draw(patterns(depth + 1))
+        repeated = not any(each in inner for each in "*+?{")
+        repeats = ("", "", "?", "{2}", "{1,3}") if repeated else ("", "", "?")
+        return f"{draw(st.sampled_from(['(', '(?:']))}{inner})" + draw(st.sampled_from(repeats))
+    place = draw(st.sampled_from(["", "", "", "", "", "", "^", "$", "\\b"]))
+    atom = draw(st.sampled_from(_ATOMS))
+    repeat = draw(st.sampled_from(["", "", "", "*", "+", "?", "{2}", "{1,}", "{0,2}"]))
+    return place + atom + repeat
 
 
 def _json_operands(operator: str) -> st.SearchStrategy[Any]:

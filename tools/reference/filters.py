@@ -130,6 +130,7 @@ _TEXTS = {
     for each in (
         Filter("startsWith", '{ name: { startsWith: "Be" } }', "b"),
         Filter("endsWith", '{ name: { endsWith: "t" } }', "ac"),
+        Filter("matches", '{ name: { matches: "^[AB].?(n|e)" } }', "ab"),
         Filter("contains", '{ name: { contains: "a" } }', "c"),
         Filter("eqIgnoreCase", '{ name: { eqIgnoreCase: "BEE" } }', "b"),
         Filter("startsWithIgnoreCase", '{ name: { startsWithIgnoreCase: "b" } }', "b"),

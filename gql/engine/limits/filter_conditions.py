@@ -33,6 +33,9 @@ __all__ = ["FilterConditions", "count_conditions"]
 _SETS = frozenset({"in", "notIn", "hasSome"})
 """Operators with a list that is one condition: MongoDB looks it up as a set."""
 
+_PATTERN, _PATTERN_WEIGHT = "matches", 10
+"""Operator with a regular expression, and the conditions as which it counts."""
+
 
 def count_conditions(value: object, *, values_each: int = 0) -> int:
     """Return the number of conditions in a filter in its JSON form.
@@ -46,6 +49,8 @@ def count_conditions(value: object, *, values_each: int = 0) -> int:
         each = waiting.pop()
         if isinstance(each, Mapping):
             for name, inner in each.items():
+                if name == _PATTERN and isinstance(inner, str):
+                    count += _PATTERN_WEIGHT - 1
                 if name in _SETS and isinstance(inner, list):
                     count += 1 + (len(inner) // values_each if values_each else 0)
                 else:
@@ -124,6 +129,11 @@ class FilterConditions:
                 count += self._in_variable(each.name.value)
             elif isinstance(each, ObjectValueNode) and each.fields:
                 for field in each.fields:
+                    # A field with the operator's name has an object.
+                    if field.name.value == _PATTERN and not isinstance(
+                        field.value, ObjectValueNode
+                    ):
+                        count += _PATTERN_WEIGHT - 1
                     if field.name.value in _SETS:
                         count += 1
                     else:

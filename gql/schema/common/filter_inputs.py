@@ -55,6 +55,8 @@ OPERATOR_DESCRIPTIONS: Mapping[str, str] = {
     "accents.",
     "endsWithIgnoreCaseAndAccents": "Ends with this text, in any case, with or without accents.",
     "containsIgnoreCaseAndAccents": "Contains this text, in any case, with or without accents.",
+    "matches": "Contains a match of this regular expression; case-sensitive. Not for "
+    "subscriptions, row rules and items of lists.",
     "exists": "True: has a value that is not null. False: has no value, or null.",
     "within": "In this region.",
     "near": "At most so far away from a point, in metres.",

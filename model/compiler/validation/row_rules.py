@@ -183,6 +183,11 @@ class _Rule:
                 self._check_literal(path, entry.value, Scalar.BOOLEAN)
             elif operator in NUMBER_OPERANDS:
                 self._check_literal(path, entry.value, Scalar.INT)
+            elif operator == "matches":
+                self.error(
+                    f'has "{path}", a regular expression, which only MongoDB evaluates',
+                    "use startsWith, endsWith or contains",
+                )
             elif operator == "path":
                 self._check_path(path, entry.value)
             elif operator in TEXT_OPERANDS:

@@ -12,7 +12,7 @@ from bson.int64 import Int64
 from bson.objectid import ObjectId
 
 from revstream.model.definition import Field, Scalar
-from revstream.resolvers.errors import BadUserInput
+from revstream.resolvers.errors import BadUserInput, LimitExceeded
 from revstream.resolvers.filters.expression import (
     EVERYTHING,
     NOTHING,
@@ -24,6 +24,7 @@ from revstream.resolvers.filters.expression import (
     HasValue,
     In,
     IsList,
+    Matches,
     Not,
     Size,
     Some,
@@ -35,6 +36,7 @@ from tests.support.shapes import SHAPES, SINGLE, THING
 EQ, LT, LTE, GT, GTE = Comparison
 HEX = "64a000000000000000000001"
 NULL_TEXT = Compare("t", EQ, None)
+PATTERN = Matches("t", "Thing.text.matches", "(*LIMIT_MATCH=200000)\\A(?:\\Aab{0,1})")
 NO_LIST = All((Compare("ts", EQ, None), Not(IsList("ts"))))
 
 
@@ -63,6 +65,10 @@ def parse(where: dict[str, Any] | None) -> Condition:
         (
             {"text": {"eqIgnoreCase": "a"}},
             Text("t", "a", at_start=True, at_end=True, ignore_case=True),
+        ),
+        (
+            {"text": {"matches": "^ab?"}},
+            All((Text("t", "a", at_start=True), PATTERN)),
         ),
         ({"attributes": {"path": "a.b", "eq": 1}}, Compare("attributes.a.b", EQ, 1)),
         ({"attributes": {"path": "a", "eq": None}}, Not(HasValue("attributes.a"))),
@@ -172,6 +178,12 @@ def test_each_operator_has_one_meaning(where: dict[str, Any] | None, condition: 
             {"attributes": {"path": "a"}},
             "Thing.attributes: path alone, expected an operator; add one, such as exists",
         ),
+        (
+            {"lines": {"every": {"not": {"sku": {"matches": "a"}}}}},
+            "Thing.lines.every.sku.matches: a regular expression for items of a list, which is "
+            "not supported; use startsWith, endsWith or contains",
+        ),
+        ({"text": {"matches": 5}}, "Thing.text.matches: 5, expected a String: text"),
         ({"attributes": {"path": 5, "eq": 1}}, "Thing.attributes.path: 5, expected text"),
         (
             {"attributes": {"path": "a..b", "eq": 1}},
@@ -322,6 +334,14 @@ def test_a_number_as_stored_name_below_another_is_refused() -> None:
         parse_where(model, thing, {"size": {"first": {"eq": 1}}})
 
 
+def test_a_filter_has_few_regular_expressions() -> None:
+    """MongoDB looks at its time limit between documents only."""
+    alternatives: list[dict[str, Any]] = [{"text": {"matches": "a"}}] * 3
+    parse({"or": alternatives})
+    with pytest.raises(LimitExceeded, match="regular expressions in a filter: 4, maximum is 3"):
+        parse({"or": [*alternatives, {"not": {"text": {"matches": "b"}}}]})
+
+
 def test_every_operator_of_the_schema_is_parsed() -> None:
     """The API's input types are built from the same table that the parser uses."""
     for field in THING.fields:
@@ -332,4 +352,4 @@ def test_every_operator_of_the_schema_is_parsed() -> None:
                 parse({field.name: {operator: object()}})
             assert f"{field.name}: {operator!r}" not in caught.value.message
             assert "expected a field" not in caught.value.message
-    assert {len(operators(each)) for each in SINGLE} == {3, 5, 9, 20}
+    assert {len(operators(each)) for each in SINGLE} == {3, 5, 9, 21}

@@ -20,6 +20,7 @@ from bson.int64 import Int64
 from bson.objectid import ObjectId
 from bson.regex import Regex
 
+from revstream.resolvers.errors import BadUserInput
 from revstream.resolvers.filters.expression import (
     EVERYTHING,
     NOTHING,
@@ -28,6 +29,7 @@ from revstream.resolvers.filters.expression import (
     Condition,
     In,
     IsList,
+    Matches,
     Not,
     Size,
     Some,
@@ -131,6 +133,12 @@ def test_text_without_regard_to_accents_compares_letters() -> None:
     assert matching(replace(whole, at_end=False), texts) == [*texts[:3], texts[4]]
     assert matching(replace(whole, at_start=False), texts) == texts[:3]
     assert matching(Text("a", "OD", ignore_accents=True), texts) == texts[:5]
+
+
+def test_a_regular_expression_is_refused() -> None:
+    """Only MongoDB evaluates it."""
+    with pytest.raises(BadUserInput, match=r"T\.a\.matches: a regular expression, which"):
+        compile_predicate(Not(Matches("a", "T.a.matches", "a")))
 
 
 def test_dates_compare_by_millisecond_beyond_python_s_years_too() -> None:

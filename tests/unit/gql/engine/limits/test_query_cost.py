@@ -69,6 +69,16 @@ COSTS: dict[str, tuple[str, dict[str, Any], int]] = {
         {},
         9 + 2,
     ),
+    "a regular expression": (
+        "query($m: String) { products(first: 9, where: {sku: {matches: $m}}) { nodes { id } } }",
+        {"m": "a"},
+        9 + 10,
+    ),
+    "a regular expression in a variable": (
+        "query($w: ProductWhere) { products(first: 9, where: $w) { nodes { id } } }",
+        {"w": {"sku": {"matches": "a"}, "stock": {"gt": 1}}},
+        9 + 10 + 1,
+    ),
     "a reference in a filter": (
         "{ products(first: 9, where: {supplier: {name: {eq: 1}}}) { nodes { id } } }",
         {},

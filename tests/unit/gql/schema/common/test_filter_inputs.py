@@ -142,6 +142,9 @@ async def test_every_operator_of_every_field_is_parsed(
         if operator == "path":
             where[name]["eq"] = 1
         assert parse_where(model, entity, where) is not EVERYTHING
+        if operator == "matches":
+            # Only MongoDB evaluates it.
+            continue
         result = await ask(
             "query($w: ProductWhere) { products(where: $w) { totalCount } }", w=where
         )
