@@ -9,7 +9,7 @@ from typing import Any
 from revstream.model.importing.plain_schema import schema_kinds
 from revstream.model.inference.draft_builder import CollectionFacts, ModelDraft, build_draft
 from revstream.model.inference.json_schema import add_json_schema
-from revstream.model.inference.profile import ObjectProfile
+from revstream.model.inference.profile import Kind, ObjectProfile
 from revstream.model.inference.relation import Candidate, Relation
 
 __all__ = ["CollectionSchema", "ImportedReference", "SourceError", "draft_of"]
@@ -72,6 +72,8 @@ def draft_of(collections: Sequence[CollectionSchema]) -> ModelDraft:
     for each in collections:
         profile = ObjectProfile()
         add_json_schema(profile, each.schema, alone=True)
+        # An id is never null; some tools say so of every field that is not required.
+        profile.field_profile("_id").kinds.pop(Kind.NULL, None)
         facts[each.name] = CollectionFacts(profile=profile, unique=each.unique, title=each.title)
         for reference in each.references:
             problem = _problem(each.schema, reference, schemas)

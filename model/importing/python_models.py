@@ -99,15 +99,12 @@ def _collection(name: str, models: list[PythonModel]) -> CollectionSchema:
 
 
 def _set_id(schema: dict[str, Any]) -> None:
-    """Give an `_id` that may be missing the type that MongoDB gives it; all documents have one."""
+    """Give an `_id` that may be missing the type that MongoDB gives it."""
     one = schema.setdefault("properties", {}).get("_id", {"bsonType": ["null"]})
     kinds = set(schema_kinds(one))
     if "null" in kinds and kinds <= {"null", "string"}:
         one = {"bsonType": ["objectId"]}
-    elif kinds:
-        one = {**one, "bsonType": sorted(kinds - {"null"})}
     schema["properties"]["_id"] = one
-    schema["required"] = [*dict.fromkeys(["_id", *schema.get("required", ())])]
 
 
 def _references(
