@@ -28,6 +28,7 @@ __all__ = [
     "ObjectType",
     "Reference",
     "Scalar",
+    "SearchIndex",
     "SinkDefinition",
     "Storage",
     "UnionMember",
@@ -226,6 +227,16 @@ class Index:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SearchIndex:
+    """`@search`: the text index of an entity. For each field its name, stored name and weight."""
+
+    names: tuple[str, ...]
+    fields: tuple[str, ...]
+    weights: tuple[int, ...]
+    language: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Keep:
     """`keep:`: how much of a document's history stays; one of the two. `text`: as it was written.
 
@@ -317,6 +328,7 @@ class Entity(ObjectType):
     keep: Keep | None = None
     back_references: tuple[BackReference, ...] = ()
     indexes: tuple[Index, ...] = ()
+    search: SearchIndex | None = None
     sinks: tuple[SinkDefinition, ...] = ()
 
     @property

@@ -14,6 +14,7 @@ from revstream.model.compiler.validation.indexes import indexes_of
 from revstream.model.compiler.validation.layouts import layout_of
 from revstream.model.compiler.validation.references import FieldKey, named_ids
 from revstream.model.compiler.validation.retention import keep_of
+from revstream.model.compiler.validation.search import search_of
 from revstream.model.compiler.validation.sinks import sinks_of
 from revstream.model.definition import (
     BackReference,
@@ -74,6 +75,7 @@ def _entity(
         keep=keep_of(collection),
         back_references=_back_references(type_),
         indexes=indexes_of(type_, declarations),
+        search=search_of(type_, declarations),
         sinks=sinks_of(type_),
     )
 

@@ -22,6 +22,7 @@ from revstream.model.compiler.validation.indexes import check_indexes
 from revstream.model.compiler.validation.layouts import check_layouts
 from revstream.model.compiler.validation.references import check_relations
 from revstream.model.compiler.validation.reserved_names import check_names
+from revstream.model.compiler.validation.search import check_search
 from revstream.model.compiler.validation.sinks import check_sinks
 from revstream.model.definition import Model
 
@@ -43,6 +44,7 @@ def read_model(text: str, *, filename: str = "schema.graphql") -> Model:
     check_relations(declarations)
     check_copies(declarations)
     check_indexes(declarations)
+    check_search(declarations)
     check_layouts(declarations)
     check_access(declarations)
     check_sinks(declarations)

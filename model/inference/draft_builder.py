@@ -8,8 +8,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from revstream.model.compiler.validation.fields import KEPT_BESIDE, stored_name_problem
+from revstream.model.compiler.validation.search import LANGUAGES
 from revstream.model.definition import Scalar
-from revstream.model.inference.draft_types import DraftEnum, DraftField, DraftType, DraftUnion
+from revstream.model.inference.draft_types import (
+    DraftEnum,
+    DraftField,
+    DraftSearch,
+    DraftType,
+    DraftUnion,
+)
 from revstream.model.inference.field_type import FieldType, choose_id, choose_type, shares
 from revstream.model.inference.naming_words import (
     enum_value,
@@ -43,6 +50,8 @@ class CollectionFacts:
         profile: Its documents.
         unique: Stored names of the fields that a unique index covers alone.
         points: Stored paths of the fields that an index of kind 2dsphere covers alone.
+        weights: Weights of the fields of its text index, by stored path.
+        language: The language of its text index.
         comment: The line above the type.
         title: Name that the type has elsewhere.
     """
@@ -50,6 +59,8 @@ class CollectionFacts:
     profile: ObjectProfile
     unique: frozenset[str] = frozenset()
     points: frozenset[str] = frozenset()
+    weights: Mapping[str, int] = field(default_factory=dict)
+    language: str = "none"
     comment: str = ""
     title: str | None = None
 
@@ -118,6 +129,23 @@ class _Builder:
             path = self._path(type_, stored)
             if path and path[-1].type_text.rstrip("!") == Scalar.POINT.value:
                 type_.indexes.append(path)
+        if facts.weights:
+            self._add_search(type_, facts)
+
+    def _add_search(self, type_: DraftType, facts: CollectionFacts) -> None:
+        paths = {stored: self._path(type_, stored) for stored in facts.weights}
+        texts = Scalar.STRING.value
+        fits = all(path and path[-1].type_text.strip("[]!") == texts for path in paths.values())
+        if fits and facts.language in LANGUAGES:
+            type_.search = DraftSearch(
+                paths=[*paths.values()],
+                weights=[*facts.weights.values()],
+                language=facts.language,
+            )
+        else:
+            type_.notes.append(
+                "left out: a text index over other fields than text, or in an unknown language"
+            )
 
     def _path(self, type_: DraftType, stored: str) -> tuple[DraftField, ...]:
         """Return the fields that lead to a stored path; none if a type has no such field."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from revstream.model.naming import lower_first, upper_first
 
-__all__ = ["DraftEnum", "DraftField", "DraftType", "DraftUnion", "sdl"]
+__all__ = ["DraftEnum", "DraftField", "DraftSearch", "DraftType", "DraftUnion", "sdl"]
 
 # Names that GraphQL does not allow for values of enums.
 _NOT_VALUES = {"TRUE": "IS_TRUE", "FALSE": "IS_FALSE", "NULL": "IS_NULL"}
@@ -45,6 +45,28 @@ class DraftField:
 
 
 @dataclass(slots=True, kw_only=True)
+class DraftSearch:
+    """Text index: for each field the fields that lead to it, and its weight."""
+
+    paths: list[tuple[DraftField, ...]]
+    weights: list[int]
+    language: str
+
+    def text(self) -> str:
+        """Return the directive."""
+        parts = [f"fields: {json.dumps(_names(self.paths))}"]
+        if set(self.weights) != {1}:
+            parts.append(f"weights: {json.dumps(self.weights)}")
+        if self.language != "none":
+            parts.append(f"language: {json.dumps(self.language)}")
+        return f"@search({', '.join(parts)})"
+
+
+def _names(paths: list[tuple[DraftField, ...]]) -> list[str]:
+    return [".".join(each.name for each in path) for path in paths]
+
+
+@dataclass(slots=True, kw_only=True)
 class DraftType:
     """Entity, or embedded type if it has no collection.
 
@@ -65,6 +87,7 @@ class DraftType:
     comments: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     indexes: list[tuple[DraftField, ...]] = field(default_factory=list)
+    search: DraftSearch | None = None
 
     def stored_field(self, stored: str) -> DraftField | None:
         """Return the field of that name in MongoDB."""
@@ -88,9 +111,9 @@ class DraftType:
             head += f" @collection({', '.join(facts)})"
         if self.variant is not None and self.variant != self.name:
             head += f" @variant(value: {json.dumps(self.variant)})"
-        paths = [".".join(each.name for each in path) for path in self.indexes]
-        indexes = [f"@index(fields: [{json.dumps(each)}])" for each in paths]
-        head = " ".join([head, *self.directives, *indexes])
+        indexes = [f"@index(fields: [{json.dumps(each)}])" for each in _names(self.indexes)]
+        search = [] if self.search is None else [self.search.text()]
+        head = " ".join([head, *self.directives, *indexes, *search])
         lines = [*map(_comment, self.comments)]
         if not self.fields:
             return "\n".join([*lines, head, *map(_comment, self.notes)])

@@ -20,6 +20,7 @@ from revstream.resolvers.access.permissions import OPEN, Scope
 from revstream.resolvers.current.document_lookup import find_by_id
 from revstream.resolvers.current.document_numbers import DocumentNumbers
 from revstream.resolvers.current.page_read import (
+    SCORE,
     PageRead,
     RelatedPageRead,
     resume_token_from_time,
@@ -33,7 +34,8 @@ from revstream.resolvers.current.stored_ids import (
     ids_shown_in,
     other_ids,
 )
-from revstream.resolvers.filters.expression import In, all_of
+from revstream.resolvers.errors import BadUserInput
+from revstream.resolvers.filters.expression import In, all_of, searches
 from revstream.resolvers.filters.mongo_query import to_query
 from revstream.resolvers.filters.number_filters import asks_for_number, numbered_layout
 from revstream.resolvers.filters.parser import Condition
@@ -52,6 +54,7 @@ from revstream.streams.layouts.factory import create_layout
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.codecs import Document
 from revstream.streams.mongo.find_options import FindOptions
+from revstream.streams.recording.bootstrap.text_index import check_text_index
 
 __all__ = ["Current"]
 
@@ -145,7 +148,10 @@ class Current(DocumentNumbers):
         """
         if related_keys(query.order):
             return RelatedPageRead(entity, query)
-        window, projection = self._window(entity, query)
+        scored = searches(query.where) and not query.order
+        window, projection = (
+            self._scored_window(entity, query) if scored else self._window(entity, query)
+        )
         where = {} if query.where is None else to_query(query.where)
         matching = self._scope.read_rows(entity).limited(where)
         return PageRead(
@@ -159,6 +165,8 @@ class Current(DocumentNumbers):
             total=query.total,
             token=query.token,
             numbered=asks_for_number(entity, query.where, query.order),
+            searches=searches(query.where),
+            scored=scored,
         )
 
     async def read(self, page_read: PageRead | RelatedPageRead) -> Page[Document]:
@@ -166,6 +174,8 @@ class Current(DocumentNumbers):
         if isinstance(page_read, RelatedPageRead):
             return await self._related_page(page_read.entity, page_read.query)
         layout = self._layout(page_read.entity, numbered=page_read.numbered)
+        if page_read.searches:
+            await self._check_search(page_read.entity, numbered=page_read.numbered)
         if page_read.numbered:
             await self._numbers_settled(page_read.entity)
         if page_read.token:
@@ -312,9 +322,26 @@ class Current(DocumentNumbers):
         """Return the layout and the query of the matching documents, row rules included."""
         matching = self._scope.read_rows(entity).limited({} if where is None else to_query(where))
         numbered = asks_for_number(entity, where)
+        if searches(where):
+            await self._check_search(entity, numbered=numbered)
         if numbered:
             await self._numbers_settled(entity)
         return self._layout(entity, numbered=numbered), matching
+
+    async def _check_search(self, entity: Entity, *, numbered: bool) -> None:
+        """Check that MongoDB can search the words, in the fields that the model names.
+
+        Raises:
+            BadUserInput: the version number is looked at too, which needs another read first.
+            Unsuitable: the text index is not that of the model.
+        """
+        assert entity.search is not None
+        if numbered:
+            raise BadUserInput(
+                "search: with a condition or an order by version, expected other ones; remove it",
+                argument="search",
+            )
+        await check_text_index(self._mongo, entity.collection, entity.search)
 
     async def _numbers_settled(self, entity: Entity) -> None:
         """Wait until the archive has the version numbers of all current documents.
@@ -328,6 +355,13 @@ class Current(DocumentNumbers):
         if archive is not None and not archive.layout.keeps:
             now = await self._mongo.operation_time()
             await self._own_writes.settled(entity.collection, now)
+
+    def _scored_window(
+        self, entity: Entity, query: PageQuery[Condition]
+    ) -> tuple[Window, Mapping[str, Any]]:
+        keyset = Keyset(f"search {entity.name}", ((SCORE, -1), ("_id", 1)))
+        window = Window(keyset, query.page)
+        return window, window.projected(document_projection(query.fields))
 
     def _window(
         self, entity: Entity, query: PageQuery[Condition]

@@ -18,7 +18,10 @@ from revstream.streams.layouts.core.interface import Layout
 from revstream.streams.mongo.driver.codecs import Document
 from revstream.streams.mongo.find_options import FindOptions
 
-__all__ = ["PageRead", "RelatedPageRead", "resume_token_from_time"]
+__all__ = ["SCORE", "PageRead", "RelatedPageRead", "resume_token_from_time"]
+
+SCORE = "__score"
+"""Field into which the server's score of a search is read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +34,8 @@ class PageRead:
         options: of the read in the present.
         total, token: see `PageQuery`.
         numbered: True if the filter or the order uses the version number.
+        searches: True if the filter searches words.
+        scored: True if the documents are ordered by how well they match a search.
     """
 
     entity: Entity
@@ -41,6 +46,8 @@ class PageRead:
     total: bool
     token: bool
     numbered: bool = False
+    searches: bool = False
+    scored: bool = False
 
     async def read(self, layout: Layout, at: Timestamp | None) -> Page[Document]:
         """Read the page.
@@ -52,6 +59,8 @@ class PageRead:
         options = self.options if at is None else replace(self.options, at=at)
 
         def find(beside: Mapping[str, Any]) -> Awaitable[list[Document]]:
+            if self.scored:
+                return layout.aggregate(and_queries(self.query, beside), self._scored(), at=at)
             return layout.find(and_queries(self.windowed, beside), options)
 
         reading = self.window.read(find)
@@ -63,6 +72,17 @@ class PageRead:
         return self.window.page(
             rows, total=count, token=resume_token_from_time(at), unordered=unordered
         )
+
+    def _scored(self) -> list[Document]:
+        """Return the stages of a page in the order of scores, which no document holds."""
+        assert self.options.projection is not None
+        return [
+            {"$set": {SCORE: {"$meta": "textScore"}}},
+            *([{"$match": self.window.query}] if self.window.query else []),
+            {"$project": dict(self.options.projection)},
+            {"$sort": self.window.sort},
+            {"$limit": self.window.limit},
+        ]
 
 
 @dataclass(frozen=True, slots=True)

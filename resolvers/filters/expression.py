@@ -30,6 +30,7 @@ __all__ = [
     "Matches",
     "Not",
     "Refers",
+    "Search",
     "Size",
     "Some",
     "Text",
@@ -39,6 +40,7 @@ __all__ = [
     "negate",
     "paths",
     "patterns_in",
+    "searches",
 ]
 
 
@@ -164,6 +166,16 @@ class Within:
 
 
 @dataclass(frozen=True, slots=True)
+class Search:
+    """The words of the text are in the fields of the text index.
+
+    MongoDB alone decides it, and only once for a filter, as one of the conditions of all.
+    """
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Refers:
     """The value, or one of a list, is the id of a document of `target` that meets `condition`.
 
@@ -195,6 +207,7 @@ Condition = (
     | Size
     | Some
     | Within
+    | Search
     | Refers
 )
 
@@ -230,6 +243,12 @@ def negate(condition: Condition) -> Condition:
     return condition.condition if isinstance(condition, Not) else Not(condition)
 
 
+def searches(condition: Condition | None) -> bool:
+    """Return whether a filter searches words."""
+    parts = condition.conditions if isinstance(condition, All) else (condition,)
+    return any(isinstance(each, Search) for each in parts)
+
+
 def paths(condition: Condition) -> frozenset[str]:
     """The stored paths that decide, as a projection may name them: none lies inside another."""
     if condition is EVERYTHING:
@@ -244,6 +263,8 @@ def _paths(condition: Condition) -> set[str]:
             return set().union(*map(_paths, conditions))
         case Not(inner):
             return _paths(inner)
+        case Search():
+            return set()
         case _:
             return {condition.path}
 

@@ -23,6 +23,7 @@ from revstream.resolvers.filters.expression import (
     Matches,
     Not,
     Refers,
+    Search,
     Size,
     Some,
     Text,
@@ -76,6 +77,8 @@ def to_query(condition: Condition, *, prefix: str = "") -> dict[str, Any]:
         case Within(path, region):
             # MongoDB takes no other operator beside it.
             return {"$and": [{prefix + path: {"$geoWithin": each}} for each in region.queries()]}
+        case Search(text):
+            return {"$text": {"$search": text}}
         case Refers():
             raise AssertionError(f"reference not resolved: {condition.path}")
         case _:
@@ -112,7 +115,7 @@ def _negated(condition: Condition, prefix: str) -> dict[str, Any]:
             return {prefix + path: {"$nin": list(values)}}
         case AnyOf(conditions) if condition != NOTHING:
             return {"$nor": [to_query(each, prefix=prefix) for each in conditions]}
-        case All() | AnyOf() | Not() | Within() | Refers():
+        case All() | AnyOf() | Not() | Within() | Search() | Refers():
             return {"$nor": [to_query(condition, prefix=prefix)]}
         case _:
             return {prefix + condition.path: {"$not": _operator(condition)}}

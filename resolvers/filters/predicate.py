@@ -40,6 +40,7 @@ from revstream.resolvers.filters.expression import (
     Matches,
     Not,
     Refers,
+    Search,
     Size,
     Some,
     Text,
@@ -100,6 +101,8 @@ def compile_predicate(condition: Condition) -> Predicate:
             return _of_list(path, _some(compile_predicate(inner)))
         case Within(path, region):
             return _at(path, _in_region(region))
+        case Search(text):
+            raise AssertionError(f"search outside of a query: {text}")
         case Refers(path):
             raise AssertionError(f"reference not resolved: {path}")
 

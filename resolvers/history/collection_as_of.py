@@ -32,6 +32,7 @@ from revstream.resolvers.filters.expression import (
     AnyOf,
     Condition,
     Not,
+    Search,
     all_of,
     paths,
 )
@@ -245,6 +246,8 @@ def to_record_condition(condition: Condition, entity: Entity) -> Condition:
             return AnyOf(tuple(to_record_condition(each, entity) for each in conditions))
         case Not(inner):
             return Not(to_record_condition(inner, entity))
+        case Search(text):
+            raise AssertionError(f"search as of a moment: {text}")
         case _:
             names = {"_id": "doc", entity.version: "v"}
             path = names.get(condition.path, f"full.{condition.path}")

@@ -230,6 +230,8 @@ def _is_bounded(conditions: Iterable[tuple[str, Any]], first: Set[str]) -> bool:
     """
     kinds = set()
     for path, value in conditions:
+        if path == "$text":
+            return True
         # The filter of a cursor over several fields has this form.
         if path == "$or" and all(_is_bounded(_conditions(each), first) for each in value):
             return True
@@ -253,6 +255,8 @@ def _kind(value: Any) -> str:
     operators = value.keys()
     if not _EQUAL.isdisjoint(operators):
         return "equal"
+    if "$geoWithin" in operators:
+        return "other" if "$box" in value["$geoWithin"] else "equal"
     text = value.get("$regex")
     if (operators and operators <= _RANGES) or (isinstance(text, str) and text.startswith("^")):
         return "range"

@@ -14,24 +14,22 @@ from bson import Timestamp
 
 from revstream.model.definition import Model
 from revstream.streams.archive.coverage import CoverageStore
-from revstream.streams.archive.indexes import referring_fields
 from revstream.streams.archive.store import Archive
 from revstream.streams.coordination.checkpoint import Checkpoint
 from revstream.streams.coordination.lease import Holder
 from revstream.streams.coordination.partition import Partition, model_partitions
 from revstream.streams.core import resume_tokens
 from revstream.streams.core.errors import DatabaseError, GatewayError, Unavailable, Unsuitable
+from revstream.streams.maintenance.missing_indexes import missing_indexes
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.server_check import (
     SHARDED,
     check_collections,
     check_stream,
-    find_unsupported_collections,
     grant_command,
     inspect_server,
     resize_command,
 )
-from revstream.streams.recording.bootstrap.index_creation import IndexKeys, wanted_indexes
 from revstream.streams.recording.layout_repair import count_unfinished_updates
 from revstream.streams.recording.set_aside import COLLECTION, SetAsideEvents
 
@@ -283,38 +281,12 @@ class Diagnosis:
             )
 
     async def _indexes(self) -> AsyncIterator[DiagnosisFinding]:
-        wanted: dict[str, list[IndexKeys]] = {}
-        for name, keys, _, _ in wanted_indexes(self._mongo, self._model):
-            wanted.setdefault(name, []).append(keys)
-        for name in {each.collection for each in self._checkpoints}:
-            archive = Archive(self._mongo, name, references=referring_fields(self._model, name))
-            wanted[archive.name] = [[*keys] for keys, _ in archive.indexes]
-        lacking = 0
-        # Indexes are created with a collection; a view has none, and is reported already.
-        unfit = await find_unsupported_collections(self._mongo, list(wanted))
-        for name in sorted(await self._mongo.existing(wanted) - unfit.keys()):
-            there = await self._keys(name)
-            # An index that begins with these keys serves as well.
-            missing = [
-                keys
-                for keys in wanted[name]
-                if not any(each[: len(keys)] == keys for each in there)
-            ]
-            if missing:
-                lacking += 1
-                shown = ", ".join(map(_shown, missing))
-                yield DiagnosisFinding(
-                    level="warning",
-                    subject="indexes",
-                    says=f"{name}: missing on {shown}",
-                    mend="start `revstream serve`, which creates them, and check its log",
-                )
-        if not lacking:
+        recorded = {each.collection for each in self._checkpoints}
+        found = await missing_indexes(self._mongo, self._model, recorded)
+        for says, mend in found:
+            yield DiagnosisFinding(level="warning", subject="indexes", says=says, mend=mend)
+        if not found:
             yield _ok("indexes", "all exist")
-
-    async def _keys(self, collection: str) -> list[IndexKeys]:
-        """Return the keys of each index."""
-        return [list(each["key"].items()) for each in await self._mongo.indexes(collection)]
 
     async def _recorders(self) -> AsyncIterator[DiagnosisFinding]:
         now = await self._mongo.operation_time()
@@ -393,7 +365,3 @@ class Diagnosis:
 
 def _ok(subject: str, says: str) -> DiagnosisFinding:
     return DiagnosisFinding(level="ok", subject=subject, says=says)
-
-
-def _shown(keys: IndexKeys) -> str:
-    return "{" + ", ".join(f"{name}: {order}" for name, order in keys) + "}"

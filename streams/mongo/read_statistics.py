@@ -71,5 +71,5 @@ async def _indexed_paths(mongo: Mongo, collection: str) -> list[tuple[str, ...]]
         tuple(each["key"])
         for each in await mongo.indexes(collection)
         if "partialFilterExpression" not in each
-        and all(isinstance(way, int | float) for way in each["key"].values())
+        and all(isinstance(way, int | float) or way == "2dsphere" for way in each["key"].values())
     ]

@@ -59,6 +59,24 @@ async def examined(
     return found
 
 
+async def test_another_text_index_is_reported(mongo: Mongo) -> None:
+    """A collection has one at most, so that the model's cannot be created."""
+    model = read_model(
+        'type Thing @collection(name: "things") @search(fields: ["name"]) { id: ID! name: String }'
+    )
+    await mongo.create_index("things", [("name", "text")], default_language="english")
+    findings = await Diagnosis(mongo, model, {}, {}).run()
+    (found,) = [each for each in findings if each.subject == "indexes"]
+    assert found.says == (
+        'things: text index "name_text" with weights {name: 1} and language english, expected '
+        "weights {name: 1} and language none"
+    )
+    await mongo.drop_index("things", "name_text")
+    await create_indexes(mongo, model, ["things"], lambda *_: None)
+    findings = await Diagnosis(mongo, model, {}, {}).run()
+    assert [each.level for each in findings if each.subject == "indexes"] == ["ok"]
+
+
 async def test_a_healthy_deployment_has_no_errors(mongo: Mongo) -> None:
     """A single member and an old server are notes."""
     assert await examined(mongo, await healthy(mongo)) == {}

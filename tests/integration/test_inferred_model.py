@@ -356,17 +356,22 @@ def test_points_differ_from_other_geometries(mongo_uri: str, client: Client, dat
     schema = {"bsonType": "object", "properties": {"at": place}}
     client[database].create_collection("stops", validator={"$jsonSchema": schema})
     stops = client[database]["stops"]
+    stops.create_index([("note", "text"), ("in.title", "text")], weights={"in.title": 5})
     for keys in ([("at", "2dsphere")], [("in.at", "2dsphere")], [("odd", "2dsphere")]):
         stops.create_index(keys)
     stops.insert_many(
-        {"_id": n, "at": here, "in": {"at": here}, "some": here, "odd": here, "list": [here]}
+        {
+            **{"_id": n, "at": here, "some": here, "odd": here, "list": [here]},
+            **{"note": f"note {n}", "in": {"at": here, "title": f"title {n}"}},
+        }
         for n in range(2000)
     )
     ring = [[0, 0], [1, 0], [1, 1], [0, 0]]
     odd = {"type": "Polygon", "coordinates": [ring]}
     stops.update_one({"_id": 1999}, {"$set": {"odd": odd}, "$unset": {"some": 1}})
     text = asyncio.run(inferred(mongo_uri, database, size=10))
-    assert '@index(fields: ["at"]) @index(fields: ["in.at"]) {' in text
+    search = '@search(fields: ["in.title", "note"], weights: [5, 1], language: "english")'
+    assert f'@index(fields: ["at"]) @index(fields: ["in.at"]) {search} {{' in text
     model = read(text)
     assert {each.name: each.type_name for each in model.entity("Stop").fields} == {
         "id": "ID",
@@ -375,6 +380,7 @@ def test_points_differ_from_other_geometries(mongo_uri: str, client: Client, dat
         "some": "Point",
         "odd": "StopOdd",
         "list": "StopList",
+        "note": "String",
     }
     some = model.entity("Stop").field("some")
     assert some is not None

@@ -44,6 +44,9 @@ _MOST_DIGITS = 4300
 REFERENCE_COST = 100
 """Cost of a reference in a filter or in groups: one read of up to 10,000 small documents."""
 
+SEARCH_COST = 100
+"""Cost of a search: each document with one of its words is read and scored."""
+
 _FILTERS = ("where", "having")
 """Arguments that are filters."""
 
@@ -261,6 +264,8 @@ class CostCalculator:
             elif found is not None and given == "orderBy" and given in found.args:
                 related = filters.references(found.args[given].type, argument.value)
                 own.batched += related * RELATED_ORDER_COST
+            if given == "search" and found is not None and given in found.args:
+                own.cost += times * SEARCH_COST
         if found is None:
             return None, depth + 1, times
         items = 1

@@ -30,6 +30,7 @@ from revstream.resolvers.errors import BadUserInput
 from revstream.resolvers.filters.expression import Refers
 from revstream.resolvers.filters.parser import Condition, parse_where
 from revstream.resolvers.filters.reference_filters import resolve_references
+from revstream.resolvers.filters.search_filter import with_search
 from revstream.resolvers.mutations.result import Author
 from revstream.streams.changefeed.event import identity
 from revstream.streams.core import resume_tokens
@@ -215,6 +216,16 @@ class RequestContext:
             return find_targets(self.services, reference, inner, at)
 
         return await resolve_references(condition, find)
+
+    def searched(
+        self, model: Model, entity: Entity, search: str | None, where: Condition
+    ) -> Condition:
+        """Return the filter, limited to documents with the words of a search.
+
+        Raises:
+            BadUserInput, Forbidden: see `with_search`.
+        """
+        return with_search(model, entity, search, where, self.scope.check_read)
 
     async def parse_unresolved(
         self, model: Model, entity: Entity, where: Mapping[str, Any] | None

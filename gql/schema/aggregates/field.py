@@ -13,6 +13,7 @@ from revstream.gql.engine.request.context import ResolveInfo
 from revstream.gql.schema.aggregates.selection import aggregate_arguments, aggregate_selection
 from revstream.gql.schema.aggregates.types import aggregate_name, define_aggregates
 from revstream.gql.schema.common.type_builder import Types
+from revstream.gql.schema.entities.connections import search_arguments
 from revstream.model.definition import Model
 from revstream.resolvers.aggregates.measure import (
     result_model,
@@ -23,6 +24,7 @@ from revstream.resolvers.aggregates.query import (
     parse_aggregate,
 )
 from revstream.resolvers.current.aggregates import aggregate
+from revstream.resolvers.errors import BadUserInput
 from revstream.resolvers.history.aggregates import aggregate_as_of, aggregate_versions
 from revstream.resolvers.history.version_filter import (
     OPERATION,
@@ -92,17 +94,25 @@ def aggregate_field(model: Model, results: Model, shape: ObjectTypeInfo) -> Stra
         info: ResolveInfo,
         where: Mapping[str, Any] | None = None,
         as_of: Mapping[str, Any] | None = None,
+        search: str | None = None,
         **request: Any,
     ) -> AggregateResult:
         context, moment = info.context, None
+        if as_of is not None and search is not None:
+            raise BadUserInput(
+                "search: together with asOf, expected one of them; the text index has current "
+                "documents only",
+                argument="search",
+            )
         if as_of is not None:
             moment = await context.loads.moment(entity, as_of.get("time"), as_of.get("token"))
         at = None if moment is None else moment.at
+        found = await context.parse_filter(model, entity, where, at)
         query = parse_aggregate(
             model,
             results,
             entity,
-            await context.parse_filter(model, entity, where, at),
+            context.searched(model, entity, search, found),
             AggregateRequest(**request),
             aggregate_selection(context.selections(info), info.field_nodes, shape),
             context.scope.check_read,
@@ -119,5 +129,5 @@ def aggregate_field(model: Model, results: Model, shape: ObjectTypeInfo) -> Stra
         f"Counts, sums and other results over the documents of `{entity.collection}`, now or at "
         "a time point, in total and in groups.",
         resolve,
-        aggregate_arguments(results, shape, _AS_OF),
+        aggregate_arguments(results, shape, _AS_OF, *search_arguments(shape)),
     )

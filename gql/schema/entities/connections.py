@@ -32,6 +32,7 @@ __all__ = [
     "filter_arguments",
     "item_selections",
     "rendered_page_record",
+    "search_arguments",
     "unchecked_page_record",
 ]
 
@@ -57,6 +58,21 @@ def filter_arguments(shape: ObjectTypeInfo) -> tuple[Argument, ...]:
             f"[{shape.name}Order!]",
             "The order of the documents, the most important field first. "
             "Documents that are equal in it, or all without it, are ordered by id.",
+        ),
+    )
+
+
+def search_arguments(shape: ObjectTypeInfo) -> tuple[Argument, ...]:
+    """Return the argument `search` of a type with a text index."""
+    if shape.entity.search is None:
+        return ()
+    fields = ", ".join(f"`{each}`" for each in shape.entity.search.names)
+    return (
+        Argument(
+            "search",
+            "String",
+            f"Only documents with at least one of these words in {fields}. Without `orderBy`, the "
+            'best matches come first. `"two words"` in quotes is a phrase, `-word` must not occur.',
         ),
     )
 

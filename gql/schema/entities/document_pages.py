@@ -68,15 +68,17 @@ def page_resolver(model: Model, shape: ObjectTypeInfo) -> Callable[..., Awaitabl
         info: ResolveInfo,
         where: Mapping[str, Any] | None = None,
         order_by: Any = None,
+        search: str | None = None,
         **page: Any,
     ) -> PageRecord:
         context = info.context
+        matching = await context.parse_filter(model, shape.entity, where, None)
         selections = context.selections(info)
         selected = selections.connection(
             info.field_nodes, connection_name(shape.name), edge_name(shape.name)
         )
         query: PageQuery[Condition] = PageQuery(
-            where=await context.parse_filter(model, shape.entity, where, None),
+            where=context.searched(model, shape.entity, search, matching),
             order=await parse_order(context, shape, order_by, None),
             page=page_request(**page),
             fields=selections.stored(selected.items, shape, shape.name),
@@ -181,12 +183,14 @@ class _CompiledPage:
         info: ResolveInfo,
         where: Mapping[str, Any] | None = None,
         order_by: Any = None,
+        search: str | None = None,
         **page: Any,
     ) -> tuple[Page[Document], RelatedData]:
         context = info.context
-        prepare = partial(self._prepare, context, where, order_by, page)
+        prepare = partial(self._prepare, context, where, order_by, search, page)
         try:
-            text = orjson.dumps((where, order_by, page), option=orjson.OPT_PASSTHROUGH_SUBCLASS)
+            given = (where, order_by, search, page)
+            text = orjson.dumps(given, option=orjson.OPT_PASSTHROUGH_SUBCLASS)
         except TypeError:
             # The arguments have values without a JSON form: no cache key.
             page_read, _ = await prepare()
@@ -205,6 +209,7 @@ class _CompiledPage:
         context: RequestContext,
         where: Mapping[str, Any] | None,
         order_by: Any,
+        search: str | None,
         page: Mapping[str, Any],
     ) -> tuple[PageRead | RelatedPageRead, bool]:
         """Return the read, and whether it is the same in the next request."""
@@ -212,7 +217,7 @@ class _CompiledPage:
         parsed = await context.parse_unresolved(self._model, shape.entity, where)
         condition = await context.resolve_references(parsed, None)
         query: PageQuery[Condition] = PageQuery(
-            where=condition,
+            where=context.searched(self._model, shape.entity, search, condition),
             order=await parse_order(context, shape, order_by, None),
             page=page_request(**page),
             fields=self._rendering.fields,

@@ -20,6 +20,7 @@ from revstream.gql.schema.entities.connections import (
     PAGE_ARGUMENTS,
     connection_name,
     filter_arguments,
+    search_arguments,
 )
 from revstream.gql.schema.entities.document_pages import (
     compile_page,
@@ -130,7 +131,7 @@ def _list_field(model: Model, shape: ObjectTypeInfo) -> StrawberryField:
         f"{connection_name(shape.name)}!",
         f"The current documents of `{shape.entity.collection}`, filtered, sorted and paged.",
         page_resolver(model, shape),
-        (*filter_arguments(shape), *PAGE_ARGUMENTS),
+        (*filter_arguments(shape), *search_arguments(shape), *PAGE_ARGUMENTS),
         prepare=lambda executor, details: compile_page(executor, model, shape, details, cache),
     )
 

@@ -89,6 +89,19 @@ An index over fields of the type, or of documents embedded in it (`dimensions.wi
 """
 directive @index(fields: [String!]!, unique: Boolean! = false) repeatable on OBJECT
 
+"""
+A text index, for the argument `search` of the list of documents. A field with a higher weight
+counts more. In a `language`, words are found by their stems.
+"""
+directive @search(
+  "Fields of text, or lists of text; in embedded documents too (`lines.note`)."
+  fields: [String!]!
+  "A number for each field, 1 if not set."
+  weights: [Int!]
+  "The language of the words, such as `english`; `none`: words as they are."
+  language: String! = "none"
+) on OBJECT
+
 "No two documents of the collection have the same value here."
 directive @unique on FIELD_DEFINITION
 

@@ -35,7 +35,7 @@ from revstream.model.naming import did_you_mean, suggestion, with_article
 
 __all__ = ["DirectiveUsage", "Directives", "Spot", "Value", "read_directives"]
 
-Value = str | bool | int | tuple[str, ...] | None
+Value = str | bool | int | tuple[str | int, ...] | None
 
 
 class Spot(Enum):
@@ -77,7 +77,16 @@ class DirectiveUsage:
     def texts(self, argument: str) -> tuple[str, ...] | None:
         """The values of a list argument; None where it is null or broken."""
         value = self.arguments.get(argument)
-        return value if isinstance(value, tuple) else None
+        if not isinstance(value, tuple):
+            return None
+        return tuple(each for each in value if isinstance(each, str))
+
+    def numbers(self, argument: str) -> tuple[int, ...] | None:
+        """The values of a list of Int; None where it is null or broken."""
+        value = self.arguments.get(argument)
+        if not isinstance(value, tuple):
+            return None
+        return tuple(each for each in value if isinstance(each, int))
 
     def number(self, argument: str) -> int | None:
         """The value of an Int argument; None where it is null or broken."""
@@ -248,7 +257,7 @@ def _coerce(value: ValueNode, type_: TypeNode) -> Value:
         # GraphQL takes one value for a list of one.
         values = value.values if isinstance(value, ListValueNode) else (value,)
         items = [_coerce(each, type_.type) for each in values]
-        return tuple(each for each in items if isinstance(each, str))
+        return tuple(each for each in items if isinstance(each, str | int))
     assert isinstance(type_, NamedTypeNode)
     return _coerce_named(value, type_.name.value)
 

@@ -17,7 +17,7 @@ from revstream.model.compiler.parsing.directives import DirectiveUsage
 from revstream.model.definition import Index, Scalar
 from revstream.model.naming import did_you_mean
 
-__all__ = ["check_indexes", "indexes_of"]
+__all__ = ["check_indexes", "follow", "indexes_of", "path_problem", "stored_path"]
 
 # "A single compound index can contain up to 32 fields" (MongoDB's manual, limits and thresholds).
 _MAXIMUM_FIELDS = 32
@@ -37,11 +37,11 @@ def indexes_of(type_: TypeDeclaration, declarations: Declarations) -> tuple[Inde
     written = tuple(
         Index(
             fields=tuple(
-                _stored_path(type_, name, declarations) for name in directive.texts("fields") or ()
+                stored_path(type_, name, declarations) for name in directive.texts("fields") or ()
             ),
             unique=directive.flag("unique"),
             points=tuple(
-                _stored_path(type_, name, declarations)
+                stored_path(type_, name, declarations)
                 for name in directive.texts("fields") or ()
                 if _is_point(type_, name, declarations)
             ),
@@ -147,7 +147,7 @@ def _check_index(
         return False
     sound = True
     for name in names:
-        problem = _path_problem(type_, name, declarations)
+        problem = path_problem(type_, name, declarations, "@index")
         if problem:
             place.error(node, *problem)
             sound = False
@@ -170,24 +170,24 @@ def _check_index(
     return True
 
 
-def _path_problem(
-    type_: TypeDeclaration, name: str, declarations: Declarations
+def path_problem(
+    type_: TypeDeclaration, name: str, declarations: Declarations, directive: str
 ) -> tuple[str, str] | None:
     if name == "version" and _version(type_) is not None:
         return None
-    path = _follow(type_, name, declarations)
+    path = follow(type_, name, declarations)
     if path.lost is not None and path.lost_in is not None:
         known = [each.name for each in path.lost_in.stored_fields]
         lost = path.lost_in.fields.get(path.lost)
         reference = lost.directives.one("reference") if lost else None
-        problem = f'@index: {path.lost_in.name} has no stored field "{path.lost}"'
+        problem = f'{directive}: {path.lost_in.name} has no stored field "{path.lost}"'
         if reference and reference.text("by"):
             return problem, f'did you mean "{reference.text("by")}"?'
         return problem, did_you_mean(path.lost, known, f"it has {', '.join(known)}")
     last = path.fields[-1]
     if path.lost is not None:
         return (
-            f'@index: "{last.name}" is {last.type_text} and has no field "{path.lost}"',
+            f'{directive}: "{last.name}" is {last.type_text} and has no field "{path.lost}"',
             f'name "{last.name}" itself, or remove it',
         )
     kind = declarations.kind(last)
@@ -196,12 +196,13 @@ def _path_problem(
     if isinstance(kind, TypeDeclaration):
         inside = next((each.name for each in kind.stored_fields), "…")
         return (
-            f'@index: "{name}" is an embedded {kind.name}, expected a field with a single value',
+            f'{directive}: "{name}" is an embedded {kind.name}, expected a field with a single '
+            "value",
             f'name a field in it, for example "{name}.{inside}"',
         )
     if kind is Scalar.JSON:
         return (
-            f'@index: "{name}" is JSON, and the API does not filter or sort by it',
+            f'{directive}: "{name}" is JSON, and the API does not filter or sort by it',
             "name another field",
         )
     return None
@@ -213,7 +214,7 @@ def _is_whole(field: FieldDeclaration, declarations: Declarations) -> bool:
 
 
 def _is_point(type_: TypeDeclaration, name: str, declarations: Declarations) -> bool:
-    fields = _follow(type_, name, declarations).fields
+    fields = follow(type_, name, declarations).fields
     return bool(fields) and declarations.kind(fields[-1]) is Scalar.POINT
 
 
@@ -232,7 +233,7 @@ def _check_points(
     return False
 
 
-def _follow(type_: TypeDeclaration, name: str, declarations: Declarations) -> _Path:
+def follow(type_: TypeDeclaration, name: str, declarations: Declarations) -> _Path:
     here: TypeDeclaration | None = type_
     fields: list[FieldDeclaration] = []
     for word in name.split("."):
@@ -253,7 +254,7 @@ def _follow(type_: TypeDeclaration, name: str, declarations: Declarations) -> _P
 
 def _lists_on(type_: TypeDeclaration, name: str, declarations: Declarations) -> Iterator[str]:
     """Every prefix of the path that is a list: `lines` and `lines.tags` of `lines.tags`."""
-    fields = _follow(type_, name, declarations).fields
+    fields = follow(type_, name, declarations).fields
     for count, field in enumerate(fields, start=1):
         if field.is_list:
             yield ".".join(each.name for each in fields[:count])
@@ -264,10 +265,10 @@ def _version(type_: TypeDeclaration) -> str | None:
     return collection.text("version") if collection else None
 
 
-def _stored_path(type_: TypeDeclaration, name: str, declarations: Declarations) -> str:
+def stored_path(type_: TypeDeclaration, name: str, declarations: Declarations) -> str:
     version = _version(type_)
     if name == "version" and version is not None:
         return version
     if name == "id":
         return "_id"
-    return ".".join(each.stored for each in _follow(type_, name, declarations).fields)
+    return ".".join(each.stored for each in follow(type_, name, declarations).fields)

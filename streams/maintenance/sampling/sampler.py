@@ -81,6 +81,7 @@ async def sample_database(
             profile=profile,
             unique=_alone(indexes, None, unique=True),
             points=_alone(indexes, "2dsphere", unique=False),
+            **_text_index(indexes),
             comment=f"Documents read: {profile.count:,}.",
         )
     found.relations = await _relations(mongo, profiles, report)
@@ -169,6 +170,14 @@ async def _json_schema(mongo: Mongo, name: str) -> Mapping[str, Any]:
 async def _indexes(mongo: Mongo, name: str) -> list[Mapping[str, Any]]:
     indexes = await mongo.indexes(name)
     return [each for each in indexes if "partialFilterExpression" not in each]
+
+
+def _text_index(indexes: list[Mapping[str, Any]]) -> dict[str, Any]:
+    for each in indexes:
+        if "textIndexVersion" in each and len(each["key"]) == 2:
+            weights = {name: int(weight) for name, weight in each["weights"].items()}
+            return {"weights": weights, "language": each["default_language"]}
+    return {}
 
 
 def _alone(indexes: list[Mapping[str, Any]], kind: object, *, unique: bool) -> frozenset[str]:

@@ -10,6 +10,10 @@ from revstream.model.definition import Index, Model
 from revstream.streams.core.errors import DatabaseError, DuplicateKey, Unsuitable
 from revstream.streams.layouts.factory import create_layout
 from revstream.streams.mongo.database import Mongo
+from revstream.streams.recording.bootstrap.text_index import (
+    create_text_index,
+    wanted_text_indexes,
+)
 from revstream.streams.versioning.copied_field import copied_fields
 
 __all__ = ["IndexKeys", "RefusedIndex", "create_indexes", "wanted_indexes"]
@@ -54,6 +58,16 @@ async def create_indexes(
             await mongo.create_index(collection, keys, **options)
         except (DatabaseError, DuplicateKey, Unsuitable) as exc:
             refused.append(RefusedIndex(collection, index.fields, exc.message))
+    for collection, search in wanted_text_indexes(model).items():
+        if collection not in collections:
+            continue
+        report(f"text index {collection}", len(wanted), len(wanted))
+        try:
+            problem = await create_text_index(mongo, collection, search)
+        except (DatabaseError, Unsuitable) as exc:
+            problem = exc.message
+        if problem is not None:
+            refused.append(RefusedIndex(collection, search.fields, problem))
     report("indexes", len(wanted), len(wanted))
     return refused
 

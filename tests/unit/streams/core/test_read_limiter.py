@@ -36,6 +36,10 @@ CLASSES: dict[str, tuple[dict[str, Any], list[tuple[str, int]], int, ReadClass]]
     "an order without one": ({}, [("b", 1), ("a", 1)], 21, SCAN),
     "any of indexed ones": ({"$or": [{"sku": "a"}, {"a": 5, "n": 1}]}, [], 21, INDEXED),
     "any of others": ({"$or": [{"sku": "a"}, {"n": 5}]}, [], 21, SCAN),
+    "words of a text index": ({"$and": [{"$text": {}}, {"n": 5}]}, [("n", 1)], 21, INDEXED),
+    "a region of an index": ({"sku": {"$geoWithin": {"$geometry": {}}}, "n": 5}, [], 21, INDEXED),
+    "a box": ({"sku": {"$geoWithin": {"$box": []}}}, [], 21, SCAN),
+    "a region without an index": ({"n": {"$geoWithin": {"$geometry": {}}}}, [], 21, SCAN),
     "none of them": ({"sku": {"$ne": "a"}}, [("_id", 1)], 21, SCAN),
 }
 

@@ -40,6 +40,7 @@ def test_the_directives_are_those_of_the_design() -> None:
         "copy",
         "fence",
         "index",
+        "search",
         "unique",
         "access",
         "sink",

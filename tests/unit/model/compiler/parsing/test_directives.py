@@ -57,7 +57,7 @@ MISTAKES = [
         """,
         "Product",
         "@table: unknown directive",
-        "expected on a type: @collection, @layout, @variant, @index, @access, @sink",
+        "expected on a type: @collection, @layout, @variant, @index, @search, @access, @sink",
         id="an unknown directive on a type",
     ),
     pytest.param(

@@ -23,6 +23,12 @@ FIELD_MISTAKES = [
         id="a scalar of another language",
     ),
     pytest.param(
+        "places: [Point!]",
+        "[Point!], expected one Point",
+        "declare an embedded type with a field of type Point, and a list of it",
+        id="a list of points",
+    ),
+    pytest.param(
         "shape: Xyzzy",
         '"Xyzzy": unknown type',
         (

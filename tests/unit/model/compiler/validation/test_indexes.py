@@ -22,6 +22,16 @@ FIELD_MISTAKES = [
 MISTAKES = [
     pytest.param(
         """
+        type Shop @collection(name: "shops") @index(fields: ["at"], unique: true) { # !
+          id: ID! at: Point }
+        """,
+        "Shop",
+        '@index: unique, with the Point "at", expected no Point',
+        "remove unique",
+        id="a unique index with a point",
+    ),
+    pytest.param(
+        """
         type Product @collection(name: "products") @index(fields: []) { # !
           id: ID! name: String }
         """,
@@ -261,6 +271,29 @@ def test_indexes_are_over_stored_names() -> None:
         Index(fields=("no",), unique=True),
         Index(fields=("emails",), unique=True),
     )
+
+
+def test_an_index_knows_its_points() -> None:
+    """MongoDB indexes them in another way; a type Point of the model is no such point."""
+    model = read_model(
+        """
+        type Shop @collection(name: "shops") @index(fields: ["home.at", "name"]) {
+          id: ID! name: String home: Home
+        }
+        type Home { at: Point @stored(as: "loc") }
+        """
+    )
+    assert model.entity("Shop").indexes == (
+        Index(fields=("home.loc", "name"), points=("home.loc",)),
+    )
+    own = read_model(
+        """
+        type Shop @collection(name: "shops") @index(fields: ["at.x"]) {
+          id: ID! at: Point near: PointNear }
+        type Point { x: Int } type PointNear { y: Int }
+        """
+    )
+    assert own.entity("Shop").indexes == (Index(fields=("at.x",)),)
 
 
 def test_an_index_has_at_most_32_fields(mistake: Callable[[str], ModelError]) -> None:

@@ -28,6 +28,7 @@ type Product @collection(name: "products") @access(rows: {rows}) {{ # !
   kinds: [Kind!]
   data: JSON
   size: Size
+  at: Point
   sizes: [Size!]
   ownerId: ObjectID
   owner: Owner @reference(by: "ownerId")
@@ -52,6 +53,24 @@ enum Kind {{
 """
 
 MISTAKES = [
+    pytest.param(
+        "{ at: { near: { point: { longitude: 1, lat: 2 }, maxDistance: 3 } } }",
+        '@access(rows:) has "lat" for "at.near.point", expected a PointInput',
+        "it has longitude, latitude",
+        id="an unknown part of a region",
+    ),
+    pytest.param(
+        '{ at: { within: { circle: { center: $here, radius: "9" } } } }',
+        '@access(rows:) has "9" for "at.within.circle.radius", expected Float',
+        "write Float, or a variable",
+        id="a part of a region of another type",
+    ),
+    pytest.param(
+        "{ at: { within: { polygon: [5] } } }",
+        '@access(rows:) has 5 for "at.within.polygon", expected a PointInput',
+        "write an object with longitude, latitude",
+        id="a corner that is no point",
+    ),
     pytest.param(
         "{ name: { eq: $sub }",
         ('@access(rows:) is not a filter: expected Name, found <EOF>, in "{ name: { eq: $sub }"'),
@@ -87,7 +106,7 @@ MISTAKES = [
         '@access(rows:) names "weight", expected a stored field of Product',
         (
             "it has id, name, stock, count, rating, price, public, madeAt, key, uuid, kind, tags, "
-            "kinds, data, size, sizes, ownerId"
+            "kinds, data, size, at, sizes, ownerId"
         ),
         id="an unknown field",
     ),
@@ -96,7 +115,7 @@ MISTAKES = [
         '@access(rows:) names "weight", expected a stored field of Product',
         (
             "it has id, name, stock, count, rating, price, public, madeAt, key, uuid, kind, tags, "
-            "kinds, data, size, sizes, ownerId"
+            "kinds, data, size, at, sizes, ownerId"
         ),
         id="an unknown field deep inside",
     ),
@@ -111,7 +130,7 @@ MISTAKES = [
         '@access(rows:) names "reviews", expected a stored field of Product',
         (
             "it has id, name, stock, count, rating, price, public, madeAt, key, uuid, kind, tags, "
-            "kinds, data, size, sizes, ownerId"
+            "kinds, data, size, at, sizes, ownerId"
         ),
         id="a back reference in a rule",
     ),
@@ -395,6 +414,8 @@ OPERATORS = {
     "some": "{}",
     "every": "{}",
     "none": "{}",
+    "within": "$x",
+    "near": "$x",
 }
 
 
