@@ -73,13 +73,18 @@ def held_count_stages(
     Args:
         prefix: of the path of the field.
     """
-    held = f"${prefix}{field.stored}"
-    each_once = {"$cond": [{"$isArray": held}, {"$setUnion": [held, []]}, held]}
+    path = f"${prefix}{field.stored}"
+    # As in `held_id_stages`: twice as fast where a few ids recur.
+    first: Mapping[str, Any] = {"$group": {"_id": path, "n": {"$sum": 1}}}
+    if field.is_list:
+        first = {"$project": {"_id": path, "n": {"$literal": 1}}}
+    each_once = {"$cond": [{"$isArray": "$_id"}, {"$setUnion": ["$_id", []]}, "$_id"]}
     return [
-        {"$project": {"_id": each_once}},
+        first,
+        {"$project": {"_id": each_once, "n": 1}},
         {"$unwind": "$_id"},
         {"$match": {"_id": {"$in": list(ids)}}},
-        {"$group": {"_id": "$_id", "n": {"$sum": 1}}},
+        {"$group": {"_id": "$_id", "n": {"$sum": "$n"}}},
     ]
 
 

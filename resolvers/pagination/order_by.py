@@ -39,15 +39,17 @@ class ReferenceKey:
 
 @dataclass(frozen=True, slots=True)
 class CountKey:
-    """Number of the documents of `target` whose `field` holds the id of the document.
+    """Number of documents of a relation to many.
 
     Attributes:
-        place: API name of the back reference.
+        place: API names that lead to the relation.
+        field: of a back reference: the field of `target` that holds the id of the document.
+        by: stored path of that id, or of the list of ids of the documents.
     """
 
     place: str
     target: Entity
-    field: Field
+    field: Field | None = None
     by: str = "_id"
 
     @property

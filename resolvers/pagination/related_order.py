@@ -104,7 +104,7 @@ class RelatedOrder:
         keys = order_keys(entity, order, version_path=version, prefix=_CONTENT)
         self._window = Window(Keyset(kind, keys), request)
         own = {path.removeprefix(_CONTENT) for path, _ in keys if path.startswith(_CONTENT)}
-        by = {key.by for key in self._related if isinstance(key, ReferenceKey)}
+        by = {key.by for key in self._related if key.by != "_id"}
         self._fields = frozenset(own | by)
         self.numbering: Order | None = [("version", "ASC")] if entity.version in own else None
         self._names = frozenset(path.split(".")[0] for path in own)
@@ -151,7 +151,11 @@ class RelatedOrder:
         if not rows:
             return [Page(items=[], cursors=[], total=0) for _ in groups]
         for place in dict.fromkeys(key.place for key in self._related):
-            await _relate(reads, [key for key in self._related if key.place == place], rows)
+            keys = [key for key in self._related if key.place == place]
+            if isinstance(keys[0], CountKey) and keys[0].field is None:
+                await self._count_listed(reads, keys[0], rows)
+            else:
+                await _relate(reads, keys, rows)
         window = self._window
         given = await self._documents(rows)
         limit = [{"$limit": window.limit}] if len(groups) == 1 else []
@@ -178,6 +182,32 @@ class RelatedOrder:
             window.page(each, lambda row: rows[row["n"]], total=len(group), unordered=unordered)
             for each, group in zip(ordered, groups, strict=True)
         ]
+
+    async def _count_listed(self, reads: RelatedReads, key: CountKey, rows: Sequence[Row]) -> None:
+        """Count the documents of the lists of ids, and store the numbers in the rows.
+
+        Raises:
+            LimitExceeded: the lists have too many ids together.
+        """
+        lists = [each if isinstance(each := _value(row, key.by), list) else [] for row in rows]
+        wanted = {
+            (identity(id_), row.at): (id_, row.at)
+            for ids, row in zip(lists, rows, strict=True)
+            for id_ in ids
+            if id_ is not None and not isinstance(id_, list)
+        }
+        if len(wanted) > MOST_ORDERED:
+            raise LimitExceeded(
+                f"{self._entity.name}: {len(wanted):,} ids, maximum of an order by {key.name} is "
+                f"{MOST_ORDERED:,}; add conditions",
+                limit="documents ordered by related values",
+                asked=len(wanted),
+                bound=MOST_ORDERED,
+            )
+        found = await reads.referenced(key.target, [*wanted.values()], frozenset())
+        there = {name for name, each in zip(wanted, found, strict=True) if each is not None}
+        for ids, row in zip(lists, rows, strict=True):
+            _store(row, key.place, sum((identity(id_), row.at) in there for id_ in ids))
 
     async def _documents(self, rows: Sequence[Row]) -> list[Document]:
         """Return the rows as documents to sort.
@@ -245,20 +275,25 @@ async def _relate(
     }
     found: Sequence[Any]
     if isinstance(key, CountKey):
+        assert key.field is not None
         found = await reads.referring(key.target, key.field, [*wanted.values()])
     else:
         fields = frozenset(each.path for each in keys if isinstance(each, ReferenceKey))
         found = await reads.referenced(key.target, [*wanted.values()], fields)
     values = dict(zip(wanted, found, strict=True))
-    *outer, last = key.place.split(".")
     await asyncio.sleep(0)
     for name, row in zip(names, rows, strict=True):
         value = values.get(name)
         if value is not None:
-            inner = row.related
-            for each in outer:
-                inner = inner.setdefault(each, {})
-            inner[last] = value
+            _store(row, key.place, value)
+
+
+def _store(row: Row, place: str, value: Any) -> None:
+    *outer, last = place.split(".")
+    inner = row.related
+    for name in outer:
+        inner = inner.setdefault(name, {})
+    inner[last] = value
 
 
 def _value(row: Row, path: str) -> Any:

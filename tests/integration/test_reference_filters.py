@@ -42,6 +42,7 @@ TEXT = """
       id: ID! rank: Int hidden: Boolean owner: String
       secret: Int @access(read: ["staff"])
       cityId: ID city: City @reference(by: "cityId")
+      seat: Origin
       products: [Product!]! @referencedBy(field: "supplierId")
       partnerIn: [Product!]! @referencedBy(field: "partnerIds")
       audits: [Audit!]! @referencedBy(field: "supplierId")

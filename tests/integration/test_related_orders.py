@@ -22,6 +22,7 @@ from tests.integration.test_reference_filters import (
     BACK_LINKS,
     BOB,
     LINKS,
+    LIST_LINKS,
     MODELS,
     STAFF,
     WORLDS,
@@ -61,7 +62,7 @@ def value_of(world: World, caller: Principal, kind: str, document: Any, order: R
         return document.get(name)
     if name == "origin":
         return value_of(world, caller, name, document.get(name) or {}, inner)
-    if (kind, name) in BACK_LINKS:
+    if (kind, name) in BACK_LINKS or (kind, name) in LIST_LINKS:
         return len(related(world, caller, kind, document, name))
     by, target = LINKS[kind, name]
     other = world[target].get(document.get(by))
@@ -147,6 +148,7 @@ PRODUCT_ORDERS = (
     | below("supplier", by("rank"))
     | below("supplier", by("id"))
     | below("origin", below("city", by("size")))
+    | below("partners", by("count"))
 )
 SUPPLIER_ORDERS = (
     below("products", by("count"))
@@ -352,6 +354,32 @@ async def test_the_number_of_related_values_is_bounded(three: Shop) -> None:
     twice = await ask(three, ANN, text, orders=[orders[0], {"supplier": {"rank": "DESC"}}])
     assert twice["messages"] == [
         "orderBy: supplier.rank twice, expected each field once; remove one of them"
+    ]
+
+
+async def test_ids_of_lists_are_bounded(three: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each different one is looked up."""
+    three.database["products"].update_one({"_id": "p"}, {"$set": {"partnerIds": ["a", "b", "a"]}})
+    three.database["products"].update_one({"_id": "q"}, {"$set": {"partnerIds": ["b"]}})
+    text = "{ products(orderBy: [{partners: {count: DESC}}]) { nodes { id } } }"
+    monkeypatch.setattr(related_order, "MOST_ORDERED", 3)
+    found = await ask(three, ANN, text)
+    assert [each["id"] for each in found["data"]["products"]["nodes"]] == ["p", "q", "r"]
+    ids = {"$set": {"partnerIds": ["c", "d"]}}
+    three.database["products"].update_one({"_id": "r"}, ids)
+    refused = await ask(three, ANN, text)
+    assert refused["messages"] == [
+        "Product: 4 ids, maximum of an order by partners.count is 3; add conditions"
+    ]
+
+
+async def test_an_order_does_not_go_on_from_a_related_document(three: Shop) -> None:
+    """Each step would be another read."""
+    text = "{ products(orderBy: [{supplier: {seat: {city: {size: ASC}}}}]) { totalCount } }"
+    refused = await ask(three, ANN, text)
+    assert refused["messages"] == [
+        "orderBy: supplier.seat.city, expected a relation of the documents that are ordered, not "
+        "one that begins at another document"
     ]
 
 

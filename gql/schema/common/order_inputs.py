@@ -19,9 +19,10 @@ def define_orders(types: Types, shapes: Mapping[str, ObjectTypeInfo]) -> None:
             _define_order(types, shape)
         else:
             _define_embedded_order(types, shape)
-        for back in shape.back_links.values():
-            if _count_order_name(back.target) not in types:
-                _define_count_order(types, back.target)
+        related = [each.target for each in shape.back_links.values()]
+        for target in [*related, *(each.target for each in shape.list_links.values())]:
+            if _count_order_name(target) not in types:
+                _define_count_order(types, target)
         for link in shape.links.values():
             if _reference_order_name(link.target) not in types:
                 _define_reference_order(types, link.target)
@@ -102,7 +103,7 @@ def _define_count_order(types: Types, shape: ObjectTypeInfo) -> None:
     types.add_input(
         _count_order_name(shape),
         [InputField("count", "SortDirection", "Direction of the order by the number.")],
-        f"An order by the number of documents of {shape.name} that refer to a document.",
+        f"An order by the number of related documents of {shape.name}.",
         one_of=True,
     )
 
@@ -118,17 +119,19 @@ def _order_fields(shape: ObjectTypeInfo) -> list[InputField]:
         )
         for name, link in shape.links.items()
     ]
-    back = [
+    targets = {name: link.target for name, link in shape.list_links.items()}
+    targets |= {name: link.target for name, link in shape.back_links.items()}
+    counts = [
         InputField(
             name,
-            _count_order_name(link.target),
+            _count_order_name(target),
             f"The number of documents in `{name}` that the caller may read. "
             "For at most 10,000 documents.",
             follows=True,
         )
-        for name, link in shape.back_links.items()
+        for name, target in targets.items()
     ]
-    return [*_own_order_fields(shape, orderable_fields(shape)), *to_one, *back]
+    return [*_own_order_fields(shape, orderable_fields(shape)), *to_one, *counts]
 
 
 def _own_order_fields(shape: ObjectTypeInfo, names: Iterable[str]) -> list[InputField]:

@@ -87,20 +87,23 @@ def _parse_key(
             context.scope.check_read(shape.type, shape.guarded[name])
         if isinstance(value, str):
             break
-        if name in shape.back_links:
-            back = shape.back_links[name]
+        if name in shape.back_links or name in shape.list_links:
             # The input type has only `count`.
             (direction,) = value.values()
             assert isinstance(direction, str)
-            count = CountKey(name, back.target.entity, back.by)
+            if link is not None:
+                raise _chained(names)
+            if name in shape.back_links:
+                back = shape.back_links[name]
+                count = CountKey(name, back.target.entity, back.by)
+            else:
+                listed = shape.list_links[name]
+                place, by = ".".join(names), path + listed.by.stored
+                count = CountKey(place, listed.target.entity, by=by)
             return count.name, count, direction
         if name in shape.links:
             if link is not None:
-                raise BadUserInput(
-                    f"orderBy: {'.'.join(names)}, expected a reference of the documents that are "
-                    "ordered, not one that begins at another document",
-                    argument="orderBy",
-                )
+                raise _chained(names)
             link = shape.links[name]
             place, by, path = ".".join(names), path + link.by.stored, ""
             shape = link.target
@@ -117,3 +120,11 @@ def _parse_key(
     if link is None:
         return joined, path, value
     return joined, ReferenceKey(joined, place, by, link.target.entity, path), value
+
+
+def _chained(names: Sequence[str]) -> BadUserInput:
+    return BadUserInput(
+        f"orderBy: {'.'.join(names)}, expected a relation of the documents that are ordered, not "
+        "one that begins at another document",
+        argument="orderBy",
+    )
