@@ -19,10 +19,11 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from revstream.resolvers.errors import BadUserInput
+from revstream.resolvers.filters.expression import Condition, patterns_in
 from revstream.resolvers.filters.mongo_query import SPECIAL
 from revstream.resolvers.values.output import shorten_repr
 
-__all__ = ["LONGEST_PATTERN", "Pattern", "parse_pattern"]
+__all__ = ["LONGEST_PATTERN", "Pattern", "parse_pattern", "refuse_patterns"]
 
 LONGEST_PATTERN = 200
 _MOST_REPEATS = 1000
@@ -90,6 +91,19 @@ def parse_pattern(pattern: str, owner: str) -> Pattern:
     anywhere = "" if part.anchored else "[\\s\\S]*?"
     expression = f"(*LIMIT_MATCH={_MOST_STEPS})\\A{anywhere}(?:{part.text})"
     return Pattern(expression, part.prefix if part.anchored else "")
+
+
+def refuse_patterns(condition: Condition) -> None:
+    """Refuse regular expressions in a filter of changes, which the gateway evaluates.
+
+    Raises:
+        BadUserInput: there is one.
+    """
+    for each in patterns_in(condition):
+        raise BadUserInput(
+            f"{each.name}: a regular expression, which subscriptions do not support, because only "
+            "MongoDB evaluates it; use startsWith, endsWith or contains"
+        )
 
 
 class _Reader:

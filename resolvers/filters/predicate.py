@@ -25,7 +25,6 @@ from bson.objectid import ObjectId
 from bson.regex import Regex
 from bson.timestamp import Timestamp
 
-from revstream.resolvers.errors import BadUserInput
 from revstream.resolvers.filters.accent_folding import fold_accents
 from revstream.resolvers.filters.case_folding import fold_case
 from revstream.resolvers.filters.expression import (
@@ -47,6 +46,7 @@ from revstream.resolvers.filters.expression import (
     Within,
 )
 from revstream.resolvers.filters.mongo_query import regular_expression
+from revstream.resolvers.filters.pattern import refuse_patterns
 from revstream.resolvers.filters.regions import Region
 from revstream.resolvers.values.dates import milliseconds
 from revstream.resolvers.values.json_value import REFUSED, uuid_text
@@ -83,11 +83,9 @@ def compile_predicate(condition: Condition) -> Predicate:
             return _at(path, _equal_to(values))
         case Text(path):
             return _at(path, _has_text(condition))
-        case Matches(_, name):
-            raise BadUserInput(
-                f"{name}: a regular expression, which only MongoDB evaluates, in a filter of "
-                "changes; use startsWith, endsWith or contains"
-            )
+        case Matches():
+            refuse_patterns(condition)
+            raise AssertionError(f"regular expression not refused: {condition.path}")
         case HasValue(path):
             parts = path.split(".")
             return lambda document: any(

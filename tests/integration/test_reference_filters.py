@@ -528,14 +528,23 @@ async def test_a_subscription_refuses_references_in_its_filter(
     assert errors[0].extensions["code"] == "BAD_USER_INPUT"
 
 
-async def test_a_subscription_refuses_regular_expressions(three: Shop) -> None:
+@pytest.mark.parametrize(
+    ("field", "name"),
+    [
+        ('supplierChanges(where: {not: {owner: {matches: "a"}}})', "Supplier.owner.matches"),
+        ('allDraftChanges(where: {author: {matches: "a"}})', "DraftWhere.author.matches"),
+    ],
+)
+async def test_a_subscription_refuses_regular_expressions(
+    three: Shop, field: str, name: str
+) -> None:
     """Only MongoDB evaluates them."""
-    text = 'subscription { supplierChanges(where: {not: {owner: {matches: "a"}}}) { kind } }'
+    text = f"subscription {{ {field} {{ kind }} }}"
     result = await three.schema.subscribe(text, {}, context_of(three.gateway, caller=ANN))
     errors = getattr(result, "errors", None) or [
         error async for each in result for error in each.errors or ()
     ]
     assert errors[0].message == (
-        "Supplier.owner.matches: a regular expression, which subscriptions do not support, "
-        "because only MongoDB evaluates it; use startsWith, endsWith or contains"
+        f"{name}: a regular expression, which subscriptions do not support, because only MongoDB "
+        "evaluates it; use startsWith, endsWith or contains"
     )

@@ -28,6 +28,7 @@ from revstream.resolvers.drafts.comments import Comment
 from revstream.resolvers.drafts.draft import Draft
 from revstream.resolvers.drafts.pages import RecordFilter, draft_condition
 from revstream.resolvers.drafts.watch import ProposalChange, ProposalKind, ProposalRequest
+from revstream.resolvers.filters.pattern import refuse_patterns
 from revstream.resolvers.values.output import ValueLocation
 from revstream.streams.core.operation import OPERATION
 
@@ -241,6 +242,8 @@ def _changes_field(
             after=None if after is None else context.token_in(after),
             caller=context.owner,
         )
+        if request.where is not None:
+            refuse_patterns(request.where)
         context.subscription_filters.check(context.owner, where)
         # Not a generator itself, so that invalid arguments raise before the stream starts.
         return _stream_changes(shapes, info, request, where)

@@ -38,7 +38,8 @@ from revstream.model.definition import Entity, Model
 from revstream.model.naming import with_article
 from revstream.resolvers.current.stored_ids import ids_shown_as
 from revstream.resolvers.errors import BadUserInput
-from revstream.resolvers.filters.expression import Condition, patterns_in
+from revstream.resolvers.filters.expression import Condition
+from revstream.resolvers.filters.pattern import refuse_patterns
 from revstream.resolvers.filters.reference_filters import references_in
 from revstream.resolvers.subscriptions.event_enrichment import Change
 from revstream.resolvers.subscriptions.start import ChangeRequest, without_received_snapshot
@@ -351,12 +352,7 @@ def _parse_where(
             f"{references[0].name}: a filter through a reference, which subscriptions do not "
             f"support, because changes of the other document would not be seen; filter by {mend}"
         )
-    patterns = patterns_in(condition)
-    if patterns:
-        raise BadUserInput(
-            f"{patterns[0].name}: a regular expression, which subscriptions do not support, "
-            "because only MongoDB evaluates it; use startsWith, endsWith or contains"
-        )
+    refuse_patterns(condition)
     return condition
 
 
