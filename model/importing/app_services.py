@@ -15,6 +15,7 @@ from revstream.model.importing.collection_schema import (
     ImportedReference,
     SourceError,
     draft_of,
+    split_served,
 )
 from revstream.model.importing.role_access import add_access
 from revstream.model.inference.accepted_names import accepted_text
@@ -63,7 +64,9 @@ def app_services_text(folder: Path, database: str | None, only: list[str]) -> st
         )
     header = [f"Made from an Atlas App Services export, database {chosen.name!r}."]
     header += [f"Left out: {each}." for each in left_out]
-    draft = draft_of(collections)
+    served, lines = split_served(collections)
+    header += lines
+    draft = draft_of(served)
     # Names are final after this, and row rules name fields.
     accepted_text(draft, header)
     _add_rules(draft, rules)

@@ -7,12 +7,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from revstream.model.importing.plain_schema import schema_kinds
-from revstream.model.inference.draft_builder import CollectionFacts, ModelDraft, build_draft
+from revstream.model.inference.draft_builder import (
+    CollectionFacts,
+    ModelDraft,
+    build_draft,
+    has_fields,
+)
 from revstream.model.inference.json_schema import add_json_schema
 from revstream.model.inference.profile import Kind, ObjectProfile
 from revstream.model.inference.relation import Candidate, Relation
 
-__all__ = ["CollectionSchema", "ImportedReference", "SourceError", "draft_of"]
+__all__ = ["CollectionSchema", "ImportedReference", "SourceError", "draft_of", "split_served"]
 
 
 # Kinds of ids, as they are compared.
@@ -63,6 +68,26 @@ class CollectionSchema:
     notes: tuple[str, ...] = ()
 
 
+def split_served(
+    collections: Sequence[CollectionSchema],
+) -> tuple[list[CollectionSchema], list[str]]:
+    """Return the collections that a model can have, and a line for each other one.
+
+    Raises:
+        SourceError: There are none.
+    """
+    served = [each for each in collections if has_fields(_profile(each.schema))]
+    lines = [
+        f"Left out: {each.name}: it has no field but _id."
+        for each in collections
+        if each not in served
+    ]
+    if not served:
+        names = ", ".join(each.name for each in collections)
+        raise SourceError(f"{names}: no fields but _id, expected a schema with others")
+    return served, lines
+
+
 def draft_of(collections: Sequence[CollectionSchema]) -> ModelDraft:
     """Return the draft; relations to collections that are not among them become notes."""
     schemas = {each.name: each.schema for each in collections}
@@ -70,10 +95,7 @@ def draft_of(collections: Sequence[CollectionSchema]) -> ModelDraft:
     relations = []
     notes: dict[str, list[str]] = {each.name: [*each.notes] for each in collections}
     for each in collections:
-        profile = ObjectProfile()
-        add_json_schema(profile, each.schema, alone=True)
-        # An id is never null; some tools say so of every field that is not required.
-        profile.field_profile("_id").kinds.pop(Kind.NULL, None)
+        profile = _profile(each.schema)
         facts[each.name] = CollectionFacts(profile=profile, unique=each.unique, title=each.title)
         for reference in each.references:
             problem = _problem(each.schema, reference, schemas)
@@ -89,6 +111,14 @@ def draft_of(collections: Sequence[CollectionSchema]) -> ModelDraft:
         if type_.collection is not None:
             type_.comments = notes[type_.collection]
     return draft
+
+
+def _profile(schema: Mapping[str, Any]) -> ObjectProfile:
+    profile = ObjectProfile()
+    add_json_schema(profile, schema, alone=True)
+    # An id is never null; some tools say so of every field that is not required.
+    profile.field_profile("_id").kinds.pop(Kind.NULL, None)
+    return profile
 
 
 def _problem(

@@ -17,6 +17,7 @@ from revstream.model.importing.collection_schema import (
     ImportedReference,
     SourceError,
     draft_of,
+    split_served,
 )
 from revstream.model.importing.plain_schema import plain_schema, schema_kinds, union_schema
 from revstream.model.inference.accepted_names import accepted_text
@@ -47,7 +48,9 @@ def mongoose_text(path: Path, only: list[str]) -> str:
         _collection(name, [each for each in models if each["collection"] == name], collections)
         for name in names
     ]
-    return accepted_text(draft_of(found), [f"Made from the Mongoose models in {path.name}."])
+    served, left_out = split_served(found)
+    header = [f"Made from the Mongoose models in {path.name}.", *left_out]
+    return accepted_text(draft_of(served), header)
 
 
 def _read(path: Path) -> list[Model]:
@@ -69,6 +72,20 @@ def _is_model(found: Any) -> bool:
         and all(isinstance(found.get(each), str) for each in ("name", "collection"))
         and isinstance(found.get("schema"), dict)
         and isinstance(found["schema"].get("properties"), dict)
+        and all(map(_is_path, found.get("paths", [])))
+        and all(map(_is_index, found.get("indexes", [])))
+    )
+
+
+def _is_path(found: Any) -> bool:
+    return isinstance(found, dict) and isinstance(found.get("path"), str)
+
+
+def _is_index(found: Any) -> bool:
+    return (
+        isinstance(found, list)
+        and len(found) == 2
+        and all(isinstance(each, dict) for each in found)
     )
 
 

@@ -12,7 +12,7 @@ Schema = Mapping[str, Any]
 _PASSED_OVER: Schema = {}
 
 
-def plain_schema(schema: Schema, definitions: Schema = _PASSED_OVER) -> dict[str, Any]:
+def plain_schema(schema: Schema | bool, definitions: Schema = _PASSED_OVER) -> dict[str, Any]:
     """Return a schema with `bsonType`, `enum`, `properties`, `required` and `items` alone, and
     `variants` of objects that the texts in a `discriminator` tell apart.
 
@@ -21,6 +21,9 @@ def plain_schema(schema: Schema, definitions: Schema = _PASSED_OVER) -> dict[str
     Args:
         definitions: Schemas by the last word of the `$ref` that leads to them.
     """
+    if not isinstance(schema, Mapping):
+        # `true` is a schema, too.
+        return {}
     reference = schema.get("$ref")
     if isinstance(reference, str):
         name = reference.rpartition("/")[2]
@@ -99,7 +102,6 @@ def union_schema(schemas: Sequence[Schema]) -> dict[str, Any]:
 
 def schema_kinds(schema: Schema) -> tuple[str, ...]:
     """Return the names of the types that a schema allows; empty for any."""
-    given = schema.get("bsonType", schema.get("type", ()))
-    if isinstance(given, str):
-        return (given,)
-    return tuple(each for each in given if isinstance(each, str))
+    given = schema.get("bsonType", schema.get("type"))
+    names = given if isinstance(given, list) else [given]
+    return tuple(each for each in names if isinstance(each, str))

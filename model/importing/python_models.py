@@ -11,6 +11,7 @@ from revstream.model.importing.collection_schema import (
     ImportedReference,
     SourceError,
     draft_of,
+    split_served,
 )
 from revstream.model.importing.plain_schema import plain_schema, schema_kinds, union_schema
 from revstream.model.inference.accepted_names import accepted_text
@@ -77,7 +78,9 @@ def python_text(source: str, models: Sequence[PythonModel], only: list[str]) -> 
         )
         for each in collections
     ]
-    return accepted_text(draft_of(found), [f"Made from the Python models in {source}."])
+    served, left_out = split_served(found)
+    header = [f"Made from the Python models in {source}.", *left_out]
+    return accepted_text(draft_of(served), header)
 
 
 def _collection(name: str, models: list[PythonModel]) -> CollectionSchema:

@@ -31,7 +31,7 @@ from revstream.model.inference.relation import Relation
 from revstream.model.inference.union_type import UnionProfile
 from revstream.model.naming import camel_case, lower_first, upper_first
 
-__all__ = ["LEFT_OUT", "CollectionFacts", "ModelDraft", "build_draft"]
+__all__ = ["CollectionFacts", "ModelDraft", "build_draft", "has_fields"]
 
 LEFT_OUT = {
     "__v": "Mongoose's version key",
@@ -74,6 +74,15 @@ class ModelDraft:
     unions: list[DraftUnion] = field(default_factory=list)
 
 
+def has_fields(profile: ObjectProfile) -> bool:
+    """Return whether a model can name a field of the documents, beside the id."""
+    return any(
+        choose_type(each, profile.count)
+        for name, each in profile.fields.items()
+        if name not in {"_id", *KEPT_BESIDE, *LEFT_OUT} and not stored_name_problem(name)
+    )
+
+
 def build_draft(
     collections: Mapping[str, CollectionFacts], relations: Sequence[Relation]
 ) -> ModelDraft:
@@ -87,6 +96,10 @@ def build_draft(
     return ModelDraft(
         types=[*entities, *builder.embedded], enums=builder.enums, unions=builder.unions
     )
+
+
+def _may_be_unique(chosen: FieldType) -> bool:
+    return chosen.fields is None and chosen.scalar not in (Scalar.JSON, Scalar.POINT)
 
 
 class _Builder:
@@ -231,7 +244,7 @@ class _Builder:
             relation = None if union else self._relations.get((collection, (*before, stored)))
             field = self._field(type_, stored, chosen, collection, before, union)
             field.comment = shares(each, profile.count)
-            if stored in unique and top:
+            if stored in unique and top and _may_be_unique(chosen):
                 field.directives.append("@unique")
             type_.fields.append(field)
             if relation is not None:

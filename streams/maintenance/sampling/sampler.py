@@ -8,11 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from revstream.model.compiler.validation.collections import OWN_SUFFIXES
-from revstream.model.compiler.validation.fields import KEPT_BESIDE, stored_name_problem
-from revstream.model.inference.draft_builder import LEFT_OUT, CollectionFacts
-from revstream.model.inference.field_type import choose_type
+from revstream.model.inference.draft_builder import CollectionFacts, has_fields
 from revstream.model.inference.json_schema import add_json_schema
-from revstream.model.inference.profile import FieldProfile, ObjectProfile
+from revstream.model.inference.profile import ObjectProfile
 from revstream.model.inference.relation import Candidate, Relation, candidates
 from revstream.streams.core.errors import Unsuitable
 from revstream.streams.maintenance.sampling.document_profile import add_document
@@ -69,7 +67,7 @@ async def sample_database(
         profile = await _sampled(mongo, name, size, total, report)
         if profile.count:
             add_json_schema(profile, await _json_schema(mongo, name))
-        if not any(choose_type(each, profile.count) for each in _named_fields(profile)):
+        if not has_fields(profile):
             found.left_out[name] = "its documents have no field but _id" if total else "it is empty"
             continue
         profiles[name] = profile
@@ -87,15 +85,6 @@ async def sample_database(
     found.relations = await _relations(mongo, profiles, report)
     report("", 0, 0)
     return found
-
-
-def _named_fields(profile: ObjectProfile) -> list[FieldProfile]:
-    """Return the profiles of the fields that a model can name."""
-    return [
-        each
-        for name, each in profile.fields.items()
-        if name not in {"_id", *KEPT_BESIDE, *LEFT_OUT} and not stored_name_problem(name)
-    ]
 
 
 async def _collections(mongo: Mongo, only: list[str], found: CollectionSamples) -> list[str]:

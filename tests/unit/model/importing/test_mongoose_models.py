@@ -74,6 +74,18 @@ def test_models_of_one_collection_are_one_type(tmp_path: Path) -> None:
     assert 'A @stored(as: "a")\n  B @stored(as: "b")' in text
 
 
+def test_unique_indexes_and_models_that_cannot_be_served_are_left_out(tmp_path: Path) -> None:
+    """Values without a type are not unique in the model; a model needs a field beside the id."""
+    unique = [[{name: 1}, {"unique": True}] for name in ("any", "code")]
+    fields = {"any": {}, "code": {"bsonType": "string"}}
+    models = [model("A", "as", fields, indexes=unique), model("B", "bs", {"__v": {}})]
+    text = mongoose_text(exported(tmp_path, models), [])
+    assert "  any: JSON\n  code: String @unique\n" in text
+    assert "# Left out: bs: it has no field but _id." in text
+    with pytest.raises(SourceError, match="bs: no fields but _id, expected a schema with others"):
+        mongoose_text(exported(tmp_path, models), ["bs"])
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [
@@ -81,6 +93,8 @@ def test_models_of_one_collection_are_one_type(tmp_path: Path) -> None:
         ([], "no list of objects with name, collection and schema"),
         ({"User": {}}, "no list of objects"),
         ([{"name": "A", "collection": "a", "schema": {}}], "no list of objects"),
+        ([{**OTHER, "paths": [{"ref": "A"}]}], "no list of objects"),
+        ([{**OTHER, "indexes": [{"a": 1}]}], "no list of objects"),
     ],
 )
 def test_a_file_without_models_is_refused(tmp_path: Path, content: Any, message: str) -> None:
