@@ -119,6 +119,8 @@ OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
     "every": lambda held, given: all(matches(each, given) for each in held or ()),
     "none": lambda held, given: not any(matches(each, given) for each in held or ()),
     **dict(_text_operators("", lambda text: text)),
+    # The texts are letters, which match themselves.
+    "matches": lambda held, given: held is not None and TEXTS[given] in TEXTS[held],
     **dict(_text_operators("IgnoreCase", _folded)),
     **dict(_text_operators("IgnoreCaseAndAccents", lambda text: _bare(_folded(text)))),
 }
