@@ -55,9 +55,12 @@ async def check_text_index(mongo: Mongo, collection: str, search: SearchIndex) -
     Raises:
         Unsuitable: The collection has no text index, or another one.
     """
-    problem = text_index_problem(search, await mongo.indexes(collection))
-    if problem is not None:
-        raise Unsuitable(f"search: {collection}: {problem}")
+    if text_index_problem(search, await mongo.indexes(collection)) is not None:
+        # Without the reason: another index names fields that callers may not know.
+        raise Unsuitable(
+            f"search: {collection}: no text index of the model, expected one; run `revstream "
+            "doctor`, which says why"
+        )
 
 
 def text_index_problem(search: SearchIndex, indexes: Sequence[Mapping[str, Any]]) -> str | None:
