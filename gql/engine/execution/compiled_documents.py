@@ -28,11 +28,11 @@ from revstream.gql.engine.definitions.field import (
 )
 from revstream.gql.engine.definitions.object_type import Link, ObjectTypeInfo
 from revstream.gql.engine.definitions.value_tests import FALLBACK, NAMES, usual_value_code
-from revstream.gql.engine.execution.compiled_object import Make, compile_object
+from revstream.gql.engine.execution.compiled_object import Make, compile_object, give_up
+from revstream.gql.engine.execution.linked_documents import linked_ids, render_list
 from revstream.gql.engine.execution.planned_execution import PlannedExecution
 from revstream.gql.engine.request.context import RequestContext
 from revstream.gql.engine.request.prefetch import id_only_reads
-from revstream.gql.engine.request.references import referenced_ids
 from revstream.gql.engine.request.source import CurrentDocument
 from revstream.gql.observability.fallback_metrics import FallbackCounter
 from revstream.model.definition import Scalar
@@ -89,7 +89,8 @@ class _Followed:
 
     Attributes:
         found: the documents; None if there is none.
-        rendered: their parts of the response; empty if one of them needs the fallback.
+        rendered: their parts of the response, None if there is none; empty if one of them needs
+            the fallback.
         related: data that was read with them.
     """
 
@@ -167,10 +168,9 @@ class CompiledDocuments:
         link: Link,
         target: CompiledDocuments,
     ) -> _Followed:
-        wanted = referenced_ids(link, documents)
         found: dict[Any, Document | None] = {}
-        if wanted:
-            with suppress(GatewayError):
+        with suppress(GatewayError):
+            if wanted := linked_ids(link, documents):
                 entity, ids, fields = target.shape.entity, list(wanted.values()), target.fields
                 read = await context.services.current.by_ids(entity, ids, fields, shown=True)
                 found = dict(zip(wanted, read, strict=True))
@@ -183,7 +183,9 @@ class CompiledDocuments:
             self._fallbacks.count_exception("query", exc)
             made = FALLBACK
         return _Followed(
-            found, {} if made is FALLBACK else dict(zip(there, made, strict=True)), related
+            found,
+            {} if made is FALLBACK else dict.fromkeys(found) | dict(zip(there, made, strict=True)),
+            related,
         )
 
     def render(
@@ -249,8 +251,8 @@ def compile_documents(
     selections = executor.plan.selections
     type_ = executor.schema.type_map[shape.name]
     assert isinstance(type_, GraphQLObjectType)
-    make = compile_object(executor, type_, details)
-    if selections is None or make is None or depth > _DEPTH:
+    make = compile_object(executor, type_, details) or give_up
+    if selections is None or depth > _DEPTH:
         return None
     nodes = [each.node for each in details]
     stored = selections.stored(nodes, shape, shape.name)
@@ -294,19 +296,19 @@ class _DocumentsCode(RowGenerator):
             if made.stored.type is Scalar.POINT:
                 return self._add_point(name, made.stored.stored, required, definition, details)
             return self._add_stored(name, made, required)
+        shape = self._rendering.shape
+        link = shape.links.get(field_name) or shape.list_links.get(field_name)
+        if link is not None and field_name not in shape.guarded:
+            return self._add_link(name, link, required, details)
         if not isinstance(made, Resolve) or made.ready is None:
             return False
-        shape = self._rendering.shape
         if field_name == "version":
             self._rendering.version = True
             self._columns["number"] = "related.numbers"
             self.test("number.__class__ is int and number < 2147483648")
             self.item(name, "number")
             return True
-        if made.beside is not None:
-            return self._add_beside(name, made, definition, details)
-        link = shape.links.get(field_name)
-        return link is not None and self._add_link(name, link, required, details)
+        return made.beside is not None and self._add_beside(name, made, definition, details)
 
     def _add_stored(self, name: str, made: Read, required: bool) -> bool:
         assert made.stored is not None
@@ -373,6 +375,12 @@ class _DocumentsCode(RowGenerator):
         number = len(links)
         links.append((link, target))
         var = self._read(link.by.stored, False)
+        if link.reference.is_list:
+            self.names["render_list"] = render_list
+            self.line(f"l{number} = render_list({var}, related.followed[{number}].rendered)")
+            self.test(f"l{number} is not FALLBACK")
+            self.item(name, f"l{number}")
+            return True
         self.head(f"k{number} = related.followed[{number}].rendered.get")
         self.line(f"l{number} = k{number}({var}) if {var}.__class__ in PLAIN_KEY_TYPES else None")
         there = f"l{number} is not None"

@@ -30,7 +30,7 @@ from revstream.gql.engine.execution.planned_execution import PlannedExecution
 from revstream.gql.engine.request.context import RequestContext
 from revstream.model.definition import Scalar
 
-__all__ = ["Make", "compile_object"]
+__all__ = ["Make", "compile_object", "give_up"]
 
 Make: TypeAlias = "Callable[[Any, RequestContext], Any]"
 """(source, context) -> the object's part of the response, or FALLBACK."""
@@ -38,6 +38,11 @@ Make: TypeAlias = "Callable[[Any, RequestContext], Any]"
 # Classes of values that graphql-core does not convert.
 _CLASS = {"ID": "str", "String": "str", "Boolean": "bool"}
 _DEPTH = 12
+
+
+def give_up(_source: Any, _context: RequestContext) -> Any:
+    """Return FALLBACK: the `Make` of a selection that cannot be compiled."""
+    return FALLBACK
 
 
 def compile_object(

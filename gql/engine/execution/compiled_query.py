@@ -43,7 +43,6 @@ __all__ = [
     "ResolvedField",
     "compile_coercion",
     "compile_query",
-    "give_up",
 ]
 
 _INT = 2**31
@@ -95,11 +94,6 @@ class ResolvedField:
 
     def record(self, found: Any, info: Any) -> Any:
         return found
-
-
-def give_up(_found: Any, _context: RequestContext) -> Any:
-    """Return FALLBACK: the rendering of a `ResolvedField` whose selection cannot be compiled."""
-    return FALLBACK
 
 
 class CompiledQuery:

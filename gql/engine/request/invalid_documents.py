@@ -87,15 +87,21 @@ _Demand: TypeAlias = "tuple[_Path, Link, CurrentDocument | EmbeddedDocument, Nod
 
 
 async def without_invalid(
-    info: ResolveInfo, documents: Sequence[CurrentDocument], shape: ObjectTypeInfo, nodes: Nodes
+    info: ResolveInfo,
+    documents: Sequence[CurrentDocument],
+    shape: ObjectTypeInfo,
+    nodes: Nodes,
+    *,
+    paged: bool = True,
 ) -> list[bool]:
     """Return which documents are valid; the response gets an error for each other one.
 
     Args:
         nodes: selections of the documents.
+        paged: the field is a connection, and not a list.
     """
     misfits = await _misfits(info, documents, shape, nodes)
-    _report(info, misfits, shape.name)
+    _report(info, misfits, shape.name, paged=paged)
     return [misfit is None for misfit in misfits]
 
 
@@ -121,13 +127,18 @@ def report_invalid_versions(
 
 
 def report_invalid_snapshots(
-    info: ResolveInfo, snapshots: Sequence[SnapshotDocument], shape: ObjectTypeInfo, nodes: Nodes
+    info: ResolveInfo,
+    snapshots: Sequence[SnapshotDocument],
+    shape: ObjectTypeInfo,
+    nodes: Nodes,
+    *,
+    paged: bool = True,
 ) -> list[bool]:
     """Return the same for past documents, which need a valid id."""
     asked = info.context.selections(info).under(nodes, shape.snapshot)
     facts = [(each, attrgetter("id_text")) for name, each in asked.items() if name in _IDS][:1]
     misfits = [_first_misfit(each, facts) for each in snapshots]
-    _report(info, misfits, shape.snapshot)
+    _report(info, misfits, shape.snapshot, paged=paged)
     return [misfit is None for misfit in misfits]
 
 
@@ -170,7 +181,9 @@ def report_unordered(info: ResolveInfo, page: Page[Any]) -> None:
 _IDS = frozenset({"documentId", "id", "nodeId"})
 
 
-def _report(info: ResolveInfo, misfits: Iterable[_Misfit | None], item: str) -> None:
+def _report(
+    info: ResolveInfo, misfits: Iterable[_Misfit | None], item: str, *, paged: bool = True
+) -> None:
     """Add the errors of documents that are left out to the response.
 
     The path is that of the field, as for each field that became null.
@@ -181,7 +194,7 @@ def _report(info: ResolveInfo, misfits: Iterable[_Misfit | None], item: str) -> 
     problems = [(index, each) for index, each in enumerate(misfits) if each is not None]
     if not problems:
         return
-    before, after = _place_of_items(info, item)
+    before, after = _place_of_items(info, item) if paged else ((), ())
     for index, (path, misfit) in problems:
         misfit.facts["leftOut"] = True
         info.context.problems.append(

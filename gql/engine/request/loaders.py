@@ -7,7 +7,7 @@ resolvers; data that was read for a response is not read again. One `Loaders` se
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Hashable, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Sequence
 from datetime import datetime
 from typing import Any, TypeVar
 
@@ -22,7 +22,7 @@ from revstream.resolvers.drafts.draft import Draft
 from revstream.resolvers.history.as_of.referring_documents import WantedReferrers
 from revstream.resolvers.history.document_states import DocumentState
 from revstream.resolvers.history.time_point import TimePoint
-from revstream.streams.changefeed.event import identity
+from revstream.streams.changefeed.event import PLAIN_KEY_TYPES, identity
 from revstream.streams.core.errors import ArchiveBehind, HistoryLost
 from revstream.streams.mongo.driver.codecs import Document
 from revstream.streams.versioning.version import Version
@@ -118,7 +118,26 @@ class Loaders:
         self, entity: Entity, id_: Any, at: Timestamp, fields: Fields | None
     ) -> Version | None:
         """Return the version at a cluster time, or None; waits until the archive has reached it."""
+        loader = self._states_loader(entity, fields)
+        # Shielded: other fields still need the result when execution cancels one of them.
+        found: Version | None = await asyncio.shield(loader.load((id_, at)))
+        return found
 
+    def keep_states(
+        self,
+        entity: Entity,
+        at: Timestamp,
+        fields: Fields | None,
+        states: Iterable[tuple[Any, Version | None]],
+    ) -> None:
+        """Keep versions that were read before, by id, for `version_at`."""
+        loader = self._states_loader(entity, fields)
+        for id_, state in states:
+            # The loader takes keys that are hashable.
+            if id_.__class__ in PLAIN_KEY_TYPES:
+                loader.prime((id_, at), state)
+
+    def _states_loader(self, entity: Entity, fields: Fields | None) -> DataLoader[Any, Any]:
         async def load(
             wanted: list[tuple[Any, Timestamp]],
         ) -> Sequence[DocumentState]:
@@ -126,7 +145,7 @@ class Loaders:
             await self._moments.reached(entity, TimePoint(at=latest))
             return await self._history.as_of(entity, wanted, fields)
 
-        return await self._load(("at", entity.name, fields), (id_, at), load, _id_and)
+        return self._loader(("at", entity.name, fields), load, _id_and)
 
     async def referring_at(
         self,
@@ -238,13 +257,22 @@ class Loaders:
         load: Callable[[list[K]], Awaitable[Sequence[T | HistoryLost | ArchiveBehind]]],
         cache_key: Callable[[K], Hashable] | None = None,
     ) -> T:
+        loader = self._loader(kind, load, cache_key)
+        # Shielded: see `version_at`.
+        found: T = await asyncio.shield(loader.load(key))
+        return found
+
+    def _loader(
+        self,
+        kind: Hashable,
+        load: Callable[[list[Any]], Awaitable[Sequence[Any]]],
+        cache_key: Callable[[Any], Hashable] | None,
+    ) -> DataLoader[Any, Any]:
         loader = self._loaders.get(kind)
         if loader is None:
             loader = DataLoader(load_fn=_with_errors(load), cache_key_fn=cache_key)
             self._loaders[kind] = loader
-        # Shielded: other fields still need the result when execution cancels one of them.
-        found: T = await asyncio.shield(loader.load(key))
-        return found
+        return loader
 
 
 def _with_errors(

@@ -43,7 +43,7 @@ async def follow_list(link: Link, source: State, info: ResolveInfo, nodes: Nodes
         fields = selections.stored(nodes, target, target.name)
         read = await context.loads.documents(target.entity, ids, fields)
         found = [CurrentDocument(target, each) for each in read if each is not None]
-        fits = await without_invalid(info, found, target, nodes)
+        fits = await without_invalid(info, found, target, nodes, paged=False)
         return [each for each, fit in zip(found, fits, strict=True) if fit]
     fields = selections.stored(nodes, target, target.snapshot)
     versions = await _states_at(context, link, moment, ids, fields)
@@ -52,7 +52,7 @@ async def follow_list(link: Link, source: State, info: ResolveInfo, nodes: Nodes
         for each in versions
         if each is not None
     ]
-    fits = report_invalid_snapshots(info, snapshots, target, nodes)
+    fits = report_invalid_snapshots(info, snapshots, target, nodes, paged=False)
     return [each for each, fit in zip(snapshots, fits, strict=True) if fit]
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeAlias
 
 from bson import Timestamp
 from strawberry.types.field import StrawberryField
@@ -15,9 +15,13 @@ from strawberry.types.field import StrawberryField
 from revstream.gql.engine.definitions.field import Argument, CompiledRootField, Resolve
 from revstream.gql.engine.definitions.object_type import ObjectTypeInfo
 from revstream.gql.engine.definitions.value_tests import FALLBACK
-from revstream.gql.engine.execution.compiled_object import Make, compile_object
-from revstream.gql.engine.execution.compiled_query import ResolvedField, give_up
-from revstream.gql.engine.execution.compiled_versions import CompiledRecords, compile_snapshots
+from revstream.gql.engine.execution.compiled_object import Make, compile_object, give_up
+from revstream.gql.engine.execution.compiled_query import ResolvedField
+from revstream.gql.engine.execution.compiled_snapshots import (
+    CompiledRecords,
+    RelatedStates,
+    compile_snapshots,
+)
 from revstream.gql.engine.execution.planned_execution import PlannedExecution
 from revstream.gql.engine.request.context import RequestContext, ResolveInfo
 from revstream.gql.engine.request.invalid_documents import (
@@ -195,6 +199,10 @@ def _compile_snapshots(
     return _CompiledSnapshots(rendering, make, selected.items, read, options)
 
 
+_SnapshotRead: TypeAlias = "tuple[Page[Any], Timestamp, RelatedStates]"
+"""Page of versions at a time point, and the documents to which references lead."""
+
+
 class _CompiledSnapshots:
     """`CompiledRootField` for a page of past documents.
 
@@ -222,20 +230,24 @@ class _CompiledSnapshots:
         self._read = read
         self._options = options
 
-    async def read(self, info: ResolveInfo, **arguments: Any) -> tuple[Page[Any], Timestamp]:
+    async def read(self, info: ResolveInfo, **arguments: Any) -> _SnapshotRead:
         page, moment = await self._read(info.context, self._options, **arguments)
         assert moment is not None
-        return page_with_token(page, moment), moment
+        related = await self._rendering.related(info.context, page.items, moment)
+        return page_with_token(page, moment), moment, related
 
-    def render(self, found: tuple[Page[Any], Timestamp], context: RequestContext) -> Any:
-        page, moment = found
-        rows = FALLBACK if page.unordered else self._rendering.render(page, context, moment)
+    def render(self, found: _SnapshotRead, context: RequestContext) -> Any:
+        page, moment, related = found
+        rows = (
+            FALLBACK if page.unordered else self._rendering.render(page, context, moment, related)
+        )
         return (
             rows
             if rows is FALLBACK
             else self._make(rendered_page_record(context, page, rows), context)
         )
 
-    def record(self, found: tuple[Page[Any], Timestamp], info: ResolveInfo) -> PageRecord:
-        page, moment = found
+    def record(self, found: _SnapshotRead, info: ResolveInfo) -> PageRecord:
+        page, moment, related = found
+        self._rendering.remember(related, info.context, moment)
         return snapshot_page_record(info, self._rendering.shape, page, moment, self._items)

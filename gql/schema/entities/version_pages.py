@@ -13,7 +13,8 @@ from bson import Timestamp
 from revstream.gql.engine.definitions.object_type import ObjectTypeInfo
 from revstream.gql.engine.definitions.value_tests import FALLBACK
 from revstream.gql.engine.execution.compiled_object import Make, compile_object
-from revstream.gql.engine.execution.compiled_versions import CompiledRecords, compile_records
+from revstream.gql.engine.execution.compiled_snapshots import CompiledRecords, RelatedStates
+from revstream.gql.engine.execution.compiled_versions import compile_records
 from revstream.gql.engine.execution.planned_execution import PlannedExecution
 from revstream.gql.engine.request.context import RequestContext, ResolveInfo
 from revstream.gql.engine.request.invalid_documents import report_invalid_versions, report_unordered
@@ -160,11 +161,29 @@ class CompiledVersions:
         self._rendering = rendering
         self._make = make
 
+    async def related(
+        self, context: RequestContext, page: Page[Document], moment: Timestamp | None
+    ) -> RelatedStates:
+        """Read the documents to which references lead; see `CompiledRecords.related`."""
+        if moment is None:
+            return ()
+        return await self._rendering.related(context, page.items, moment)
+
+    def remember(self, related: RelatedStates, context: RequestContext, moment: Timestamp) -> None:
+        """Store what `related` has read; see `CompiledRecords.remember`."""
+        self._rendering.remember(related, context, moment)
+
     def render(
-        self, page: Page[Document], context: RequestContext, moment: Timestamp | None = None
+        self,
+        page: Page[Document],
+        context: RequestContext,
+        moment: Timestamp | None = None,
+        related: RelatedStates = (),
     ) -> Any:
         """Return the response's value of a page, or FALLBACK."""
-        rows = FALLBACK if page.unordered else self._rendering.render(page, context, moment)
+        rows = (
+            FALLBACK if page.unordered else self._rendering.render(page, context, moment, related)
+        )
         return (
             rows
             if rows is FALLBACK
@@ -173,7 +192,7 @@ class CompiledVersions:
 
 
 def compiled_versions(
-    executor: PlannedExecution, shape: ObjectTypeInfo, details: Any
+    executor: PlannedExecution, shape: ObjectTypeInfo, details: Any, *, as_of: bool = False
 ) -> CompiledVersions | None:
     """Compile a connection of versions; None if its selection cannot be compiled.
 
@@ -181,13 +200,14 @@ def compiled_versions(
         executor: the execution of the query.
         shape: the object type of the documents.
         details: graphql-core's field nodes of the connection.
+        as_of: its versions are of one time point.
     """
     places = item_selections(executor, shape.version, details)
     if len(places) > 1:
         # `nodes` and `edges.node` may select different fields of the same versions.
         return None
     types: Any = executor.schema.type_map
-    rendering = compile_records(executor, shape, places[0] if places else [])
+    rendering = compile_records(executor, shape, places[0] if places else [], as_of=as_of)
     connection = types[connection_name(shape.version)]
     make = compile_object(executor, connection, details, ready=types[shape.version])
     return None if rendering is None or make is None else CompiledVersions(rendering, make)
@@ -233,12 +253,17 @@ def version_field_resolver(
 
 
 def version_field_compiler(
-    shape: ObjectTypeInfo, read: VersionPageReader
+    shape: ObjectTypeInfo, read: VersionPageReader, *, as_of: bool = False
 ) -> Callable[[PlannedExecution, Any], _CompiledVersionField | None]:
-    """Return the function that compiles a root field that returns a page of versions."""
+    """Return the function that compiles a root field that returns a page of versions.
+
+    Args:
+        as_of: the reader returns a time point.
+    """
 
     def prepare(executor: PlannedExecution, details: Any) -> _CompiledVersionField | None:
-        page, selections = compiled_versions(executor, shape, details), executor.plan.selections
+        page = compiled_versions(executor, shape, details, as_of=as_of)
+        selections = executor.plan.selections
         if page is None or selections is None:
             return None
         selected = version_selection(selections, [each.node for each in details], shape)
@@ -272,13 +297,16 @@ class _CompiledVersionField:
         self._read = read
         self._reading = reading
 
-    async def read(self, info: ResolveInfo, **arguments: Any) -> VersionPage:
-        return await self._read(info.context, self._reading, **arguments)
+    async def read(self, info: ResolveInfo, **arguments: Any) -> tuple[VersionPage, RelatedStates]:
+        found = await self._read(info.context, self._reading, **arguments)
+        return found, await self._page.related(info.context, *found)
 
-    def render(self, found: VersionPage, context: RequestContext) -> Any:
-        page, moment = found
-        return self._page.render(page, context, moment)
+    def render(self, found: tuple[VersionPage, RelatedStates], context: RequestContext) -> Any:
+        (page, moment), related = found
+        return self._page.render(page, context, moment, related)
 
-    def record(self, found: VersionPage, info: ResolveInfo) -> PageRecord:
-        page, moment = found
+    def record(self, found: tuple[VersionPage, RelatedStates], info: ResolveInfo) -> PageRecord:
+        (page, moment), related = found
+        if moment is not None:
+            self._page.remember(related, info.context, moment)
         return version_page_record(info, self._page.shape, page, self._items, moment)

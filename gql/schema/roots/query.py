@@ -9,8 +9,8 @@ from strawberry.types.field import StrawberryField
 
 from revstream.gql.engine.definitions.field import Argument, Resolve
 from revstream.gql.engine.definitions.object_type import ObjectTypeInfo
-from revstream.gql.engine.execution.compiled_object import compile_object
-from revstream.gql.engine.execution.compiled_query import ResolvedField, give_up
+from revstream.gql.engine.execution.compiled_object import compile_object, give_up
+from revstream.gql.engine.execution.compiled_query import ResolvedField
 from revstream.gql.engine.request.context import RequestContext, ResolveInfo
 from revstream.gql.engine.request.source import CurrentDocument, SnapshotDocument, VersionRecord
 from revstream.gql.schema.aggregates.field import aggregate_field, version_aggregate_field
@@ -205,7 +205,7 @@ def _as_of_field(model: Model, shape: ObjectTypeInfo) -> StrawberryField:
             *filter_arguments(shape),
             *PAGE_ARGUMENTS,
         ),
-        prepare=version_field_compiler(shape, read),
+        prepare=version_field_compiler(shape, read, as_of=True),
     )
 
 

@@ -27,11 +27,12 @@ from revstream.gql.observability import fallback_metrics
 from revstream.gql.schema import build_schema
 from revstream.model.definition import Model
 from revstream.resolvers.errors import BadUserInput
+from revstream.streams.core import resume_tokens
 from revstream.streams.core.errors import ArchiveBehind
 from revstream.streams.core.log_throttle import LogThrottle
 from tests.support.exhaustive import examples
 from tests.support.fuzzing import drawn_operation
-from tests.support.reads import Memory, MemoryHistory
+from tests.support.reads import DEPLOYMENT, Memory, MemoryHistory, at
 from tests.unit.gql.engine.request.test_plan import GOOD, SUPPLIERS, _shown, _through, memories
 
 
@@ -135,6 +136,46 @@ def test_one_query_has_equal_responses_for_all_variables(
         memory = make()
         memory.knowing = True
         assert by_the_schema(schema, memory, PAGE, variables) == expected
+
+
+THEN = """
+query Then($token: ResumeToken!, $now: TimePoint, $first: Int) {
+  past: productsAsOf(asOf: {token: $token}, first: $first) {
+    edges { node { id version document { ...row } } }
+  }
+  states: productStates(asOf: {token: $token}, first: $first) { nodes { ...row } totalCount }
+  either: productStates(asOf: $now) { nodes { id supplier { id name } } }
+  one: productState(id: "p2", asOf: {token: $token}) { ...row }
+  latest: productState(id: "p2") { ...row }
+}
+fragment row on ProductState {
+  __typename id documentId version name stock addedAt
+  supplier { __typename id version name country } other: supplier { documentId }
+}
+"""
+
+
+@settings(max_examples=examples(40), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    make=memories(),
+    requests=st.lists(
+        st.tuples(st.integers(0, 12), st.booleans(), st.sampled_from([0, 1, 20])),
+        min_size=2,
+        max_size=4,
+    ),
+)
+def test_states_have_equal_responses_for_all_moments(
+    schema: strawberry.Schema,
+    make: Callable[[], Memory],
+    requests: list[tuple[int, bool, int]],
+) -> None:
+    """References of the past are compiled: their documents fit, do not fit, or are not there."""
+    for second, past, first in requests:
+        token = resume_tokens.encode(resume_tokens.token_from_time(at(second)), DEPLOYMENT)
+        now = {"token": token} if past else None
+        variables = {"token": token, "now": now, "first": first}
+        expected = by_graphql_core(schema, make(), THEN, variables)
+        assert by_the_schema(schema, make(), THEN, variables) == expected
 
 
 PAST = """

@@ -59,6 +59,33 @@ async def test_versions_are_rendered_from_their_records(
     assert len(result.data["productVersions"]["edges"]) == 3
 
 
+async def test_references_of_a_time_point_are_one_read(model: Model) -> None:
+    """One call reads the documents to which a page refers, and renders no record of them."""
+    schema = build_schema(model)
+    memory = Memory()
+    memory.write("suppliers", {"_id": GOOD["supplierId"], "name": "Nord", "country": "DE"})
+    for number in range(5):
+        memory.write("products", {"_id": f"p{number}", **GOOD})
+    text = """query($at: TimePoint!) {
+      productStates(asOf: $at) { nodes { id supplier { id name } } }
+      productsAsOf(asOf: $at) { nodes { document { supplier { id name } } } }
+    }"""
+    token = resume_tokens.encode(resume_tokens.token_from_time(at(9)), DEPLOYMENT)
+    supplier = {"id": f"{GOOD['supplierId']}@1", "name": "Nord"}
+    for _ in range(TIMES):
+        memory.calls.clear()
+        result = await schema.execute(text, {"at": {"token": token}}, memory.context())
+        assert result.errors is None
+        assert result.data is not None
+        nodes = [{"id": f"p{n}@1", "supplier": supplier} for n in reversed(range(5))]
+        assert result.data["productStates"]["nodes"] == nodes
+        assert result.data["productsAsOf"]["nodes"] == [{"document": {"supplier": supplier}}] * 5
+    assert [(name, count) for name, _, count, *_ in memory.calls if name == "as_of"] == [
+        ("as_of", 1)
+    ] * 2
+    assert not [each for each in schema.operations.fallbacks.counts if each[0] == "query"]
+
+
 async def test_each_selection_renders_its_own_fields_of_the_same_versions(
     model: Model, memory: Memory
 ) -> None:
