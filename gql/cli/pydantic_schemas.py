@@ -17,7 +17,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from bson import Decimal128, ObjectId
+from bson import Decimal128, Int64, ObjectId
 from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema
@@ -29,7 +29,7 @@ __all__ = ["read_python_models"]
 
 # How programs describe an ObjectId as text, whichever letters they allow.
 _OBJECT_ID = re.compile(r"\^?\[[0-9a-fA-F-]+\]\{24\}\$?")
-_CLASSES = {ObjectId: "objectId", Decimal128: "decimal"}
+_CLASSES = {ObjectId: "objectId", Decimal128: "decimal", Int64: "long"}
 # Of Beanie, if the module has imported it.
 _LIBRARY = "beanie"
 
@@ -109,7 +109,7 @@ def _is_abstract(found: type[BaseModel], models: list[type[BaseModel]]) -> bool:
 
 
 def _model(found: type[BaseModel], beanie: ModuleType | None) -> PythonModel:
-    schema = found.model_json_schema(schema_generator=_StoredSchema)
+    schema = _schema(found)
     notes = []
     if beanie is not None:
         for name, field in found.model_fields.items():
@@ -137,6 +137,23 @@ def _model(found: type[BaseModel], beanie: ModuleType | None) -> PythonModel:
         unique=frozenset(_unique(found)),
         notes=tuple(notes),
     )
+
+
+def _schema(found: type[BaseModel]) -> dict[str, Any]:
+    """Return the schema of a class, with its properties at the top.
+
+    Raises:
+        SourceError: The class has none, for example because a type in it is not defined.
+    """
+    try:
+        schema = found.model_json_schema(schema_generator=_StoredSchema)
+    except Exception as error:
+        raise SourceError(
+            f"{found.__name__}: {type(error).__name__}: {error}, expected a class that is complete"
+        ) from error
+    # A class that refers to itself is in the definitions.
+    name = str(schema.get("$ref", "")).rpartition("/")[2]
+    return {"properties": {}, **schema, **schema.get("$defs", {}).get(name, {})}
 
 
 def _collection_class(found: type[BaseModel], beanie: ModuleType | None) -> type[BaseModel]:
@@ -219,6 +236,10 @@ class _StoredSchema(GenerateJsonSchema):
         if isinstance(pattern, str) and _OBJECT_ID.fullmatch(pattern):
             return {"bsonType": "objectId"}
         return {"bsonType": "string"}
+
+    def json_schema(self, schema: core_schema.JsonSchema) -> JsonSchemaValue:
+        # Text that is parsed: what is in it is stored.
+        return {}
 
     def is_instance_schema(self, schema: core_schema.IsInstanceSchema) -> JsonSchemaValue:
         kind = _CLASSES.get(schema["cls"])

@@ -15,7 +15,7 @@ USERS = """
 from __future__ import annotations
 from typing import Annotated, Literal
 from bson import ObjectId
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, Json
 from .parts import Address
 
 print("loaded")
@@ -51,6 +51,8 @@ class Cash(BaseModel):
     kind: Literal["cash"] = "cash"
 
 class Bill(Stored):
+    parent: Bill | None = None
+    details: Json = None
     paid: Annotated[Card | Cash, Field(discriminator="kind")]
     parts: list[Annotated[Card | Cash, Field(discriminator="kind")]] = []
     other: Annotated[Card | Cash, Field(discriminator="kind")] | None = None
@@ -58,6 +60,12 @@ class Bill(Stored):
 
 class _Hidden:
     pass
+"""
+
+INCOMPLETE = """
+from pydantic import BaseModel, Field
+class Odd(BaseModel):
+    id: "Missing" = Field(alias="_id")
 """
 
 
@@ -96,6 +104,7 @@ def test_pydantic_models_of_a_package_become_a_model(
         "  user: User @reference",
         "  editorUsers: [User!]! @reference",
         "  check: JSON",
+        "  parent: JSON\n  details: JSON",
     ):
         assert line in text
 
@@ -106,6 +115,7 @@ def test_pydantic_models_of_a_package_become_a_model(
         ("import nothing_such", "ModuleNotFoundError: No module named 'nothing_such', expected a"),
         ("raise SystemExit(3)", "SystemExit: 3, expected a module that runs"),
         ("def", "SyntaxError"),
+        (INCOMPLETE, "(?s)Odd: .*, expected a class that is complete"),
         ("from pydantic import BaseModel", "no models of collections, expected documents of"),
     ],
 )
