@@ -10,7 +10,7 @@ from typing import Any
 import bson
 from bson.timestamp import Timestamp
 
-from revstream.model.definition import Entity
+from revstream.model.definition import Entity, Field
 from revstream.resolvers.aggregates.pipeline import NO_RESULT, AggregateResult
 from revstream.resolvers.aggregates.query import AggregateQuery
 from revstream.resolvers.aggregates.reading import compute_aggregate
@@ -18,7 +18,7 @@ from revstream.resolvers.errors import LimitExceeded
 from revstream.resolvers.filters.expression import EVERYTHING
 from revstream.resolvers.history.as_of.past_documents import CONTENT, PastDocuments
 from revstream.resolvers.history.row_filtered_pages import RowFilteredPages
-from revstream.resolvers.history.version_filter import VersionFilter
+from revstream.resolvers.history.version_filter import CHANGED, VersionFilter
 from revstream.resolvers.history.versions import VersionHistory
 from revstream.resolvers.pagination.keyset import Keyset
 from revstream.streams.core.errors import ArchiveBehind, HistoryLost
@@ -53,9 +53,16 @@ async def aggregate_as_of(
 
 
 async def aggregate_versions(
-    history: VersionHistory, entity: Entity, where: VersionFilter | None, query: AggregateQuery
+    history: VersionHistory,
+    entity: Entity,
+    where: VersionFilter | None,
+    query: AggregateQuery,
+    readable: Sequence[Field],
 ) -> AggregateResult:
     """Compute an aggregate of the versions that match and that the caller may read.
+
+    Args:
+        readable: the entity's fields that the caller may read.
 
     Raises:
         BadUserInput: an unknown time zone.
@@ -65,11 +72,14 @@ async def aggregate_versions(
     """
     archive, rows = history.readable(entity)
     sifting, mongo = RowFilteredPages(archive, entity, rows), history.mongo
+    shows_changes = CHANGED in query.paths
+    naming = [_changed_names(readable)] if shows_changes else []
 
     async def read() -> AggregateResult:
         start: Mapping[str, Any] = {"$match": sifting.query({} if where is None else where.query)}
         source: str | None = archive.name
-        if await sifting.is_needed(where):
+        # Changes of a version after a hidden one are judged by the one before.
+        if await sifting.is_needed(where) or (shows_changes and rows.limits):
             found = await _visible_versions(sifting, where, sorted(query.paths))
             if not found:
                 return NO_RESULT
@@ -77,13 +87,30 @@ async def aggregate_versions(
             start, source = {"$documents": {"$literal": found}}, None
 
         async def run(stages: Sequence[Document]) -> Sequence[Document]:
-            return await mongo.aggregate(source, [start, *stages], in_memory=True)
+            return await mongo.aggregate(source, [start, *naming, *stages], in_memory=True)
 
         return await compute_aggregate(query, run)
 
     return await history.read_trail(
         entity, read, lambda found: not found.totals.get("count") and not found.groups
     )
+
+
+def _changed_names(readable: Sequence[Field]) -> Document:
+    """Return the stage that makes changed paths into the names of top-level fields, each once."""
+    stored = {"$literal": [each.stored for each in readable]}
+    names = {"$literal": [each.name for each in readable]}
+    top = {"$arrayElemAt": [{"$split": ["$$this", "."]}, 0]}
+    changed = {"$map": {"input": {"$ifNull": [f"${CHANGED}", []]}, "in": top}}
+    place = {"$indexOfArray": [stored, "$$this"]}
+    shown = {
+        "$filter": {
+            "input": {"$setUnion": [changed, []]},
+            "as": "this",
+            "cond": {"$gte": [place, 0]},
+        }
+    }
+    return {"$set": {CHANGED: {"$map": {"input": shown, "in": {"$arrayElemAt": [names, place]}}}}}
 
 
 async def _visible_versions(

@@ -17,7 +17,7 @@ from revstream.resolvers.access.row_filter import RowFilter
 from revstream.resolvers.filters.mongo_query import to_query
 from revstream.resolvers.history.collection_as_of import to_record_condition
 from revstream.resolvers.history.hidden_predecessor import changes_path, conceal_changes
-from revstream.resolvers.history.version_filter import VersionFilter
+from revstream.resolvers.history.version_filter import CHANGED, VersionFilter
 from revstream.resolvers.pagination.keyset import Keyset
 from revstream.resolvers.pagination.page import Page, PageRequest, Window
 from revstream.resolvers.pagination.page_query import PageQuery
@@ -105,7 +105,8 @@ class RowFilteredPages:
         read = record_projection(self._rows.fields, _CHANGES)
         projection = window.projected({**read, **dict.fromkeys(fields, 1)})
         changed = None if where is None else where.changed
-        seen = self._visible_rows(matching, window, projection, _PORTION, changed)
+        conceals = CHANGED in fields
+        seen = self._visible_rows(matching, window, projection, _PORTION, changed, conceals)
         async with aclosing(seen) as portions:
             async for portion in portions:
                 yield portion
@@ -127,12 +128,14 @@ class RowFilteredPages:
         projection: Mapping[str, Any],
         size: int,
         changed: str | None,
+        conceals: bool = False,
     ) -> AsyncGenerator[list[Document]]:
         """Yield the visible rows of a window, read by read.
 
         Args:
             size: Rows of the first read.
             changed: See `VersionFilter`.
+            conceals: Whether the changed paths are shown.
         """
         place = window.query
         while True:
@@ -141,8 +144,9 @@ class RowFilteredPages:
                 FindOptions(projection=projection, sort=window.keys, limit=size),
             )
             seen = [each for each in found if self._rows.allow_version(each)]
-            if changed is not None:
+            if changed is not None or conceals:
                 await conceal_changes(self._archive, self._entity, self._rows, seen)
+            if changed is not None:
                 seen = [each for each in seen if changes_path(each["changed"], changed)]
             yield seen
             if len(found) < size:

@@ -19,9 +19,12 @@ from revstream.resolvers.values.field_path import stored_path
 from revstream.resolvers.values.input import from_api
 from revstream.streams.core import resume_tokens
 
-__all__ = ["OPERATION", "VERSION_RECORD", "VersionFilter", "parse_version_where"]
+__all__ = ["CHANGED", "OPERATION", "VERSION_RECORD", "VersionFilter", "parse_version_where"]
 
 OPERATION = EnumType(name="Operation", values=("BASELINE", "INSERT", "UPDATE", "REPLACE", "DELETE"))
+
+CHANGED = "changed"
+"""Paths of the fields that a version changed."""
 
 VERSION_RECORD = Entity(
     name="Version",
@@ -31,6 +34,7 @@ VERSION_RECORD = Entity(
         Field(name="author", stored="by", type=Scalar.STRING),
         Field(name="operation", stored="op", type=OPERATION),
         Field(name="at", stored="wall", type=Scalar.DATETIME),
+        Field(name="changedField", stored=CHANGED, type=Scalar.STRING, is_list=True),
     ),
     collection="versions",
     singular="version",

@@ -225,7 +225,7 @@ DOCUMENTS = st.lists(
 
 
 @settings(
-    max_examples=examples(24),
+    max_examples=examples(16),
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )

@@ -70,7 +70,8 @@ def version_aggregate_field(model: Model, shape: ObjectTypeInfo) -> StrawberryFi
             lambda kind, member: None,
         )
         matching = parse_version_where(model, entity, where, context.scope)
-        return await aggregate_versions(context.services.history, entity, matching, query)
+        readable = [each for each in entity.fields if context.scope.may_read(entity, each)]
+        return await aggregate_versions(context.services.history, entity, matching, query, readable)
 
     return Resolve(
         f"{entity.singular}VersionsAggregate",
