@@ -19,17 +19,15 @@ from revstream.resolvers.filters.expression import (
     any_of,
 )
 from revstream.resolvers.filters.regions import (
-    EARTH_RADIUS,
     Box,
     Circle,
-    Coordinates,
     Polygon,
     Region,
     polygon_problem,
 )
 from revstream.resolvers.values.input import from_api
 from revstream.resolvers.values.output import shorten_repr
-from revstream.resolvers.values.points import LONGITUDE
+from revstream.resolvers.values.points import EARTH_RADIUS, LONGITUDE, Coordinates
 
 __all__ = ["near", "within"]
 

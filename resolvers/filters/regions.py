@@ -14,15 +14,17 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
-__all__ = ["EARTH_RADIUS", "Box", "Circle", "Coordinates", "Polygon", "Region", "polygon_problem"]
+from revstream.resolvers.values.points import EARTH_RADIUS, Coordinates, unit_vector
 
-Coordinates = tuple[float, float]
-"""Longitude and latitude in degrees."""
-_Vector = tuple[float, float, float]
+__all__ = [
+    "Box",
+    "Circle",
+    "Polygon",
+    "Region",
+    "polygon_problem",
+]
+
 _Plane = tuple[float, float]
-
-EARTH_RADIUS = 6_378_100.0
-"""Metres, as MongoDB has it."""
 
 _HALF_TURN = 180
 # A polygon must be seen from its middle: its points are less than 89 degrees away.
@@ -44,9 +46,9 @@ class Circle:
 
     def test(self) -> Callable[[float, float], bool]:
         """Return the test of a longitude and a latitude."""
-        center = _vector(self.center)
+        center = unit_vector(self.center)
         most = (2 * math.sin(min(self.radius / EARTH_RADIUS, math.pi) / 2)) ** 2
-        return lambda *point: math.dist(center, _vector(point)) ** 2 <= most
+        return lambda *point: math.dist(center, unit_vector(point)) ** 2 <= most
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +67,8 @@ class Box:
             return [box]
         # An index 2dsphere finds circles only. The corners are the points that are farthest away.
         middle = ((self.west + self.east) / 2, (self.south + self.north) / 2)
-        corners = [_vector((self.west, each)) for each in (self.south, self.north)]
-        chord = max(math.dist(_vector(middle), each) for each in corners)
+        corners = [unit_vector((self.west, each)) for each in (self.south, self.north)]
+        chord = max(math.dist(unit_vector(middle), each) for each in corners)
         radius = 2 * math.asin(min(chord / 2, 1)) + 1e-6
         return [box, {"$centerSphere": [list(middle), radius]}]
 
@@ -131,18 +133,12 @@ def _shown(point: Coordinates) -> str:
     return f"{point[0]:g} {point[1]:g}"
 
 
-def _vector(point: Sequence[float]) -> _Vector:
-    longitude, latitude = math.radians(point[0]), math.radians(point[1])
-    flat = math.cos(latitude)
-    return flat * math.cos(longitude), flat * math.sin(longitude), math.sin(latitude)
-
-
 def _projection(points: Sequence[Coordinates]) -> Callable[[Coordinates], _Plane | None] | None:
     """Return the gnomonic projection around the middle of points; None if one is too far away.
 
     It makes great circles straight lines. The projection of a point on the other half is None.
     """
-    vectors = [_vector(each) for each in points]
+    vectors = [unit_vector(each) for each in points]
     sums = [math.fsum(each) for each in zip(*vectors, strict=True)]
     length = math.hypot(*sums)
     if not length or any(_dot(sums, each) < _LEAST_COSINE * length for each in vectors):
@@ -158,7 +154,7 @@ def _projection(points: Sequence[Coordinates]) -> Callable[[Coordinates], _Plane
     )
 
     def project(point: Coordinates) -> _Plane | None:
-        vector = _vector(point)
+        vector = unit_vector(point)
         ahead = _dot(middle, vector)
         if ahead <= 0:
             return None

@@ -8,8 +8,17 @@ from dataclasses import dataclass
 from revstream.model.definition import Entity, EnumType, Field, Scalar
 from revstream.resolvers.errors import BadUserInput
 from revstream.resolvers.pagination.keyset import Keys
+from revstream.resolvers.values.points import Coordinates
 
-__all__ = ["CountKey", "Order", "ReferenceKey", "order_keys", "related_keys"]
+__all__ = [
+    "CountKey",
+    "DistanceKey",
+    "Order",
+    "ReferenceKey",
+    "RelatedKey",
+    "order_keys",
+    "related_keys",
+]
 
 RELATED = "to"
 """Prefix of the paths of related values: see `resolvers.pagination.related_order`."""
@@ -61,7 +70,30 @@ class CountKey:
         return f"{RELATED}.{self.place}"
 
 
-Order = Sequence[tuple[str | ReferenceKey | CountKey, str]]
+@dataclass(frozen=True, slots=True)
+class DistanceKey:
+    """Distance of a point of the document from another point.
+
+    Attributes:
+        place: API names that lead to the point of the document.
+        by: its stored path.
+    """
+
+    place: str
+    by: str
+    origin: Coordinates
+
+    @property
+    def name(self) -> str:
+        return f"{self.place}.distanceTo"
+
+    @property
+    def sorted_path(self) -> str:
+        return f"{RELATED}.{self.place}"
+
+
+RelatedKey = ReferenceKey | CountKey | DistanceKey
+Order = Sequence[tuple[str | RelatedKey, str]]
 """API names of top-level fields, the most important first, each with ASC or DESC.
 
 A field of an embedded document has its stored path instead, which has dots: `dimensions.w`.
@@ -116,9 +148,9 @@ def order_keys(
     return (*keys, (id_path, keys[-1][1] if keys else 1))
 
 
-def related_keys(order: Order | None) -> list[ReferenceKey | CountKey]:
-    """Return the keys of an order that lie outside of the document."""
-    found: list[ReferenceKey | CountKey] = []
+def related_keys(order: Order | None) -> list[RelatedKey]:
+    """Return the keys of an order whose values are not stored in the document."""
+    found: list[RelatedKey] = []
     for name, _ in order or ():
         if name == "id":
             # As in `order_keys`.

@@ -1,5 +1,5 @@
-"""Orders by values outside of a document: a field of a referenced document, or the number of
-documents that refer to it.
+"""Orders by values outside of a document: a field of a referenced document, the number of documents
+that refer to it, or the distance of its point from another one.
 
 The documents that match are read with what the order needs of them, at most `MOST_ORDERED`. Their
 related values are read next, with the caller's rows. MongoDB sorts both together, as it would sort
@@ -23,6 +23,7 @@ from revstream.resolvers.errors import LimitExceeded
 from revstream.resolvers.pagination.keyset import Keyset
 from revstream.resolvers.pagination.order_by import (
     CountKey,
+    DistanceKey,
     Order,
     ReferenceKey,
     order_keys,
@@ -30,6 +31,7 @@ from revstream.resolvers.pagination.order_by import (
 )
 from revstream.resolvers.pagination.page import SORT_KEY, Page, PageRequest, Window
 from revstream.resolvers.pagination.page_query import PageQuery
+from revstream.resolvers.values.points import distance, stored_coordinates
 from revstream.streams.changefeed.event import identity
 from revstream.streams.core.operation import count_computed
 from revstream.streams.layouts.core.sort_key import sort_key_expressions
@@ -102,6 +104,9 @@ class RelatedOrder:
         self._related = related_keys(order)
         version = None if entity.version is None else f"{_CONTENT}{entity.version}"
         keys = order_keys(entity, order, version_path=version, prefix=_CONTENT)
+        distances = [each for each in self._related if isinstance(each, DistanceKey)]
+        # A cursor holds distances from these points.
+        kind += "".join(f" {each.place} {each.origin}" for each in distances)
         self._window = Window(Keyset(kind, keys), request)
         own = {path.removeprefix(_CONTENT) for path, _ in keys if path.startswith(_CONTENT)}
         by = {key.by for key in self._related if key.by != "_id"}
@@ -129,10 +134,12 @@ class RelatedOrder:
         """
         if count > MOST_ORDERED:
             names = ", ".join(each.name for each in self._related)
+            mend = "add conditions, or order by fields of the document"
+            if not all(isinstance(each, DistanceKey) for each in self._related):
+                mend += ": @copy keeps a copy of a field of a referenced one"
             raise LimitExceeded(
                 f"{self._entity.name}: more than {MOST_ORDERED:,} documents match, which is the "
-                f"maximum of an order by {names}; add conditions, or order by fields of the "
-                "document: @copy keeps a copy of a field of a referenced one",
+                f"maximum of an order by {names}; {mend}",
                 limit="documents ordered by related values",
                 asked=count,
                 bound=MOST_ORDERED,
@@ -151,8 +158,11 @@ class RelatedOrder:
         if not rows:
             return [Page(items=[], cursors=[], total=0) for _ in groups]
         for place in dict.fromkeys(key.place for key in self._related):
-            keys = [key for key in self._related if key.place == place]
-            if isinstance(keys[0], CountKey) and keys[0].field is None:
+            there = [key for key in self._related if key.place == place]
+            keys = [key for key in there if not isinstance(key, DistanceKey)]
+            if isinstance(there[0], DistanceKey):
+                await _measure(there[0], rows)
+            elif isinstance(keys[0], CountKey) and keys[0].field is None:
                 await self._count_listed(reads, keys[0], rows)
             else:
                 await _relate(reads, keys, rows)
@@ -286,6 +296,16 @@ async def _relate(
         value = values.get(name)
         if value is not None:
             _store(row, key.place, value)
+
+
+async def _measure(key: DistanceKey, rows: Sequence[Row]) -> None:
+    """Store the distances in the rows; none for a value that is no point."""
+    for n, row in enumerate(rows):
+        place = stored_coordinates(_value(row, key.by))
+        if place is not None:
+            _store(row, key.place, distance(key.origin, place))
+        if n % _PORTION == 0:
+            await asyncio.sleep(0)
 
 
 def _store(row: Row, place: str, value: Any) -> None:

@@ -15,10 +15,26 @@ from bson.int64 import Int64
 
 from revstream.resolvers.values.json_value import REFUSED
 
-__all__ = ["LATITUDE", "LONGITUDE", "point_from_api", "point_to_api", "stored_coordinates"]
+__all__ = [
+    "EARTH_RADIUS",
+    "LATITUDE",
+    "LONGITUDE",
+    "Coordinates",
+    "distance",
+    "point_from_api",
+    "point_to_api",
+    "stored_coordinates",
+    "unit_vector",
+]
 
 LONGITUDE, LATITUDE = 180, 90
 """Largest values, in degrees."""
+
+Coordinates = tuple[float, float]
+"""Longitude and latitude in degrees."""
+
+EARTH_RADIUS = 6_378_100.0
+"""Metres, as MongoDB has it."""
 
 _POINT = "Point"
 _NUMBERS = frozenset({int, Int64, float})
@@ -49,13 +65,26 @@ def point_from_api(value: Any) -> Any:
     return {"type": _POINT, "coordinates": [float(longitude), float(latitude)]}
 
 
-def stored_coordinates(value: Any) -> tuple[float, float] | None:
+def stored_coordinates(value: Any) -> Coordinates | None:
     """Return the longitude and latitude that MongoDB sees in a stored value; None for no point."""
     found = _coordinates(value)
     if found is None or not (_NUMBERS | {Decimal128}).issuperset(map(type, found[:2])):
         return None
     longitude, latitude = map(_double, found[:2])
     return (longitude, latitude) if _on_earth(longitude, latitude) else None
+
+
+def distance(one: Coordinates, other: Coordinates) -> float:
+    """Return the metres between two points, on a sphere."""
+    chord = math.dist(unit_vector(one), unit_vector(other))
+    return 2 * EARTH_RADIUS * math.asin(min(chord / 2, 1.0))
+
+
+def unit_vector(point: Coordinates) -> tuple[float, float, float]:
+    """Return the vector from the center of the earth to a point on it."""
+    longitude, latitude = map(math.radians, point)
+    flat = math.cos(latitude)
+    return flat * math.cos(longitude), flat * math.sin(longitude), math.sin(latitude)
 
 
 def _coordinates(value: Any) -> list[Any] | None:

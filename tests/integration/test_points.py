@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import AsyncIterator
 from typing import Any
 from uuid import uuid4
@@ -21,6 +22,10 @@ MODEL = read_model(
     """
     type Shop @collection(name: "shops") @index(fields: ["place"]) @index(fields: ["at.gate", "name"]) {
       id: ID! name: String place: Point at: Address stops: [Address!]
+      stalls: [Stall!]! @referencedBy(field: "shopId")
+    }
+    type Stall @collection(name: "stalls") {
+      id: ID! at: Address shopId: ID shop: Shop @reference(by: "shopId")
     }
     type Address { gate: Point! town: String }
     type Site @collection(name: "sites")
@@ -262,6 +267,95 @@ async def test_the_declared_index_is_of_kind_2dsphere_and_used(shop: Shop) -> No
         ("at.gate", "2dsphere"),
     }
     assert [*indexes["at.gate_2dsphere_name_1"]["key"]] == [("at.gate", "2dsphere"), ("name", 1)]
+
+
+async def test_an_order_by_distance_is_that_of_plain_python(shop: Shop) -> None:
+    """Pages of both directions, now and as of a moment, with other fields and other documents."""
+    shop.database["shops"].delete_many({})
+    places: dict[str, Any] = {
+        f"p{n}": ((n * 37) % 360 - 180.0, (n * 53) % 180 - 90.0) for n in range(12)
+    }
+    places |= {"same": places["p3"], "none": None, "odd": "here"}
+    shop.database["stalls"].insert_many(
+        {
+            "_id": id_,
+            "shopId": "s1" if n % 2 else "s2",
+            "version": 1,
+            **(
+                {"at": {"gate": place if isinstance(place, str) else geojson(place)}}
+                if place
+                else {}
+            ),
+        }
+        for n, (id_, place) in enumerate(places.items())
+    )
+    shop.database["shops"].insert_many([{"_id": each, "version": 1} for each in ("s1", "s2")])
+    await shop.recorded()
+    token = (await shop.ask("{ resumeToken }"))["resumeToken"]
+
+    def key(id_: str) -> tuple[float, str]:
+        place = places[id_]
+        if not isinstance(place, tuple):
+            return -1, id_
+        (a, b), (c, d) = (map(math.radians, each) for each in (place, BERLIN))
+        cosine = math.sin(b) * math.sin(d) + math.cos(b) * math.cos(d) * math.cos(a - c)
+        return round(math.acos(max(-1, min(1, cosine))), 9), id_
+
+    nearest = sorted(places, key=key)
+    order = {"at": {"gate": {"distanceTo": point(BERLIN)}}}
+    farthest = {"at": {"gate": {"distanceTo": point(BERLIN), "direction": "DESC"}}}
+    text = """query($order: [StallOrder!], $first: Int, $after: String, $token: ResumeToken!) {
+      stalls(orderBy: $order, first: $first, after: $after) {
+        nodes { id } pageInfo { endCursor hasNextPage } totalCount
+      }
+      stallsAsOf(asOf: {token: $token}, orderBy: $order, first: 99) { nodes { documentId } }
+    }"""
+    for orders, expected in (([order], nearest), ([farthest], nearest[::-1])):
+        found: list[str] = []
+        after, more = None, True
+        while more:
+            answer = await shop.ask(text, order=orders, first=4, after=after, token=token)
+            page = answer["stalls"]
+            found += [each["id"] for each in page["nodes"]]
+            after, more = page["pageInfo"]["endCursor"], page["pageInfo"]["hasNextPage"]
+            past = [each["documentId"] for each in answer["stallsAsOf"]["nodes"]]
+            assert (past, page["totalCount"]) == (expected, len(places))
+        assert found == expected
+    text = """query($order: [StallOrder!]) {
+      shops { nodes { id stalls(orderBy: $order, first: 3) { nodes { id } } } }
+    }"""
+    answer = (await shop.ask(text, order=[{"id": "ASC"}]))["shops"]["nodes"]
+    assert [each["id"] for each in answer] == ["s1", "s2"]
+    answer = (await shop.ask(text, order=[order]))["shops"]["nodes"]
+    for each in answer:
+        ids = list(places)[1 if each["id"] == "s1" else 0 :: 2]
+        shown = [stall["id"] for stall in each["stalls"]["nodes"]]
+        assert shown == [id_ for id_ in nearest if id_ in ids][:3]
+
+
+async def test_an_order_by_distance_is_refused_with_words(shop: Shop) -> None:
+    """A cursor of another point, a point that is none, and a point of another document."""
+    text = """query($order: [StallOrder!], $after: String) {
+      stalls(orderBy: $order, first: 1, after: $after) { pageInfo { endCursor } }
+    }"""
+
+    async def ask(place: Row, after: str | None = None, **other: Any) -> Any:
+        order = other or {"at": {"gate": {"distanceTo": place}}}
+        return (await shop.ask(text, order=[order], after=after))["stalls"]["pageInfo"]
+
+    cursor = (await ask(point(BERLIN)))["endCursor"]
+    await ask(point(BERLIN), cursor)
+    for given, message in (
+        ((point(PARIS), cursor), "expected a cursor of this list in this order"),
+        (({"longitude": 0, "latitude": 91},), "a latitude from -90 to 90"),
+    ):
+        with pytest.raises(Failed) as failed:
+            await ask(*given)
+        assert failed.value.code == "BAD_USER_INPUT"
+        assert message in failed.value.args[0].message
+    with pytest.raises(Failed) as failed:
+        await ask({}, shop={"at": {"gate": {"distanceTo": point(PARIS)}}})
+    assert "expected a point of the documents that are ordered" in failed.value.args[0].message
 
 
 @pytest.mark.parametrize(

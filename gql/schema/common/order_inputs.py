@@ -54,7 +54,7 @@ def _is_orderable(shape: ObjectTypeInfo, field: Field) -> bool:
     inner = shape.embedded[field.name]
     # An embedded document that has only embedded ones is not offered: it may contain itself.
     return any(
-        _is_orderable(inner, each)
+        _is_orderable(inner, each) or _is_point(inner, each)
         for each in inner.fields.values()
         if isinstance(each.type, Scalar | EnumType)
     )
@@ -131,7 +131,22 @@ def _order_fields(shape: ObjectTypeInfo) -> list[InputField]:
         )
         for name, target in targets.items()
     ]
-    return [*_own_order_fields(shape, orderable_fields(shape)), *to_one, *counts]
+    distances = [
+        InputField(
+            name,
+            "PointOrder",
+            f"The distance of `{name}` from a point. For at most 10,000 documents.",
+            follows=True,
+        )
+        for name, field in shape.fields.items()
+        if _is_point(shape, field)
+    ]
+    own = _own_order_fields(shape, orderable_fields(shape))
+    return [*own, *distances, *to_one, *counts]
+
+
+def _is_point(shape: ObjectTypeInfo, field: Field) -> bool:
+    return field.type is Scalar.POINT and (shape.is_entity or not field.stored.isdecimal())
 
 
 def _own_order_fields(shape: ObjectTypeInfo, names: Iterable[str]) -> list[InputField]:

@@ -9,15 +9,24 @@ from bson import Timestamp
 
 from revstream.gql.engine.definitions.object_type import Link, ObjectTypeInfo
 from revstream.gql.engine.request.context import RequestContext
+from revstream.model.definition import Scalar
 from revstream.resolvers.errors import BadUserInput, LimitExceeded
 from revstream.resolvers.history.time_point import TimePoint
-from revstream.resolvers.pagination.order_by import CountKey, Order, ReferenceKey, related_keys
+from revstream.resolvers.pagination.order_by import (
+    CountKey,
+    DistanceKey,
+    Order,
+    ReferenceKey,
+    RelatedKey,
+    related_keys,
+)
+from revstream.resolvers.values.input import from_api
 
 __all__ = ["OrderArgument", "parse_order"]
 
 Direction: TypeAlias = Literal["ASC", "DESC"]
 OrderArgument: TypeAlias = "Mapping[str, Direction | OrderArgument]"
-Key: TypeAlias = "str | ReferenceKey | CountKey"
+Key: TypeAlias = "str | RelatedKey"
 
 _MOST_RELATED = 5
 
@@ -50,7 +59,8 @@ async def parse_order(
             asked=len(related),
             bound=_MOST_RELATED,
         )
-    for target in {each.target.name: each.target for each in related}.values():
+    others = [each for each in related if not isinstance(each, DistanceKey)]
+    for target in {each.target.name: each.target for each in others}.values():
         context.scope.check_shown(target)
         if at is not None:
             await context.services.moments.reached(target, TimePoint(at=at))
@@ -101,6 +111,15 @@ def _parse_key(
                 place, by = ".".join(names), path + listed.by.stored
                 count = CountKey(place, listed.target.entity, by=by)
             return count.name, count, direction
+        if name in shape.fields and shape.fields[name].type is Scalar.POINT:
+            if link is not None:
+                raise BadUserInput(
+                    f"orderBy: {'.'.join(names)}, expected a point of the documents that are "
+                    "ordered, not one of another document",
+                    argument="orderBy",
+                )
+            distance = _distance_key(".".join(names), path + shape.fields[name].stored, value)
+            return distance.name, distance, value.get("direction") or "ASC"  # type: ignore[return-value]
         if name in shape.links:
             if link is not None:
                 raise _chained(names)
@@ -128,3 +147,9 @@ def _chained(names: Sequence[str]) -> BadUserInput:
         "one that begins at another document",
         argument="orderBy",
     )
+
+
+def _distance_key(place: str, path: str, value: OrderArgument) -> DistanceKey:
+    origin = from_api(Scalar.POINT, value["distanceTo"], f"orderBy.{place}.distanceTo")
+    longitude, latitude = origin["coordinates"]
+    return DistanceKey(place, path, (longitude, latitude))

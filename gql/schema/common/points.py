@@ -82,5 +82,13 @@ def define_points(types: Types, shapes: Mapping[str, ObjectTypeInfo]) -> None:
             InputField("maxDistance", "Float!", "The largest distance in metres."),
             InputField("minDistance", "Float", "The distance in metres that is exceeded."),
         ],
-        "Points at a distance. They are not ordered by it.",
+        "Points at a distance.",
+    )
+    types.add_input(
+        "PointOrder",
+        [
+            InputField("distanceTo", "PointInput!", "The point to which distances are measured."),
+            InputField("direction", "SortDirection", "Default: the nearest first, `ASC`."),
+        ],
+        "An order by distance. Documents without a point come before all others with `ASC`.",
     )

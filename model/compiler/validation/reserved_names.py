@@ -92,7 +92,16 @@ FIXED_TYPES = frozenset(
 """Types that every API has."""
 
 POINT_TYPES = frozenset(
-    {"Point", "PointBox", "PointCircle", "PointFilter", "PointInput", "PointNear", "PointWithin"}
+    {
+        "Point",
+        "PointBox",
+        "PointCircle",
+        "PointFilter",
+        "PointInput",
+        "PointNear",
+        "PointOrder",
+        "PointWithin",
+    }
 )
 """Types of an API whose model has a field of type Point. Otherwise the model may have them."""
 
