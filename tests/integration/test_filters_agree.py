@@ -176,9 +176,9 @@ def test_both_sides_agree_on_every_notable_value_and_filter(
 JSON_FIELD = replace(THING, fields=(THING.id, *(f for f in THING.fields if f.type is Scalar.JSON)))
 
 
-@settings(quickly, max_examples=examples(40))
+@settings(quickly, max_examples=examples(20))
 @given(
-    st.lists(documents(JSON_FIELD), min_size=20, max_size=40),
+    st.lists(documents(JSON_FIELD), min_size=20, max_size=30),
     st.lists(wheres(JSON_FIELD), min_size=5, max_size=15),
 )
 def test_both_sides_agree_on_paths_into_json(

@@ -38,8 +38,11 @@ def in_python(pattern: str, value: Any) -> bool:
     return any(isinstance(each, str) and found(each) is not None for each in items)
 
 
-@settings(quickly, max_examples=examples(60))
-@given(st.lists(TEXTS, min_size=20, max_size=40, unique=True), st.lists(patterns(), min_size=10))
+@settings(quickly, max_examples=examples(30))
+@given(
+    st.lists(TEXTS, min_size=20, max_size=40, unique=True),
+    st.lists(patterns(), min_size=10, max_size=20),
+)
 def test_a_pattern_finds_what_it_finds_in_python(
     things: Things, texts: list[str], drawn: list[str]
 ) -> None:
