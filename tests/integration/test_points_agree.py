@@ -198,6 +198,12 @@ def test_the_server_and_the_predicate_find_the_same_points(
             beside = any(predicate({"at": geojson(each)}) != expected for each in around)
         if not beside:
             assert (number in found) == expected, (place, condition)
+    stops.insert_many(
+        [{"_id": f"{n}@1", "full": {"at": geojson(each)}} for n, each in enumerate(places)]
+    )
+    archived = {each["_id"] for each in stops.find(to_query(condition, prefix="full."))}
+    assert archived == {f"{number}@1" for number in found}
+    stops.delete_many({"full": {"$exists": True}})
     nothing = {each["_id"] for each in stops.find({"$nor": [to_query(condition)]})}
     assert nothing == set(range(len(places))) - found
 

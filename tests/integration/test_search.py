@@ -214,6 +214,8 @@ async def test_a_search_is_refused_with_words(shop: Shop) -> None:
         assert answer["codes"] == ["FORBIDDEN"]
     answer = await ask(shop, ANN, '{ storiesAggregate(search: "vault") { count } }')
     assert answer["codes"] == ["FORBIDDEN"]
+    answer = await ask(shop, ANN, "{ notes(search: null) { totalCount } notesAggregate { count } }")
+    assert answer["data"]["notes"]["totalCount"] == answer["data"]["notesAggregate"]["count"]
     long = "x" * 1001
     answer = await ask(shop, ANN, f'{{ notes(search: "{long}") {{ nodes {{ id }} }} }}')
     assert answer["messages"] == ["search: 1,001 characters, maximum is 1,000; shorten it"]
