@@ -529,21 +529,46 @@ async def test_an_aggregate_needs_the_rights_of_its_back_reference(sales: Shop) 
 async def test_each_layout_measures_its_current_and_its_past_documents(kept: KeptShop) -> None:
     """The layout's stages yield the documents, its archive or its own versions the past ones."""
     shop = kept.shop
+    supplier = f"measured-{uuid4().hex[:8]}"
+    shop.database["suppliers"].insert_one({"_id": supplier, "name": "one"})
     for price in ("1.10", "2.20"):
-        await shop.create(price=price, name="measured")
-    changed = await shop.create(price="3.30", name="measured")
+        await shop.create(price=price, name="measured", supplierId=supplier, tags=["s"])
+    changed = await shop.create(price="3.30", name="measured", tags=["s", "t"])
     token = (await shop.ask("{ resumeToken }"))["resumeToken"]
-    await shop.mutate("updateProduct", id=changed, patch={"price": "4.40"})
-    arguments = 'where: {name: {eq: "measured"}}, groupBy: {stock: true}'
-    selection = "{ count sum { price } groups { count } }"
+    await shop.mutate("updateProduct", id=changed, patch={"price": "4.40", "supplierId": supplier})
+    shop.database["suppliers"].update_one({"_id": supplier}, {"$set": {"name": "two"}})
+    arguments = 'where: {name: {eq: "measured"}}, groupBy: {supplier: {name: true}, tags: true}'
+    selection = (
+        "{ count sum { price } groups { key { tags supplier { name } } count sum { price } } }"
+    )
+    then = f'asOf: {{token: "{token}"}}'
+    inside = "productsAggregate(groupBy: {tags: true}) { groups { key { tags } count } }"
     data = await shop.ask(
         f"{{ now: productsAggregate({arguments}) {selection} "
-        f'before: productsAggregate({arguments}, asOf: {{token: "{token}"}}) {selection} }}'
+        f"before: productsAggregate({arguments}, {then}) {selection} "
+        f'nowIn: supplier(id: "{supplier}") {{ {inside} }} '
+        f'beforeIn: supplierVersion(id: "{supplier}", {then}) {{ document {{ {inside} }} }} }}'
     )
-    expected = {"count": 3, "groups": [{"count": 3}]}
+
+    def group(tag: str, name: str | None, count: int, price: str) -> Row:
+        key = {"tags": tag, "supplier": {"name": name}}
+        return {"key": key, "count": count, "sum": {"price": price}}
+
+    def inner(*counts: tuple[str, int]) -> Row:
+        groups = [{"key": {"tags": tag}, "count": count} for tag, count in counts]
+        return {"productsAggregate": {"groups": groups}}
+
+    now = [group("s", "two", 3, "7.70"), group("t", "two", 1, "4.40")]
+    before = [
+        group("s", None, 1, "3.30"),
+        group("s", "one", 2, "3.30"),
+        group("t", None, 1, "3.30"),
+    ]
     assert data == {
-        "now": {**expected, "sum": {"price": "7.70"}},
-        "before": {**expected, "sum": {"price": "6.60"}},
+        "now": {"count": 3, "sum": {"price": "7.70"}, "groups": now},
+        "before": {"count": 3, "sum": {"price": "6.60"}, "groups": before},
+        "nowIn": inner(("s", 3), ("t", 1)),
+        "beforeIn": {"document": inner(("s", 2))},
     }
 
 
