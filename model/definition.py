@@ -279,6 +279,7 @@ class SinkDefinition:
 class ObjectType:
     """Common part of entities and embedded types; fields in source order.
 
+    A union or an interface has a `discriminator`, and the fields that all its members have.
     `hidden`: stored names of the fields that were left out for one caller.
     """
 
@@ -288,6 +289,7 @@ class ObjectType:
     description: str | None = None
     access: Access | None = None
     hidden: frozenset[str] = frozenset()
+    discriminator: Discriminator | None = None
 
     def field(self, name: str) -> Field | None:
         """The field of that API name, or None."""
@@ -300,12 +302,7 @@ class ObjectType:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EmbeddedType(ObjectType):
-    """A type without `@collection`: part of its parent's document.
-
-    A union or an interface has a `discriminator`, and the fields that all its members have.
-    """
-
-    discriminator: Discriminator | None = None
+    """A type without `@collection`: part of its parent's document."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -314,7 +311,8 @@ class Entity(ObjectType):
 
     `singular`, `plural`: the root fields (`product`, `products`). `version`: the stored field that
     counts writes, or None. `layout`: None where revstream keeps the versions itself. `partitions`:
-    into how many parts recording it is divided.
+    into how many parts recording it is divided. `member_fields`: further fields of the members, if
+    it is an interface.
     """
 
     collection: str
@@ -330,6 +328,7 @@ class Entity(ObjectType):
     indexes: tuple[Index, ...] = ()
     search: SearchIndex | None = None
     sinks: tuple[SinkDefinition, ...] = ()
+    member_fields: tuple[Field, ...] = ()
 
     @property
     def id(self) -> Field:
@@ -343,12 +342,16 @@ class Entity(ObjectType):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Model:
-    """A whole schema.graphql, in source order; `entity` and `embedded` look up by type name."""
+    """A whole schema.graphql, in source order; `entity` and `embedded` look up by type name.
+
+    `members`: of the entities that are interfaces; they share the collection of theirs.
+    """
 
     entities: tuple[Entity, ...]
     embeddeds: tuple[EmbeddedType, ...] = ()
     enums: tuple[EnumType, ...] = ()
     description: str | None = None
+    members: tuple[Entity, ...] = ()
 
     def entity(self, name: str) -> Entity:
         """Return an entity by its name.
@@ -377,16 +380,21 @@ class Model:
 
         A document that is of no member has the fields that all members have.
         """
-        if not isinstance(kind, EmbeddedType) or kind.discriminator is None:
+        if kind.discriminator is None:
             return kind
         member = kind.discriminator.member(document)
-        return kind if member is None else self.embedded(member.type)
+        return kind if member is None else self.member(member.type)
+
+    def member(self, name: str) -> ObjectType:
+        """Return a member of a union by its name."""
+        return next((each for each in self.members if each.name == name), None) or self.embedded(
+            name
+        )
 
     def variants(self, kind: ObjectType) -> tuple[ObjectType, ...]:
         """Return the types that a document may be of: the type, then the members of a union."""
-        if not isinstance(kind, EmbeddedType) or kind.discriminator is None:
-            return (kind,)
-        return (kind, *(self.embedded(each.type) for each in kind.discriminator.members))
+        members = kind.discriminator.members if kind.discriminator else ()
+        return (kind, *(self.member(each.type) for each in members))
 
     def entity_of_collection(self, collection: str) -> Entity | None:
         return next((each for each in self.entities if each.collection == collection), None)

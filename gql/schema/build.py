@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import strawberry
 from strawberry.schema.config import StrawberryConfig
 
@@ -108,14 +110,17 @@ def build_schema(
         if not shape.is_entity:
             define_states(types, shape)
             continue
-        back_links = [back_reference_field(model, each) for each in shape.back_links.values()]
-        back_links += back_reference_aggregate_fields(model, results, shape)
-        past_links = [past_back_reference_field(model, each) for each in shape.back_links.values()]
-        past_links += past_back_reference_aggregate_fields(model, results, shape)
-        state_links = list(map(state_back_reference_field, shape.back_links.values()))
-        state_links += state_back_reference_aggregate_fields(results, shape)
-        more = [*back_links, *history_fields(model, shape)]
-        define_states(types, shape, more, past_links, state_links)
+        for each in (shape, *shape.members.values()):
+            back_links = [back_reference_field(model, one) for one in shape.back_links.values()]
+            back_links += back_reference_aggregate_fields(model, results, shape)
+            past_links = list(
+                map(partial(past_back_reference_field, model), shape.back_links.values())
+            )
+            past_links += past_back_reference_aggregate_fields(model, results, shape)
+            state_links = list(map(state_back_reference_field, shape.back_links.values()))
+            state_links += state_back_reference_aggregate_fields(results, shape)
+            more = [*back_links, *history_fields(model, shape)]
+            define_states(types, each, more, past_links, state_links)
         define_versions(types, model, shape)
         define_connections(types, shape)
         define_drafts(types, model, shape)

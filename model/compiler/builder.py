@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from revstream.model.compiler.parsing.declarations import (
     Declarations,
     FieldDeclaration,
@@ -36,8 +38,12 @@ __all__ = ["build_model"]
 def build_model(declarations: Declarations) -> Model:
     """The model that the declarations describe. They must have passed every check."""
     ids = named_ids(declarations)
+    members = tuple(_member(each, ids, declarations) for each in declarations.members)
     return Model(
-        entities=tuple(_entity(each, ids, declarations) for each in declarations.entities),
+        entities=tuple(
+            _with_member_fields(_entity(each, ids, declarations), members)
+            for each in declarations.entities
+        ),
         embeddeds=tuple(
             EmbeddedType(
                 name=each.name,
@@ -50,6 +56,33 @@ def build_model(declarations: Declarations) -> Model:
             for each in declarations.embeddeds
         ),
         enums=tuple(declarations.enums.values()),
+        members=members,
+    )
+
+
+def _with_member_fields(entity: Entity, members: tuple[Entity, ...]) -> Entity:
+    own = {each.stored for each in entity.fields}
+    further = [
+        field
+        for member in members
+        for field in member.fields
+        if member.collection == entity.collection and field.stored not in own
+    ]
+    return replace(entity, member_fields=tuple(further))
+
+
+def _member(
+    type_: TypeDeclaration, ids: dict[FieldKey, Scalar], declarations: Declarations
+) -> Entity:
+    """Return a member of an entity: the entity with its own name, fields and references."""
+    owner = declarations.types[type_.member_of or ""]
+    return replace(
+        _entity(owner, ids, declarations),
+        name=type_.name,
+        fields=_fields(type_, ids, declarations),
+        references=_references(type_),
+        description=type_.description,
+        discriminator=None,
     )
 
 
@@ -63,6 +96,7 @@ def _entity(
         fields=_fields(type_, ids, declarations),
         references=_references(type_),
         description=type_.description,
+        discriminator=type_.discriminator,
         access=access_of(type_.directives),
         collection=collection.text("name") or "",
         singular=singular(type_),

@@ -164,6 +164,12 @@ class Scope:
         """
         if self._model is None:
             return
+        if given and kind.discriminator is not None:
+            for member in kind.discriminator.members:
+                if isinstance(given.get(member.key), Mapping):
+                    inner = self._model.member(member.type)
+                    self.check_content(inner, given[member.key], merges=merges)
+            return
         for field in kind.fields:
             if field.name not in (given or {}):
                 continue
@@ -284,8 +290,14 @@ class Scope:
         """
         if self._model is None:
             return entity
-        allowed = [f for f in entity.fields if self._has(_written_by(self._model, f))]
-        return replace(entity, fields=tuple(allowed))
+        every = (*entity.fields, *entity.member_fields)
+        # A field that one type of the documents refuses may be in any of them.
+        kept = {f.stored for f in every if not self._has(_written_by(self._model, f))}
+        return replace(
+            entity,
+            fields=tuple(f for f in entity.fields if f.stored not in kept),
+            member_fields=tuple(f for f in entity.member_fields if f.stored not in kept),
+        )
 
     @cached_property
     def _readable(self) -> Model:
@@ -300,6 +312,7 @@ class Scope:
             self._model,
             entities=tuple(map(pruned, self._model.entities)),
             embeddeds=tuple(map(pruned, self._model.embeddeds)),
+            members=tuple(map(pruned, self._model.members)),
         )
 
     def _rows_of(self, entity: Entity) -> RowFilter:
@@ -328,7 +341,7 @@ OPEN = Scope(None)
 
 def has_access(model: Model) -> bool:
     """Return whether a model restricts access."""
-    for kind in (*model.entities, *model.embeddeds):
+    for kind in (*model.entities, *model.embeddeds, *model.members):
         if kind.access is not None or any(each.access for each in members(kind)):
             return True
     return False

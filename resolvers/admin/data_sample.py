@@ -109,6 +109,10 @@ def _of_document(
     model: Model, type_: ObjectType, document: Mapping[str, Any], place: ValueLocation
 ) -> list[DocumentMisfit]:
     found: list[DocumentMisfit] = []
+    union = type_.discriminator
+    if union is not None and union.member(document) is None:
+        values = ", ".join(each.value for each in union.members)
+        found.append(place.misfit(union.name, document.get(union.stored), f"one of {values}"))
     for each in model.variant(type_, document).fields:
         try:
             shown = converter(each)(document.get(each.stored), place)

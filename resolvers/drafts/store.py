@@ -196,7 +196,7 @@ class Drafts:
             if not rows.allow({**full, "_id": key}):
                 raise outside_rows_error(entity, key)
             for demand in change.demands:
-                if not _has(full, demand.stored):
+                if not _has(full, demand.stored, demand.value):
                     raise InvalidDocument(demand.problem, path=demand.path)
             return await self._insert(
                 entity,
@@ -391,8 +391,8 @@ async def decide(
     return found is not None
 
 
-def _has(document: Mapping[str, Any], stored: Sequence[str]) -> bool:
+def _has(document: Mapping[str, Any], stored: Sequence[str], wanted: str | None) -> bool:
     value: Any = document
     for name in stored:
         value = value.get(name) if isinstance(value, Mapping) else None
-    return value is not None
+    return value is not None and wanted in (None, value)

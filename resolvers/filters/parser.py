@@ -250,10 +250,10 @@ class _Parser:
                 f"{owner}: null, expected an object of conditions; to find documents of other "
                 f"types, pass not: {{{member.key}: {{}}}}"
             )
-        assert isinstance(kind, EmbeddedType) and kind.discriminator is not None  # noqa: PT018
+        assert kind.discriminator is not None
         stored = kind.discriminator.stored
         is_member = Compare(prefix + stored, Comparison.EQ, member.value)
-        inner = self.where(self.model.embedded(member.type), owner, value, prefix)
+        inner = self.where(self.model.member(member.type), owner, value, prefix)
         return all_of([is_member, inner])
 
     def list_of_embedded(
@@ -300,6 +300,5 @@ def _relation(kind: ObjectType, name: str) -> Relation | None:
 
 
 def _member(kind: ObjectType, key: str) -> UnionMember | None:
-    if not isinstance(kind, EmbeddedType) or kind.discriminator is None:
-        return None
-    return next((each for each in kind.discriminator.members if each.key == key), None)
+    members = kind.discriminator.members if kind.discriminator else ()
+    return next((each for each in members if each.key == key), None)

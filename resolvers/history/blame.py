@@ -9,7 +9,7 @@ from typing import Any
 from revstream.model.definition import Entity, Field, Model
 from revstream.resolvers.history.versions import VersionHistory
 from revstream.resolvers.pagination.projection import Fields
-from revstream.resolvers.values.field_diff import api_value, visible_fields
+from revstream.resolvers.values.field_diff import api_value, hidden_fields, visible_fields
 from revstream.streams.core.errors import HistoryLost
 from revstream.streams.mongo.driver.codecs import Document
 from revstream.streams.versioning.version import Version
@@ -94,7 +94,11 @@ class _BlameSearch:
         self.number = 0
         if present is not None and present.full is not None and present.operation != "DELETE":
             self.document = present.document
-            self._leaves = list(_leaves(model, visible_fields(entity), present.full))
+            fields = visible_fields(entity)
+            if entity.discriminator is not None:
+                known = model.variant(entity, present.full)
+                fields = (each for each in known.fields if each.stored not in hidden_fields(entity))
+            self._leaves = list(_leaves(model, fields, present.full))
             self.number = present.number
         self.missing = {leaf.stored for leaf in self._leaves}
         self._whole = present is not None and present.previous is None and present.cut is None

@@ -21,13 +21,13 @@ from revstream.model.definition import Entity, Field, Model, ObjectType, Scalar
 from revstream.resolvers.errors import BadUserInput
 from revstream.resolvers.mutations.merge_patch import REMOVED, Merge, field_expression
 from revstream.resolvers.mutations.result import InvalidDocument
+from revstream.resolvers.mutations.write_precondition import WritePrecondition
 from revstream.resolvers.values.input import field_from_api, id_from_api
 from revstream.resolvers.values.output import INT_LIMIT, LONG_LIMIT
 from revstream.streams.mongo.driver.codecs import DECODED, Document
 
 __all__ = [
     "DocumentChange",
-    "WritePrecondition",
     "incrementable_fields",
     "new_id",
     "parse_change",
@@ -44,23 +44,6 @@ MOST_LEVELS = 180
 """
 
 MOST_BYTES = 16 * 1024 * 1024
-
-
-@dataclass(frozen=True, slots=True)
-class WritePrecondition:
-    """Condition on the stored document that a write requires.
-
-    Attributes:
-        path: API path of the field.
-        problem: message if the condition does not hold.
-        query: the condition as a MongoDB query.
-        stored: stored path that must have a value, if the condition is that one.
-    """
-
-    path: str
-    problem: str
-    query: Mapping[str, Any]
-    stored: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +115,8 @@ def parse_document(model: Model, entity: Entity, document: Mapping[str, Any]) ->
     Raises:
         InvalidDocument: a value that does not match the model.
     """
-    found = _object(model, entity, document, "")
+    kind, given, place = _member(model, entity, document, "")
+    found = _object(model, kind, given, f"{place}." if place else "")
     _check_size(entity, found)
     return found
 
@@ -142,8 +126,8 @@ def replacement_merge(entity: Entity, document: Document) -> Merge:
 
     Fields that the model lacks, and copies, stay as they are: clients may not remove them.
     """
-    gone = {each.stored: REMOVED for each in writable_fields(entity) if each.stored not in document}
-    return Merge(gone | document)
+    fields = (*writable_fields(entity), *entity.member_fields)
+    return Merge({**{each.stored: REMOVED for each in fields}, **document})
 
 
 def parse_change(
@@ -158,7 +142,14 @@ def parse_change(
         InvalidDocument: a value that does not match the model, or a field in both.
     """
     demands: list[WritePrecondition] = []
-    merge = _patch(model, entity, patch or {}, "", _Place((), {}), demands)
+    kind: ObjectType = entity
+    given, place = patch or {}, ""
+    if given and entity.discriminator is not None:
+        kind, given, place = _member(model, entity, given, "")
+        for stored, value in _constants(kind).items():
+            problem = f"{place}: the document is of another type, expected {value}; replace it"
+            demands.append(WritePrecondition(place, problem, {stored: value}, (stored,), value))
+    merge = _patch(model, kind, given, f"{place}." if place else "", _Place((), {}), demands)
     increments = {}
     for field in incrementable_fields(entity):
         value = (increment or {}).get(field.name)
@@ -197,22 +188,20 @@ def _constants(type_: ObjectType) -> Document:
 
 
 def _member(
-    model: Model, field: Field, given: Mapping[str, Any], place: str
+    model: Model, kind: ObjectType, given: Mapping[str, Any], place: str
 ) -> tuple[ObjectType, Mapping[str, Any], str]:
-    """Return the type, the content and the path of the document that is given for a field."""
-    assert isinstance(field.type, str)
-    kind = model.embedded(field.type)
-    if field.discriminator is None:
+    """Return the type, the content and the path of the document that is given for a type."""
+    if kind.discriminator is None:
         return kind, given, place
     # The input type has exactly one field; a member without fields has a Boolean.
     ((key, value),) = given.items()
-    member = next(each for each in field.discriminator.members if each.key == key)
+    member = next(each for each in kind.discriminator.members if each.key == key)
+    path = f"{place}.{key}" if place else key
     if value is False:
         raise InvalidDocument(
-            f"{place}.{key}: false, expected true; pass another key for another type",
-            path=f"{place}.{key}",
+            f"{path}: false, expected true; pass another key for another type", path=path
         )
-    return model.embedded(member.type), {} if value is True else value, f"{place}.{key}"
+    return model.member(member.type), {} if value is True else value, path
 
 
 def _value(model: Model, field: Field, value: Any, place: str) -> Any:
@@ -226,7 +215,7 @@ def _value(model: Model, field: Field, value: Any, place: str) -> Any:
 
 def _item(model: Model, field: Field, value: Any, place: str) -> Any:
     if isinstance(field.type, str):
-        kind, value, place = _member(model, field, value, place)
+        kind, value, place = _member(model, model.embedded(field.type), value, place)
         return _object(model, kind, value, f"{place}.")
     return _one(field, value, place)
 
@@ -280,7 +269,7 @@ def _patch(
                 )
             entries[field.stored] = REMOVED
         elif isinstance(field.type, str) and not field.is_list:
-            kind, value, place = _member(model, field, value, place)
+            kind, value, place = _member(model, model.embedded(field.type), value, place)
             constants = _constants(kind)
             below = here.inside(field.stored, constants)
             merge = _patch(model, kind, value, f"{place}.", below, demands)

@@ -16,11 +16,11 @@ from bson.raw_bson import RawBSONDocument
 from revstream.model.definition import Entity
 from revstream.resolvers.mutations.document_input import (
     DocumentChange,
-    WritePrecondition,
     replacement_merge,
 )
 from revstream.resolvers.mutations.merge_patch import Merge, field_expression, object_expression
 from revstream.resolvers.mutations.result import Author
+from revstream.resolvers.mutations.write_precondition import WritePrecondition
 from revstream.streams.mongo.driver.codecs import Document
 from revstream.streams.mongo.transactions import Pipeline
 from revstream.streams.versioning.version import CHANGE_FIELD, HIGHEST_COUNTER

@@ -20,7 +20,6 @@ from revstream.model.definition import Entity, Model
 from revstream.resolvers.access.permissions import OPEN, Scope
 from revstream.resolvers.access.row_filter import RowFilter
 from revstream.resolvers.current.read_your_writes import OwnWrites
-from revstream.resolvers.mutations.document_input import WritePrecondition
 from revstream.resolvers.mutations.expected_version import (
     ExpectedVersions,
     decode_content,
@@ -34,6 +33,7 @@ from revstream.resolvers.mutations.write_executor import (
     WriteExecutor,
     already_exists_error,
 )
+from revstream.resolvers.mutations.write_precondition import WritePrecondition
 from revstream.resolvers.mutations.written_version import WrittenVersions
 from revstream.streams.archive.store import Archive
 from revstream.streams.live.archive_progress import ArchiveProgress

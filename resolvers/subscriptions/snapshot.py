@@ -111,7 +111,9 @@ class Snapshot:
         query: PageQuery[Condition] = PageQuery(
             where=self._where,
             page=first,
-            fields=frozenset(each.stored for each in self._entity.fields),
+            fields=frozenset(
+                each.stored for each in (*self._entity.fields, *self._entity.member_fields)
+            ),
             facts=frozenset(),
         )
         reading = CollectionAsOf(self._mongo, self._archive, self._entity, self._at, query)

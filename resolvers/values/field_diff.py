@@ -97,6 +97,8 @@ class FieldDiff:
             changed: stored paths that differ, if already known.
             make: creates the item for each change.
         """
+        if self.entity.discriminator is not None:
+            return [make(*each) for each in self._changes_of_members(before, after)]
         old_fields = before if before.__class__ is dict else _plain(before)
         new_fields = after if after.__class__ is dict else _plain(after)
         fields = self._fields
@@ -124,6 +126,19 @@ class FieldDiff:
             elif not is_same(old, new):
                 found.append(make(name, _CHANGED, show(old), show(new)))
         return found
+
+    def _changes_of_members(
+        self, before: Document | None, after: Document | None
+    ) -> Iterator[tuple[str, str, Any, Any]]:
+        """Yield the changes of a document whose fields depend on its type."""
+        fields = (*self.entity.fields, *self.entity.member_fields)
+        order = {each.stored: number for number, each in enumerate(fields)}
+        hidden = hidden_fields(self.entity)
+        found = [each for each in find_differences(before, after) if each.path[0] not in hidden]
+        for each in sorted(found, key=lambda one: order.get(one.path[0], len(order))):
+            change = _in_api_names(self.entity, self.model, each, before, after)
+            if change is not None:
+                yield change.path, change.kind, change.before, change.after
 
     def _among(self, changed: tuple[str, ...]) -> list[_Compared]:
         """Return the fields that contain these stored paths, from a cache."""
@@ -208,7 +223,8 @@ def changed_fields(entity: Entity, model: Model, stored_paths: Iterable[str]) ->
 def visible_fields(entity: Entity) -> Iterator[Field]:
     """Return the fields that can be part of a diff, in the model's order."""
     hidden = hidden_fields(entity)
-    return (field for field in entity.fields if field.stored not in hidden)
+    fields = (*entity.fields, *entity.member_fields)
+    return (field for field in fields if field.stored not in hidden)
 
 
 def api_value(field: Field, model: Model, value: Any) -> Any:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from revstream.model.definition import EmbeddedType, Entity, Field, Model, ObjectType, Scalar
+from revstream.model.definition import Entity, Field, Model, ObjectType, Scalar
 from revstream.resolvers.errors import BadUserInput
 
 __all__ = ["ApiPath", "api_path", "stored_path", "union_path"]
@@ -39,7 +39,9 @@ def api_path(
         state: the document, which decides about unions; if it is not known, a field of any member
             counts, except where it is hidden in one.
     """
-    kinds: Sequence[ObjectType] = (entity,)
+    kinds: Sequence[ObjectType] = model.variants(entity)
+    if isinstance(state, Mapping):
+        kinds = (model.variant(entity, state),)
     path: list[str] = []
     for depth, name in enumerate(names):
         fields = [each for kind in kinds if (each := kind.stored_field(name)) is not None]
@@ -67,7 +69,7 @@ def stored_path(entity: Entity, model: Model, path: str, argument: str) -> str:
         BadUserInput: no such field, or a field inside a list, whose changes are recorded as a
             whole.
     """
-    kinds: Sequence[ObjectType] = (entity,)
+    kinds: Sequence[ObjectType] = model.variants(entity)
     names = path.split(".")
     stored: list[str] = []
     for place, name in enumerate(names):
@@ -109,12 +111,10 @@ def union_path(entity: Entity, model: Model, path: Sequence[str]) -> Sequence[st
     Args:
         path: stored names.
     """
-    kinds: Sequence[ObjectType] = (entity,)
+    kinds: Sequence[ObjectType] = model.variants(entity)
     for depth, name in enumerate(path):
-        for kind in kinds:
-            union = kind.discriminator if isinstance(kind, EmbeddedType) else None
-            if union is not None and union.stored == name:
-                return path[:depth]
+        if any(kind.discriminator and kind.discriminator.stored == name for kind in kinds):
+            return path[:depth]
         fields = [each for kind in kinds if (each := kind.stored_field(name)) is not None]
         kinds = _kinds_inside(fields, model)
     return path

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,7 +21,7 @@ from revstream.resolvers.access.permissions import members, read_by
 from revstream.resolvers.values.field_diff import FieldDiff
 from revstream.resolvers.values.output import ID_TO_API
 
-__all__ = ["BackLink", "Link", "ObjectTypeInfo", "build_object_types"]
+__all__ = ["BackLink", "Link", "ObjectTypeInfo", "build_object_types", "with_members"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,8 @@ class ObjectTypeInfo:
         list_links: references to the documents of a list of ids, by API name.
         list_pages: the same, by the name of the field with their pages.
         guarded: fields, references and back references with an `@access` rule, by name.
-        everything: stored names of all fields; a comparison of two states reads these.
+        everything: stored names of all fields, of members too; a comparison of two states reads
+            these.
         members: types of the members, if it is a union, by the discriminator's value.
         union: type of the union of which it is a member.
         entity: the type, if it is an entity.
@@ -94,15 +95,24 @@ class ObjectTypeInfo:
     @property
     def discriminator(self) -> Discriminator | None:
         """The field that tells the members of a union apart; None for other types."""
-        return self.type.discriminator if isinstance(self.type, EmbeddedType) else None
+        return self.type.discriminator
 
     def is_discriminator(self, field: Field) -> bool:
         """Return whether the field tells the members of the union apart, here or in a member."""
         union = self.union or self
         return union.discriminator is not None and union.discriminator.name == field.name
 
+    @property
+    def variants(self) -> Sequence[ObjectTypeInfo]:
+        """The object types of documents: the members of a union, or the type itself."""
+        return [*self.members.values()] or [self]
+
     def variant(self, document: Mapping[str, Any]) -> ObjectTypeInfo:
-        """Return the type of a document: the member, if it is one of a union."""
+        """Return the type of a document: the member, if it is one of a union.
+
+        Raises:
+            KeyError: the document is of no member.
+        """
         return self.members[document[self.discriminator.stored]] if self.discriminator else self
 
     @property
@@ -121,9 +131,17 @@ class ObjectTypeInfo:
         return f"{self.name}Version"
 
 
+def with_members(shapes: Mapping[str, ObjectTypeInfo]) -> Iterator[ObjectTypeInfo]:
+    """Return the types, and behind each entity that is an interface its members."""
+    for shape in shapes.values():
+        yield shape
+        if shape.is_entity:
+            yield from shape.members.values()
+
+
 def build_object_types(model: Model) -> Mapping[str, ObjectTypeInfo]:
     """Build the types of a model, by name, entities first, in the model's order."""
-    types: tuple[Entity | EmbeddedType, ...] = (*model.entities, *model.embeddeds)
+    types: tuple[Entity | EmbeddedType, ...] = (*model.entities, *model.embeddeds, *model.members)
     shapes = {
         each.name: ObjectTypeInfo(type=each, fields={one.name: one for one in each.fields})
         for each in types
@@ -132,6 +150,9 @@ def build_object_types(model: Model) -> Mapping[str, ObjectTypeInfo]:
         for one in shape.discriminator.members if shape.discriminator else ():
             shape.members[one.value] = shapes[one.type]
             shapes[one.type].union = shape
+            if shape.is_entity:
+                # Its collection, rows and history are those of the interface.
+                shapes[one.type].entity = shape.entity
         for each in shape.fields.values():
             if isinstance(each.type, str):
                 shape.embedded[each.name] = shapes[each.type]
@@ -150,7 +171,12 @@ def build_object_types(model: Model) -> Mapping[str, ObjectTypeInfo]:
             # A field of the model has precedence.
             if not any(name in each for each in taken):
                 shape.list_pages[name] = link
-        for member in members(shape.type):
-            if read_by(model, shape.type, member):
-                shape.guarded[member.name] = member
-    return shapes
+        for guarded in members(shape.type):
+            if read_by(model, shape.type, guarded):
+                shape.guarded[guarded.name] = guarded
+    for shape in shapes.values():
+        for member in shape.members.values():
+            shape.everything |= member.everything
+    # Members of an entity are found by the entity: they have no collection of their own.
+    own = {each.name for each in model.members}
+    return {name: each for name, each in shapes.items() if name not in own}

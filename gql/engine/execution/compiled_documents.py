@@ -250,7 +250,8 @@ def compile_documents(
     """
     selections = executor.plan.selections
     type_ = executor.schema.type_map[shape.name]
-    assert isinstance(type_, GraphQLObjectType)
+    if not isinstance(type_, GraphQLObjectType):
+        return None  # The fields depend on the type of each document.
     make = compile_object(executor, type_, details) or give_up
     if selections is None or depth > _DEPTH:
         return None

@@ -228,7 +228,9 @@ def compile_snapshots(
         None if a field cannot be compiled.
     """
     type_ = executor.schema.type_map[shape.snapshot]
-    assert isinstance(type_, GraphQLObjectType)
+    if not isinstance(type_, GraphQLObjectType):
+        # The fields depend on the type of each document.
+        return None
     if depth > _DEPTH:
         return None
     make = compile_object(executor, type_, details)
@@ -280,6 +282,8 @@ class SnapshotGenerator(RowGenerator):
 
     def snapshot_items(self, details: Any) -> Mapping[str, str] | None:
         """Return the code of each selected field of the snapshot; None if one has none."""
+        if self._rendering.shape.members:
+            return None
         type_: Any = self._executor.schema.type_map[self._rendering.shape.snapshot]
         self._read_state()
         items: dict[str, str] = {}

@@ -29,6 +29,7 @@ from revstream.gql.engine.request.source import (
     EmbeddedDocument,
     SnapshotDocument,
     VersionRecord,
+    member_misfit,
     not_archived_error,
 )
 from revstream.model.definition import Field, Scalar
@@ -135,9 +136,14 @@ def report_invalid_snapshots(
     paged: bool = True,
 ) -> list[bool]:
     """Return the same for past documents, which need a valid id."""
-    asked = info.context.selections(info).under(nodes, shape.snapshot)
-    facts = [(each, attrgetter("id_text")) for name, each in asked.items() if name in _IDS][:1]
-    misfits = [_first_misfit(each, facts) for each in snapshots]
+    selections = info.context.selections(info)
+    asked = [selections.under(nodes, each.snapshot) for each in shape.variants]
+    named = [each[name] for each in asked for name in each if name in _IDS]
+    facts = [(each, attrgetter("id_text")) for each in named[:1]]
+    misfits: list[_Misfit | None] = []
+    for each in snapshots:
+        unknown = member_misfit(each)
+        misfits.append(_first_misfit(each, facts) if unknown is None else ((), unknown))
     _report(info, misfits, shape.snapshot, paged=paged)
     return [misfit is None for misfit in misfits]
 
@@ -226,8 +232,11 @@ async def _misfits(
     info: ResolveInfo, documents: Sequence[CurrentDocument], shape: ObjectTypeInfo, nodes: Nodes
 ) -> list[_Misfit | None]:
     selections = info.context.selections(info)
-    checks = _checks(info.context, selections, shape, nodes)
-    numbered = selections.under(nodes, shape.name).get("version") if shape.is_entity else None
+    checks = cache(lambda each: _checks(info.context, selections, each, nodes))
+    numbered = None
+    if shape.is_entity:
+        selected = (selections.under(nodes, each.name).get("version") for each in shape.variants)
+        numbered = next(filter(None, selected), None)
     found: list[_Misfit | None] = [None] * len(documents)
     if numbered is not None:
         found = await _unnumbered(info, documents, shape, numbered)
@@ -239,7 +248,12 @@ async def _misfits(
     demands: list[tuple[int, _Demand]] = []
     for index, document in enumerate(documents):
         wanted: list[_Demand] = []
-        found[index] = found[index] or _check(checks, document, wanted, ())
+        misfit = member_misfit(document)
+        if misfit is not None:
+            found[index] = (), misfit
+            continue
+        of_type = checks(shape.variant(document.values))
+        found[index] = found[index] or _check(of_type, document, wanted, ())
         if found[index] is None:
             demands += [(index, demand) for demand in wanted]
     if demands:

@@ -154,7 +154,7 @@ class Selections:
         """Return the data to be read with current documents, for the selected fields."""
         selected = self.under(nodes, shape.name)
         return SelectionNeeds(
-            version="version" in selected,
+            version=self.selects(nodes, shape, "version"),
             links=[
                 (name, shape.links[name], places)
                 for name, places in selected.items()
@@ -165,6 +165,14 @@ class Selections:
                 for name, places in selected.items()
                 for each in self._beside(shape, name, places)
             ],
+        )
+
+    def selects(self, nodes: Nodes, shape: ObjectTypeInfo, *names: str, past: bool = False) -> bool:
+        """Return whether one of the fields is selected of a document, whatever its type."""
+        return any(
+            name in self.under(nodes, each.snapshot if past else each.name)
+            for each in shape.variants
+            for name in names
         )
 
     def _beside(self, shape: ObjectTypeInfo, name: str, places: Nodes) -> Iterable[IdOnlyField]:
@@ -192,7 +200,7 @@ class Selections:
         """
         paths: set[str] = set()
         for node in nodes:
-            paths |= self._stored_in(node.selection_set, shape, type_name)
+            paths |= self._stored_below(node, shape, past=type_name == shape.snapshot)
         return frozenset(paths)
 
     @_once
@@ -280,14 +288,19 @@ class Selections:
         embedded = shape.embedded.get(name)
         if embedded is None:
             return frozenset({field.stored})
-        past = type_name == shape.snapshot
-        inner: set[str] = set()
-        for each in embedded.members.values() or (embedded,):
-            inner |= self._stored_in(node.selection_set, each, each.snapshot if past else each.name)
-        if embedded.discriminator is not None:
-            inner.add(embedded.discriminator.stored)
+        inner = self._stored_below(node, embedded, past=type_name == shape.snapshot)
         # With only __typename below it, the field is still read, since it may be null.
         return frozenset(f"{field.stored}.{path}" for path in inner) or frozenset({field.stored})
+
+    def _stored_below(self, node: FieldNode, shape: ObjectTypeInfo, *, past: bool) -> set[str]:
+        """Return the stored names that the selections below a field need, whatever the document."""
+        paths: set[str] = set()
+        for each in shape.variants:
+            type_name = each.snapshot if past else each.name
+            paths |= self._stored_in(node.selection_set, each, type_name)
+        if shape.discriminator is not None:
+            paths.add(shape.discriminator.stored)
+        return paths
 
     def _included(
         self, selections: SelectionSetNode | None

@@ -28,6 +28,7 @@ __all__ = [
     "VersionRecord",
     "check_operation",
     "id_text",
+    "member_misfit",
 ]
 
 
@@ -52,7 +53,7 @@ class CurrentDocument:
 
     @property
     def type_name(self) -> str:
-        return self.shape.name
+        return _variant(self).name
 
     @property
     def id_text(self) -> str:
@@ -78,11 +79,33 @@ class SnapshotDocument:
 
     @property
     def type_name(self) -> str:
-        return self.shape.snapshot
+        return _variant(self).snapshot
 
     @property
     def id_text(self) -> str:
         return f"{id_text(self.shape, self.values['_id'], self)}@{self.number}"
+
+
+def _variant(source: CurrentDocument | SnapshotDocument) -> ObjectTypeInfo:
+    """Return the object type of a document.
+
+    Raises:
+        DocumentMisfit: the document is of no member of a union.
+    """
+    misfit = member_misfit(source)
+    if misfit is not None:
+        raise misfit
+    return source.shape.variant(source.values)
+
+
+def member_misfit(source: CurrentDocument | SnapshotDocument) -> DocumentMisfit | None:
+    """Return the error of a document that is of no member of a union; None for others."""
+    discriminator = source.shape.discriminator
+    if discriminator is None or discriminator.member(source.values) is not None:
+        return None
+    found = source.values.get(discriminator.stored)
+    values = ", ".join(each.value for each in discriminator.members)
+    return source.place.misfit(discriminator.name, found, f"one of {values}")
 
 
 class EmbeddedDocument:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from revstream.gql.engine.definitions.field import InputField
-from revstream.gql.engine.definitions.object_type import ObjectTypeInfo
+from revstream.gql.engine.definitions.object_type import ObjectTypeInfo, with_members
 from revstream.gql.schema.common.descriptions import field_description, object_phrase
 from revstream.gql.schema.common.type_builder import Types
 from revstream.model.definition import Field, Scalar
@@ -24,63 +24,67 @@ def define_inputs(types: Types, shapes: Mapping[str, ObjectTypeInfo]) -> None:
 
     A type without a field that clients may write gets none: revstream sets all its fields.
     """
-    for shape in shapes.values():
+    for shape in with_members(shapes):
         if shape.members:
             _define_union_inputs(types, shape)
-            continue
-        if not has_input(shape):
-            continue
-        fields = list(writable_fields(shape.type))
+        elif has_input(shape):
+            _define_plain_inputs(types, shape)
+        if shape.is_entity and shape.union is None and has_input(shape):
+            _define_entity_inputs(types, shape)
+
+
+def _define_plain_inputs(types: Types, shape: ObjectTypeInfo) -> None:
+    fields = list(writable_fields(shape.type))
+    types.add_input(
+        f"{shape.name}Input",
+        [
+            InputField(each.name, _complete_type(each), field_description(shape, each))
+            for each in fields
+        ],
+        f"The complete content of {object_phrase(shape)}. "
+        "A field that is missing or null has no value afterwards.",
+    )
+    types.add_input(
+        f"{shape.name}Patch",
+        [
+            InputField(each.name, _patch_type(each), field_description(shape, each))
+            for each in fields
+        ],
+        f"Changes of {object_phrase(shape)}. A missing field keeps its value; null removes "
+        "it. Embedded documents are merged field by field, lists are replaced (RFC 7396).",
+    )
+
+
+def _define_entity_inputs(types: Types, shape: ObjectTypeInfo) -> None:
+    if has_counters(shape):
         types.add_input(
-            f"{shape.name}Input",
+            f"{shape.name}Increment",
             [
-                InputField(each.name, _complete_type(each), field_description(shape, each))
-                for each in fields
+                InputField(
+                    each.name,
+                    each.type_name,
+                    f"The number to add to `{each.name}`; may be negative.",
+                )
+                for each in incrementable_fields(shape.entity)
             ],
-            f"The complete content of {object_phrase(shape)}. "
-            "A field that is missing or null has no value afterwards.",
+            f"Numbers to add to fields of {with_article(shape.name)}, atomically.",
         )
+    if shape.entity.fence is not None:
         types.add_input(
-            f"{shape.name}Patch",
+            f"{shape.name}Event",
             [
-                InputField(each.name, _patch_type(each), field_description(shape, each))
-                for each in fields
+                InputField("id", "ID!", "The id of the document."),
+                InputField("document", f"{shape.name}Input!", "The state of the document."),
             ],
-            f"Changes of {object_phrase(shape)}. A missing field keeps its value; null removes "
-            "it. Embedded documents are merged field by field, lists are replaced (RFC 7396).",
+            f"One state of {with_article(shape.name)}, from an event.",
         )
-        if has_counters(shape):
-            types.add_input(
-                f"{shape.name}Increment",
-                [
-                    InputField(
-                        each.name,
-                        each.type_name,
-                        f"The number to add to `{each.name}`; may be negative.",
-                    )
-                    for each in incrementable_fields(shape.entity)
-                ],
-                f"Numbers to add to fields of {with_article(shape.name)}, atomically.",
-            )
-        if shape.is_entity and shape.entity.fence is not None:
-            types.add_input(
-                f"{shape.name}Event",
-                [
-                    InputField("id", "ID!", "The id of the document."),
-                    InputField("document", f"{shape.name}Input!", "The state of the document."),
-                ],
-                f"One state of {with_article(shape.name)}, from an event.",
-            )
 
 
 def _define_union_inputs(types: Types, shape: ObjectTypeInfo) -> None:
+    other = "is an error" if shape.is_entity else "is replaced by the content"
     for suffix, description in (
         ("Input", "The complete content of a document"),
-        (
-            "Patch",
-            "Changes of a document, if it is of this type. One of another type is replaced by the "
-            "content",
-        ),
+        ("Patch", f"Changes of a document of this type; a document of another type {other}. It is"),
     ):
         types.add_input(
             f"{shape.name}{suffix}",

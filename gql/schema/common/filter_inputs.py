@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from revstream.gql.engine.definitions.field import InputField
-from revstream.gql.engine.definitions.object_type import ObjectTypeInfo
+from revstream.gql.engine.definitions.object_type import ObjectTypeInfo, with_members
 from revstream.gql.schema.common.order_inputs import version_names
 from revstream.gql.schema.common.type_builder import Types
 from revstream.model.definition import Field, Scalar
@@ -80,9 +80,9 @@ _RELATED = {
 def define_filters(types: Types, shapes: Mapping[str, ObjectTypeInfo]) -> None:
     """Define `<Type>Where` of all types, and the filter types of their fields."""
     _define_version_where(types)
-    for shape in shapes.values():
+    for shape in with_members(shapes):
         fields = [each for each in shape.fields.values() if operators(each)]
-        if shape.is_entity:
+        if shape.is_entity and shape.union is None:
             _define_where(types, shape, fields)
             _define_by(types, shape)
         else:
@@ -130,6 +130,7 @@ def _define_where(types: Types, shape: ObjectTypeInfo, fields: list[Field]) -> N
             *counter,
             *of_fields[1:],
             *_reference_filters(shape),
+            *_member_filters(shape),
         ],
         f"Filter for documents of {shape.name}. A document must match all conditions.",
     )

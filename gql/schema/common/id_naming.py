@@ -51,7 +51,7 @@ def check_naming(model: Model, naming: Naming) -> None:
     if naming is DEFAULT_NAMING:
         return
     taken = {naming.document, naming.state}
-    for entity in model.entities:
+    for entity in (*model.entities, *model.members):
         for name in sorted(taken & _field_names(entity)):
             raise click.UsageError(
                 f"--relay: {entity.name}.{name} is a field of the API with this option; "

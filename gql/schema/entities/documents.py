@@ -68,6 +68,7 @@ def define_states(
     """
     what = shape.type.description
     union = shape.union
+    nodes = ["Node"] if shape.is_entity else []
     shared = _fields(shape, past=True, type_of=lambda inner: inner.state)
     if shape.is_entity:
         shared = [*_state_identity(shape, types.naming), *shared, *state_more]
@@ -75,7 +76,7 @@ def define_states(
         shape.state,
         shared,
         f"The fields that {shape.name} and {shape.snapshot} share, for fragments on both.",
-        ["Node"] if shape.is_entity else [] if union is None else [union.state],
+        nodes if union is None else [*nodes, union.state],
     )
     current = _fields(shape, past=False, type_of=lambda inner: inner.name)
     past = _fields(shape, past=True, type_of=lambda inner: inner.snapshot)
@@ -85,7 +86,7 @@ def define_states(
     if shape.is_entity:
         current = [*_identity(shape, types.naming), _version(shape), *current, *more]
         past = [*_snapshot_identity(shape, types.naming), *past]
-    interfaces = ["Node", shape.state] if shape.is_entity else [shape.state]
+    interfaces = [*nodes, shape.state]
     add = types.add_interface if shape.members else types.add_object
     add(
         shape.name,
@@ -112,7 +113,7 @@ def _fields(
         links.setdefault(link.by.name, []).append(link)
     for field in shape.fields.values():
         # `id` of a document and of a snapshot have different values: it is not in the interface.
-        if not (shape.is_entity and field is shape.entity.id):
+        if not (shape.is_entity and field.stored == "_id"):
             embedded = shape.embedded.get(field.name)
             inner = field.type_name if embedded is None else type_of(embedded)
             fields.append(
@@ -242,9 +243,9 @@ def _reference_pages(name: str, shape: ObjectTypeInfo, link: Link, inner: str) -
 
 
 def _identity(shape: ObjectTypeInfo, naming: Naming) -> list[StrawberryField]:
-    field = shape.entity.id
+    field, owner = shape.entity.id, shape.union or shape
     return [
-        node_id_field(naming, lambda source: node_id(shape.name, source.id_text)),
+        node_id_field(naming, lambda source: node_id(owner.name, source.id_text)),
         Read(
             "id",
             "ID!",
@@ -286,8 +287,9 @@ async def _load_number(shape: ObjectTypeInfo, source: CurrentDocument, info: Res
 
 
 def _snapshot_identity(shape: ObjectTypeInfo, naming: Naming) -> list[StrawberryField]:
+    owner = shape.union or shape
     return [
-        node_id_field(naming, lambda source: node_id(shape.snapshot, source.id_text)),
+        node_id_field(naming, lambda source: node_id(owner.snapshot, source.id_text)),
         Read(
             "id",
             "ID!",
@@ -321,7 +323,11 @@ def _state_identity(shape: ObjectTypeInfo, naming: Naming) -> list[StrawberryFie
 
 def _document_id(shape: ObjectTypeInfo, stored: Field | None = None) -> list[StrawberryField]:
     """Return the field with the document's id; none, if the model has a field of that name."""
-    taken = (shape.fields, shape.links, shape.list_links, shape.back_links)
+    taken = [
+        names
+        for each in (shape, *(shape.union or shape).variants)
+        for names in (each.fields, each.links, each.list_links, each.back_links)
+    ]
     if any(_DOCUMENT_ID in each for each in taken):
         return []
     text = "The id of the document: the same in all of its states."

@@ -157,7 +157,8 @@ def _state_field(model: Model, shape: ObjectTypeInfo) -> StrawberryField:
         current = compile_document(executor, model, shape, details)
         if current is None:
             return None
-        make = compile_object(executor, executor.schema.type_map[shape.snapshot], details)
+        type_: Any = executor.schema.type_map[shape.snapshot]
+        make = compile_object(executor, type_, details)
         return CompiledStates(current, ResolvedField(past, make or give_up))
 
     return Resolve(

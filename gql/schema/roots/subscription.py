@@ -364,12 +364,11 @@ def _check_since(since: datetime | DatetimeMS | None) -> datetime | None:
 
 def _needs_version(selections: Selections, nodes: Nodes, shape: ObjectTypeInfo) -> bool:
     selected = selections.under(nodes, f"{shape.name}Change")
-    current = selections.under(selected.get(shape.entity.singular, ()), shape.name)
-    before = selections.under(selected.get("before", ()), shape.snapshot)
+    current, before = selected.get(shape.entity.singular, ()), selected.get("before", ())
     return (
         "version" in selected
-        or "version" in current
-        or not before.keys().isdisjoint({"id", "nodeId", "version"})
+        or selections.selects(current, shape, "version")
+        or selections.selects(before, shape, "id", "nodeId", "version", past=True)
     )
 
 

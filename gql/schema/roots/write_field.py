@@ -71,8 +71,8 @@ async def _written_record(
 def _is_number_selected(info: ResolveInfo, shape: ObjectTypeInfo) -> bool:
     selections = info.context.selections(info)
     selected = selections.under(info.field_nodes, f"{shape.name}Written")
-    document = selections.under(selected.get(shape.entity.singular, ()), shape.name)
-    return "version" in selected or "version" in document
+    document = selected.get(shape.entity.singular, ())
+    return "version" in selected or selections.selects(document, shape, "version")
 
 
 def document_argument(shape: ObjectTypeInfo) -> list[Argument]:

@@ -152,7 +152,12 @@ class Declarations:
 
     @property
     def entities(self) -> Iterator[TypeDeclaration]:
-        return (each for each in self.types.values() if each.is_entity)
+        return (each for each in self.types.values() if each.is_entity and each.member_of is None)
+
+    @property
+    def members(self) -> Iterator[TypeDeclaration]:
+        """Members of entities that are interfaces."""
+        return (each for each in self.types.values() if each.is_entity and each.member_of)
 
     @property
     def embeddeds(self) -> Iterator[TypeDeclaration]:

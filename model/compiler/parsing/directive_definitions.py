@@ -31,7 +31,7 @@ directive @collection(
   partitions: Int! = 1
   "Retention: `400 days`, `50 versions`; everything if not set."
   keep: String
-) on OBJECT
+) on OBJECT | INTERFACE
 
 """
 Names of the fields of a layout, if `history` is not ARCHIVE. The number of a version is in the
@@ -52,14 +52,14 @@ directive @layout(
   deleted: String! = "deleted"
   "The field with the time of a version's write, if one exists."
   at: String
-) on OBJECT
+) on OBJECT | INTERFACE
 
 "The field's name in MongoDB, or the text that an enum's value is stored as, where that differs."
 directive @stored(as: String!) on FIELD_DEFINITION | ENUM_VALUE
 
 """
-Embedded documents of several types, told apart by the text in one of their fields. On an
-interface, the types that implement it are the members.
+Documents of several types, told apart by the text in one of their fields. On an interface, the
+types that implement it are the members. With `@collection` they are the documents of a collection.
 """
 directive @discriminator(
   "The name of that field in the API; all members have it."
@@ -87,7 +87,7 @@ directive @fence on FIELD_DEFINITION
 An index over fields of the type, or of documents embedded in it (`dimensions.width`); of kind
 2dsphere for a field of type Point.
 """
-directive @index(fields: [String!]!, unique: Boolean! = false) repeatable on OBJECT
+directive @index(fields: [String!]!, unique: Boolean! = false) repeatable on OBJECT | INTERFACE
 
 """
 A text index, for the argument `search` of the list of documents. A field with a higher weight
@@ -100,7 +100,7 @@ directive @search(
   weights: [Int!]
   "The language of the words, such as `english`; `none`: words as they are."
   language: String! = "none"
-) on OBJECT
+) on OBJECT | INTERFACE
 
 "No two documents of the collection have the same value here."
 directive @unique on FIELD_DEFINITION
@@ -122,7 +122,7 @@ directive @access(
 ) on OBJECT | INTERFACE | UNION | FIELD_DEFINITION
 
 "Delivers changes to a URL as CloudEvents, in order and at least once; all operations or some."
-directive @sink(url: String!, operations: [Operation!]) repeatable on OBJECT
+directive @sink(url: String!, operations: [Operation!]) repeatable on OBJECT | INTERFACE
 
 "How versions of a collection are kept."
 enum History {

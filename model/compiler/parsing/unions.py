@@ -25,8 +25,10 @@ from revstream.model.naming import did_you_mean, is_name, lower_first, with_arti
 
 __all__ = ["join_unions"]
 
-# They need a place in the document that is the same in all members, or an entity.
+# Of embedded types: they need a place in the document that is the same in all members.
 _NOT_SHARED = ("reference", "referencedBy", "copy")
+# Of the fields of one member of an entity: they hold for all documents of the collection.
+_OF_ALL = ("unique", "fence", "copy", "referencedBy")
 
 
 def join_unions(declarations: Declarations) -> Declarations:
@@ -53,8 +55,9 @@ def _join(
     declarations: Declarations,
 ) -> None:
     members = list(_members(union, owners, declarations))
-    for field in union.fields.values():
+    for field in union.fields.values() if not union.is_entity else ():
         _check_shared(field)
+    collection = union.directives.one("collection")
     known = tuple(_values(members, union))
     discriminator = _discriminator_field(union, known)
     first = {} if discriminator is None else {discriminator.name: discriminator}
@@ -70,11 +73,15 @@ def _join(
     for member in members:
         if discriminator is not None and discriminator.name in member.fields:
             _report_declared(member, discriminator.name)
+        applied = member.directives.applied
         types[member.name] = replace(
             member,
             fields={**first, **member.fields, **_shared_fields(union, member)},
+            directives=Directives((*applied, collection) if collection else applied),
             member_of=union.name,
         )
+        if collection is not None:
+            _check_of_all(union, member)
     _check_names(types[union.name], [types[each.name] for each in members])
 
 
@@ -105,7 +112,8 @@ def _members(
             what = "an entity" if member.is_entity else with_article(member.spot.word)
             place.error(
                 node,
-                f"{member.name} is {what}, expected an embedded type as a member of {union.name}",
+                f"{member.name} is {what}, expected a type without @collection as a member of "
+                f"{union.name}",
                 "remove its @collection, or remove it from the union"
                 if member.is_entity
                 else "name the members of both in one union",
@@ -264,7 +272,7 @@ def _shared_fields(
     for reference in member.references:
         directive = reference.directives.one("reference")
         by = directive.text("by") if directive else None
-        if directive and by in union.fields:
+        if directive and by in union.fields and reference.name not in union.fields:
             reference.place.error(
                 directive.at("by"),
                 f'@reference(by: "{by}"): a field of {union.name}, expected one of {member.name} '
@@ -277,6 +285,27 @@ def _shared_fields(
         else field
         for name, field in union.fields.items()
     }
+
+
+def _check_of_all(union: TypeDeclaration, member: TypeDeclaration) -> None:
+    """Report what holds for the whole collection, on one member of an entity."""
+    for directive in member.directives.applied:
+        if directive.name != "variant":
+            member.place.error(
+                directive.node,
+                f"@{directive.name}: {member.name} is a member of {union.name}, expected on "
+                f"{union.name}",
+                f"move it to {union.name}",
+            )
+    for field in member.fields.values():
+        for directive in field.directives.applied if field.name not in union.fields else ():
+            if directive.name in _OF_ALL:
+                field.place.error(
+                    directive.node,
+                    f"@{directive.name}: on a field of {member.name} alone, expected on a field of "
+                    f"{union.name}",
+                    f"remove it, or move the field to {union.name}",
+                )
 
 
 def _check_shared(field: FieldDeclaration) -> None:
@@ -338,7 +367,7 @@ def _check_alone(type_: TypeDeclaration) -> None:
             "remove it, or name the type in a union",
         )
     access = type_.directives.one("access")
-    if access is not None and type_.member_of is not None:
+    if access is not None and type_.member_of is not None and not type_.is_entity:
         type_.place.error(
             access.node,
             f"@access: {type_.name} is a member of {type_.member_of}, expected on the union or on "

@@ -142,6 +142,13 @@ def _check_type(field: FieldDeclaration, declarations: Declarations) -> None:
             f'"{field.type_name}": unknown type',
             _mend_type(field.type_name, declarations),
         )
+    elif isinstance(kind, TypeDeclaration) and kind.member_of is not None:
+        union = declarations.types[kind.member_of]
+        field.place.error(
+            field.node.type,
+            f"{kind.name} is a member of {union.name}, expected the {union.spot.word}",
+            f'write "{field.name}: {field.type_text.replace(kind.name, union.name)}"',
+        )
     elif declarations.entity(field) and field.is_stored and field.name != "id":
         by = f"{field.name}Id"
         entity = field.type_name
@@ -154,13 +161,6 @@ def _check_type(field: FieldDeclaration, declarations: Declarations) -> None:
             field.node.type,
             f"{entity} is an entity, expected an embedded type, an enum or a scalar",
             mend,
-        )
-    elif isinstance(kind, TypeDeclaration) and kind.member_of is not None:
-        union = declarations.types[kind.member_of]
-        field.place.error(
-            field.node.type,
-            f"{kind.name} is a member of {union.name}, expected the {union.spot.word}",
-            f'write "{field.name}: {field.type_text.replace(kind.name, union.name)}"',
         )
     elif kind is Scalar.POINT and field.is_list:
         field.place.error(

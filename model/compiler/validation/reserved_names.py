@@ -206,8 +206,11 @@ CHANGE_FIELDS = frozenset(
 def check_names(declarations: Declarations, report: Report) -> None:
     """Report every name of the model that the API takes or that two entities would share."""
     for type_ in declarations.types.values():
+        owner = declarations.types.get(type_.member_of or "")
         for field in type_.fields.values():
-            _check_field(type_, field)
+            # A shared field is reported with its interface.
+            if owner is None or field.name not in owner.fields:
+                _check_field(type_, field)
     _check_types(declarations, report)
     _check_root_fields(declarations)
 

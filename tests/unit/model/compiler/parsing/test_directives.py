@@ -21,8 +21,8 @@ FIELD_MISTAKES = [
     ),
     pytest.param(
         'name: String @index(fields: ["name"])',
-        "@index on a field, expected on a type",
-        "move it to a type, or remove it",
+        "@index on a field, expected on a type or an interface",
+        "move it to a type or an interface, or remove it",
         id="a type's directive on a field",
     ),
     pytest.param(

@@ -69,7 +69,7 @@ MISTAKES = [
         'union Payment @discriminator(field: "kind") = Cash | Bill # !\n'
         'type Cash { limit: Int } type Bill @collection(name: "bills") { id: ID! limit: Int }',
         "Payment",
-        "Bill is an entity, expected an embedded type as a member of Payment",
+        "Bill is an entity, expected a type without @collection as a member of Payment",
         "remove its @collection, or remove it from the union",
     ),
     case(
@@ -78,7 +78,7 @@ MISTAKES = [
         'type Cash { other: Other } union Other @discriminator(field: "kind") = Card\n'
         "type Card { limit: Int }",
         "Payment",
-        "Other is a union, expected an embedded type as a member of Payment",
+        "Other is a union, expected a type without @collection as a member of Payment",
         "name the members of both in one union",
     ),
     case(
@@ -246,6 +246,70 @@ MISTAKES = [
 ]
 
 
+ANIMAL = """
+interface Animal @collection(name: "animals") @discriminator(field: "kind") {
+  id: ID! name: String
+}
+type Cat implements Animal { id: ID! name: String }
+"""
+
+
+def of_entity(name: str, text: str, subject: str, problem: str, mend: str) -> object:
+    """Return one mistake in an entity that is an interface."""
+    return pytest.param(f"{ANIMAL}\n{text}", subject, problem, mend, id=name)
+
+
+MISTAKES += [
+    of_entity(
+        "an index of a member",
+        'type Dog implements Animal @index(fields: ["breed"]) { # !\n'
+        "id: ID! name: String breed: Int }",
+        "Dog",
+        "@index: Dog is a member of Animal, expected on Animal",
+        "move it to Animal",
+    ),
+    of_entity(
+        "a unique field of a member",
+        "type Dog implements Animal { id: ID! name: String\nchip: Int @unique # !\n}",
+        "Dog.chip",
+        "@unique: on a field of Dog alone, expected on a field of Animal",
+        "remove it, or move the field to Animal",
+    ),
+    of_entity(
+        "a member of an entity without its id",
+        "type Dog implements Animal { name: String } # !",
+        "Dog",
+        "it has no id, which Animal has",
+        'add "id: ID!"',
+    ),
+    of_entity(
+        "a reference to a member",
+        'type Person @collection(name: "people") { id: ID! catId: ID\n'
+        'cat: Cat @reference(by: "catId") # !\n}',
+        "Person.cat",
+        "Cat is a member of Animal, expected the interface",
+        'write "cat: Animal"',
+    ),
+    of_entity(
+        "a copy of a member's field",
+        "type Dog implements Animal { id: ID! name: String breed: Int }\n"
+        'type Person @collection(name: "people") { id: ID! petId: ID\n'
+        'pet: Animal @reference(by: "petId")\nbreed: Int @copy(of: "pet.breed") # !\n}',
+        "Person.breed",
+        '@copy(of: "pet.breed"): Animal has no field "breed"',
+        "it has kind, id, name",
+    ),
+    of_entity(
+        "a reserved name in the interface",
+        'interface Plant @collection(name: "plants") @discriminator(field: "kind") { id: ID!\n'
+        "history: Int # !\n}\ntype Tree implements Plant { id: ID! history: Int }",
+        "Plant.history",
+        '"history" is a field of the API: the document\'s versions',
+        'rename it: plantHistory: Int @stored(as: "history")',
+    ),
+]
+
+
 @pytest.mark.parametrize(("text", "subject", "problem", "mend"), MISTAKES)
 def test_an_error_has_its_location_and_a_fix(
     mistake: Callable[[str], ModelError], text: str, subject: str, problem: str, mend: str
@@ -306,3 +370,35 @@ def test_a_union_has_the_fields_that_all_members_have() -> None:
     assert model.variants(contact) == (contact, person, nobody)
     assert model.variant(contact, {"_class": "Nobody"}) is nobody
     assert model.variant(contact, {"_class": 1}) is contact
+
+
+def test_members_of_an_entity_share_its_collection() -> None:
+    """The entity has their further fields; references and fields of the interface are in each."""
+    model = read_model(
+        """
+        interface Animal @collection(name: "animals", version: null) @discriminator(field: "kind")
+          @index(fields: ["dog.breed", "kind"]) {
+          id: ObjectID! name: String @unique ownerId: ID owner: Person @reference(by: "ownerId")
+        }
+        type Dog implements Animal @variant(value: "dog") {
+          id: ObjectID! name: String ownerId: ID owner: Person breed: Int
+        }
+        type Cat implements Animal { id: ObjectID! name: String ownerId: ID owner: Person }
+        type Person @collection(name: "people") {
+          id: UUID! animals: [Animal!]! @referencedBy(field: "ownerId")
+        name: String }
+        """
+    )
+    animal = model.entity("Animal")
+    assert [each.name for each in model.entities] == ["Animal", "Person"]
+    assert [each.name for each in model.members] == ["Dog", "Cat"]
+    assert [each.name for each in animal.member_fields] == ["breed"]
+    assert [each.fields for each in animal.indexes] == [("breed", "kind"), ("name",)]
+    dog, cat = model.members
+    assert (dog.collection, dog.singular, dog.plural) == ("animals", "animal", "animals")
+    assert [each.name for each in dog.fields] == ["id", "kind", "name", "ownerId", "breed"]
+    assert dog.fields[1].constant == "dog"
+    assert dog.fields[3] == animal.fields[3]
+    assert dog.references == animal.references == cat.references
+    assert model.variants(animal) == (animal, dog, cat)
+    assert model.variant(animal, {"kind": "Cat"}) is cat
