@@ -67,8 +67,8 @@ change stream."""
 DIFFS = ("from: 1", "from: 1, to: 2", "from: 2")
 GROUPS = {
     "Invoice": (
-        "groupBy: {ownerId: true, title: true, amount: true, accountId: true, "
-        "address: {street: true, city: true}}"
+        "groupBy: {ownerId: true, title: true, amount: true, accountId: true, tags: true, "
+        "address: {street: true, city: true}, account: {ownerId: true, name: true}}"
     ),
     "Account": "groupBy: {ownerId: true, name: true}",
     "Meter": "groupBy: {ownerId: true, sequence: true, amount: true}",
@@ -195,6 +195,8 @@ def roots(entity: str, plural: str) -> Iterator[tuple[str, str, dict[str, Any]]]
     yield f"{plural}Aggregate", GROUPS[entity], {}
     yield f"{plural}Aggregate", f"asOf: {{token: $now}}, {GROUPS[entity]}", {}
     yield f"{one}Versions", "first: 50", {}
+    groups = "documentId: true, author: true, operation: true, at: {by: MINUTE}, changedField: true"
+    yield f"{one}VersionsAggregate", f"groupBy: {{{groups}}}", {}
     yield f"{one}Drafts", "first: 50", {}
     yield f"{one}Comments", "first: 50", {}
     yield "allDrafts", "first: 50", {}
