@@ -338,6 +338,12 @@ async def test_documents_of_unknown_types_are_left_out(shop: Shop) -> None:
     result = await ask(shop, "{ animals { totalCount nodes { id } } }")
     assert result.data["animals"] == {"totalCount": 2, "nodes": [{"id": "u2"}]}
     await shop.recorded()
+    token = (await shop.ask("{ resumeToken }"))["resumeToken"]
+    for arguments in ("", f'(asOf: {{token: "{token}"}})'):
+        for shown in ("totalCount", "edges { cursor }"):
+            result = await ask(shop, f"{{ animalStates{arguments} {{ {shown} }} }}")
+            # Nothing of the documents is shown.
+            assert result.errors is None
     result = await ask(shop, "{ animalVersions { nodes { document { name } documentId } } }")
     nodes = {
         each["documentId"]: each["document"] for each in result.data["animalVersions"]["nodes"]

@@ -101,6 +101,9 @@ async def without_invalid(
         nodes: selections of the documents.
         paged: the field is a connection, and not a list.
     """
+    if not nodes:
+        # A total, or cursors: no document is shown.
+        return [True] * len(documents)
     misfits = await _misfits(info, documents, shape, nodes)
     _report(info, misfits, shape.name, paged=paged)
     return [misfit is None for misfit in misfits]
@@ -136,6 +139,8 @@ def report_invalid_snapshots(
     paged: bool = True,
 ) -> list[bool]:
     """Return the same for past documents, which need a valid id."""
+    if not nodes:
+        return [True] * len(snapshots)
     selections = info.context.selections(info)
     asked = [selections.under(nodes, each.snapshot) for each in shape.variants]
     named = [each[name] for each in asked for name in each if name in _IDS]
