@@ -67,7 +67,7 @@ class Merge:
         if self.only_over is not None:
             name, value = self.only_over
             same = {"$eq": [field_expression(target, name), {"$literal": value}]}
-            is_object = {"$and": [is_object, same]}
+            is_object = {"$cond": [is_object, same, False]}
         old = target if target == "$$ROOT" else {"$cond": [is_object, target, {"$literal": {}}]}
         return {"$let": {"vars": {"old": old}, "in": {"$mergeObjects": parts}}}
 

@@ -236,11 +236,12 @@ def _check_points(
 def follow(type_: TypeDeclaration, name: str, declarations: Declarations) -> _Path:
     here: TypeDeclaration | None = type_
     fields: list[FieldDeclaration] = []
-    for word in name.split("."):
+    words = name.split(".")
+    for number, word in enumerate(words, start=1):
         if here is None:
             return _Path(tuple(fields), word)
         member = declarations.member(here, word)
-        if member is not None:
+        if member is not None and number < len(words):
             # A member of a union adds a name to the path, but none to the document.
             here = member
             continue

@@ -269,6 +269,24 @@ MISTAKES += [
         "move it to Animal",
     ),
     of_entity(
+        "an index on an unknown name in a union",
+        'type Person @collection(name: "people") @index(fields: ["pet.cat"]) { # !\n'
+        "id: ID! pet: Pet }\n"
+        'union Pet @discriminator(field: "kind") = Bird type Bird { wings: Int }',
+        "Person",
+        '@index: Pet has no stored field "cat"',
+        "it has kind",
+    ),
+    of_entity(
+        "an index that names a member alone",
+        'type Person @collection(name: "people") @index(fields: ["pet.bird"]) { # !\n'
+        "id: ID! pet: Pet }\n"
+        'union Pet @discriminator(field: "kind") = Bird type Bird { wings: Int }',
+        "Person",
+        '@index: Pet has no stored field "bird"',
+        "it has kind",
+    ),
+    of_entity(
         "a unique field of a member",
         "type Dog implements Animal { id: ID! name: String\nchip: Int @unique # !\n}",
         "Dog.chip",
