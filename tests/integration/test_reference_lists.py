@@ -135,7 +135,7 @@ async def walked(shop: Shop, key: str, at: Any, size: int, forwards: bool) -> li
 
 @settings(
     deadline=None,
-    max_examples=examples(15),
+    max_examples=examples(10),
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(
