@@ -32,6 +32,7 @@ from revstream.resolvers.pagination.order_by import (
 from revstream.resolvers.pagination.page import SORT_KEY, Page, PageRequest, Window
 from revstream.resolvers.pagination.page_query import PageQuery
 from revstream.resolvers.values.points import distance, stored_coordinates
+from revstream.resolvers.values.reference_ids import check_id_bytes
 from revstream.streams.changefeed.event import identity
 from revstream.streams.core.operation import count_computed
 from revstream.streams.layouts.core.sort_key import sort_key_expressions
@@ -48,6 +49,9 @@ MOST_ORDERED = 10_000
 
 _MOST_BYTES = 8 * 1024 * 1024
 """Values that are given to the server to sort; a command may have 16 MB."""
+
+_MOST_ITEMS = 100_000
+"""Ids in the lists of the documents, each time that they occur: looking at them takes 0.1 s."""
 
 _PORTION = 500
 """Rows that are prepared without letting other tasks run: about 3 ms."""
@@ -200,24 +204,35 @@ class RelatedOrder:
             LimitExceeded: the lists have too many ids together.
         """
         lists = [each if isinstance(each := _value(row, key.by), list) else [] for row in rows]
+        # Ids may recur, in other lists and in the same one.
+        self._check_ids(key, sum(map(len, lists)), _MOST_ITEMS)
         wanted = {
             (identity(id_), row.at): (id_, row.at)
             for ids, row in zip(lists, rows, strict=True)
             for id_ in ids
             if id_ is not None and not isinstance(id_, list)
         }
-        if len(wanted) > MOST_ORDERED:
-            raise LimitExceeded(
-                f"{self._entity.name}: {len(wanted):,} ids, maximum of an order by {key.name} is "
-                f"{MOST_ORDERED:,}; add conditions",
-                limit="documents ordered by related values",
-                asked=len(wanted),
-                bound=MOST_ORDERED,
-            )
+        self._check_ids(key, len(wanted), MOST_ORDERED)
+        check_id_bytes(key.target, [id_ for id_, _ in wanted.values()])
         found = await reads.referenced(key.target, [*wanted.values()], frozenset())
         there = {name for name, each in zip(wanted, found, strict=True) if each is not None}
         for ids, row in zip(lists, rows, strict=True):
             _store(row, key.place, sum((identity(id_), row.at) in there for id_ in ids))
+
+    def _check_ids(self, key: CountKey, count: int, most: int) -> None:
+        """Check a number of ids in lists.
+
+        Raises:
+            LimitExceeded: it is above the maximum.
+        """
+        if count > most:
+            raise LimitExceeded(
+                f"{self._entity.name}: {count:,} ids, maximum of an order by {key.name} is "
+                f"{most:,}; add conditions",
+                limit="documents ordered by related values",
+                asked=count,
+                bound=most,
+            )
 
     async def _documents(self, rows: Sequence[Row]) -> list[Document]:
         """Return the rows as documents to sort.
@@ -273,7 +288,11 @@ def page_of_items(
 async def _relate(
     reads: RelatedReads, keys: Sequence[ReferenceKey | CountKey], rows: Sequence[Row]
 ) -> None:
-    """Read the values of the keys of one relation, and store them in the rows."""
+    """Read the values of the keys of one relation, and store them in the rows.
+
+    Raises:
+        LimitExceeded: the ids are too large together.
+    """
     key = keys[0]
     ids = [_value(row, key.by) for row in rows]
     names = [(identity(id_), row.at) for id_, row in zip(ids, rows, strict=True)]
@@ -283,6 +302,7 @@ async def _relate(
         for name, id_, row in zip(names, ids, rows, strict=True)
         if id_ is not None and not isinstance(id_, list)
     }
+    check_id_bytes(key.target, [id_ for id_, _ in wanted.values()])
     found: Sequence[Any]
     if isinstance(key, CountKey):
         assert key.field is not None

@@ -1,16 +1,27 @@
-"""Validity of the ids that references hold."""
+"""Validity of the ids that references hold, and their size."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import bson
 
 from revstream.model.definition import Field
-from revstream.resolvers.errors import DocumentMisfit
+from revstream.resolvers.errors import DocumentMisfit, LimitExceeded
 from revstream.resolvers.values.output import TEXT_IDS, Convert, ValueLocation, converter
+from revstream.streams.mongo.driver.codecs import DECODED
 
-__all__ = ["id_converter", "is_id"]
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from revstream.model.definition import Entity
+
+__all__ = ["MOST_ID_BYTES", "check_id_bytes", "id_converter", "is_id"]
+
+MOST_ID_BYTES = 4 * 1024 * 1024
+"""Size of the ids of a query; a command may have 16 MB, and may name them twice."""
 
 _NOWHERE = ValueLocation("", None)
 
@@ -31,3 +42,20 @@ def is_id(convert: Convert, id_: Any) -> bool:
     except DocumentMisfit:
         return False
     return True
+
+
+def check_id_bytes(target: Entity, ids: Sequence[Any]) -> None:
+    """Check the size of the ids of related documents, which are part of a query.
+
+    Raises:
+        LimitExceeded: they are too large.
+    """
+    size = len(bson.encode({"": ids}, codec_options=DECODED))
+    if size > MOST_ID_BYTES:
+        raise LimitExceeded(
+            f"{target.name}: {size:,} bytes of ids of related documents, maximum is "
+            f"{MOST_ID_BYTES:,}; add conditions, so that fewer documents match",
+            limit="memory",
+            asked=size,
+            bound=MOST_ID_BYTES,
+        )

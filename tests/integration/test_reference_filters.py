@@ -11,7 +11,7 @@ from uuid import uuid4
 
 import pytest
 import pytest_asyncio
-from bson import Regex
+from bson import Regex, encode
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from pymongo import MongoClient
@@ -22,6 +22,7 @@ from revstream.model.compiler.loader import read_model
 from revstream.resolvers.access.principal import Principal
 from revstream.resolvers.errors import BadUserInput
 from revstream.resolvers.filters.parser import parse_where
+from revstream.resolvers.values import reference_ids
 from tests.support.editing import Row, Shop, open_shop
 from tests.support.exhaustive import examples, representatives
 
@@ -478,6 +479,23 @@ async def test_the_number_of_targets_is_bounded(
     refused = await ask(three, ANN, text % 0)
     assert refused["codes"] == ["LIMIT_EXCEEDED"]
     assert refused["messages"][0].startswith("Supplier: more than 1 documents match the filter")
+
+
+async def test_the_ids_of_targets_are_bounded_in_bytes(
+    three: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A command of more than 16 MB is one that MongoDB refuses."""
+    text = "{ products(where: {supplier: {rank: {gt: %s}}}) { totalCount } }"
+    size = len(encode({"": ["a"]}))
+    monkeypatch.setattr(reference_ids, "MOST_ID_BYTES", size)
+    assert (await ask(three, ANN, text % 1))["data"]["products"]["totalCount"] == 2
+    refused = await ask(three, ANN, text % 0)
+    assert refused["codes"] == ["LIMIT_EXCEEDED"]
+    assert re.fullmatch(
+        rf"Supplier: \d+ bytes of ids of related documents, maximum is {size}; add conditions, "
+        "so that fewer documents match",
+        refused["messages"][0],
+    )
 
 
 async def test_the_number_of_references_is_bounded(three: Shop) -> None:

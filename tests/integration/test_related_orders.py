@@ -17,6 +17,7 @@ from pymongo import MongoClient
 
 from revstream.resolvers.access.principal import Principal
 from revstream.resolvers.pagination import related_order
+from revstream.resolvers.values import reference_ids
 from tests.integration.test_reference_filters import (
     ANN,
     BACK_LINKS,
@@ -371,6 +372,34 @@ async def test_ids_of_lists_are_bounded(three: Shop, monkeypatch: pytest.MonkeyP
     assert refused["messages"] == [
         "Product: 4 ids, maximum of an order by partners.count is 3; add conditions"
     ]
+
+
+async def test_ids_that_recur_in_lists_are_bounded(
+    three: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each is looked at, the same one too."""
+    three.database["products"].update_one({"_id": "p"}, {"$set": {"partnerIds": ["a", "a", "a"]}})
+    monkeypatch.setattr(related_order, "_MOST_ITEMS", 2)
+    refused = await ask(
+        three, ANN, "{ products(orderBy: [{partners: {count: DESC}}]) { nodes { id } } }"
+    )
+    assert refused["messages"] == [
+        "Product: 3 ids, maximum of an order by partners.count is 2; add conditions"
+    ]
+
+
+@pytest.mark.parametrize("order", ["supplier: {rank: ASC}", "partners: {count: ASC}"])
+async def test_ids_to_order_by_are_bounded_in_bytes(
+    three: Shop, monkeypatch: pytest.MonkeyPatch, order: str
+) -> None:
+    """They are sent to MongoDB in one command."""
+    three.database["products"].update_one({"_id": "p"}, {"$set": {"partnerIds": ["a"]}})
+    text = f"{{ products(orderBy: [{{{order}}}]) {{ nodes {{ id }} }} }}"
+    assert (await ask(three, ANN, text))["codes"] == []
+    monkeypatch.setattr(reference_ids, "MOST_ID_BYTES", 10)
+    refused = await ask(three, ANN, text)
+    assert refused["codes"] == ["LIMIT_EXCEEDED"]
+    assert refused["messages"][0].startswith("Supplier: ")
 
 
 async def test_an_order_does_not_go_on_from_a_related_document(three: Shop) -> None:

@@ -17,6 +17,7 @@ from revstream.resolvers.filters.reference_filters import MOST_TARGETS
 from revstream.resolvers.history.time_point import TimePoint
 from revstream.resolvers.pagination.page import PageRequest
 from revstream.resolvers.pagination.page_query import PageQuery
+from revstream.resolvers.values.reference_ids import check_id_bytes
 from revstream.streams.changefeed.event import possible_ids
 from revstream.streams.core.errors import DatabaseError
 
@@ -50,7 +51,9 @@ async def find_targets(
     # An id, and the id by which a reference leads to it, may differ in type and have one text.
     shown = [each for id_ in ids for each in ids_shown_in(held or target.id, id_)]
     # A field may hold anything: as an item of `$in`, a regular expression matches other ids.
-    return possible_ids(shown)
+    found = possible_ids(shown)
+    check_id_bytes(target, found)
+    return found
 
 
 async def _target_ids(
