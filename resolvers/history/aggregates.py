@@ -10,7 +10,7 @@ from typing import Any
 import bson
 from bson.timestamp import Timestamp
 
-from revstream.model.definition import Entity, Field
+from revstream.model.definition import Entity, Model
 from revstream.resolvers.aggregates.pipeline import NO_RESULT, AggregateResult
 from revstream.resolvers.aggregates.query import AggregateQuery
 from revstream.resolvers.aggregates.reading import compute_aggregate
@@ -21,6 +21,8 @@ from revstream.resolvers.history.row_filtered_pages import RowFilteredPages
 from revstream.resolvers.history.version_filter import CHANGED, VersionFilter
 from revstream.resolvers.history.versions import VersionHistory
 from revstream.resolvers.pagination.keyset import Keyset
+from revstream.resolvers.values.field_diff import visible_fields
+from revstream.resolvers.values.field_path import path_steps
 from revstream.streams.core.errors import ArchiveBehind, HistoryLost
 from revstream.streams.core.operation import count_computed
 from revstream.streams.mongo.driver.codecs import DECODED, Document
@@ -57,12 +59,12 @@ async def aggregate_versions(
     entity: Entity,
     where: VersionFilter | None,
     query: AggregateQuery,
-    readable: Sequence[Field],
+    readable: tuple[Entity, Model],
 ) -> AggregateResult:
     """Compute an aggregate of the versions that match and that the caller may read.
 
     Args:
-        readable: the entity's fields that the caller may read.
+        readable: see `Scope.readable`.
 
     Raises:
         BadUserInput: an unknown time zone.
@@ -73,7 +75,7 @@ async def aggregate_versions(
     archive, rows = history.readable(entity)
     sifting, mongo = RowFilteredPages(archive, entity, rows), history.mongo
     shows_changes = CHANGED in query.paths
-    naming = [_changed_names(readable)] if shows_changes else []
+    naming = [_changed_names(*readable)] if shows_changes else []
 
     async def read() -> AggregateResult:
         start: Mapping[str, Any] = {"$match": sifting.query({} if where is None else where.query)}
@@ -96,21 +98,36 @@ async def aggregate_versions(
     )
 
 
-def _changed_names(readable: Sequence[Field]) -> Document:
-    """Return the stage that makes changed paths into the names of top-level fields, each once."""
-    stored = {"$literal": [each.stored for each in readable]}
-    names = {"$literal": [each.name for each in readable]}
-    top = {"$arrayElemAt": [{"$split": ["$$this", "."]}, 0]}
-    changed = {"$map": {"input": {"$ifNull": [f"${CHANGED}", []]}, "in": top}}
-    place = {"$indexOfArray": [stored, "$$this"]}
-    shown = {
-        "$filter": {
-            "input": {"$setUnion": [changed, []]},
-            "as": "this",
-            "cond": {"$gte": [place, 0]},
+def _changed_names(entity: Entity, model: Model) -> Document:
+    """Return the stage that makes changed paths into the names of top-level fields, each once.
+
+    A path that `changedFields` does not show, such as that of a hidden field inside, has no name.
+    """
+    steps = path_steps(entity, model)
+    keys, targets = {"$literal": [*steps.targets]}, [*steps.targets.values()]
+    # Without a step the index is -1, which is the last item.
+    target = {
+        "$arrayElemAt": [
+            {"$literal": [*targets, False]},
+            {"$indexOfArray": [keys, {"$concat": ["$$value", ".", "$$this"]}]},
+        ]
+    }
+    names = {"$split": ["$$path", "."]}
+    is_state = {"$eq": [{"$type": "$$value"}, "string"]}
+    end = {
+        "$reduce": {
+            "input": names,
+            "initialValue": steps.start,
+            "in": {"$cond": [is_state, target, "$$value"]},
         }
     }
-    return {"$set": {CHANGED: {"$map": {"input": shown, "in": {"$arrayElemAt": [names, place]}}}}}
+    paths = {"$ifNull": [f"${CHANGED}", []]}
+    shown = {"$filter": {"input": paths, "as": "path", "cond": {"$ne": [end, False]}}}
+    fields = {each.stored: each.name for each in visible_fields(entity)}
+    place = {"$indexOfArray": [{"$literal": [*fields]}, {"$arrayElemAt": [names, 0]}]}
+    name = {"$arrayElemAt": [{"$literal": [*fields.values(), None]}, place]}
+    found = {"$map": {"input": shown, "as": "path", "in": name}}
+    return {"$set": {CHANGED: {"$setDifference": [found, [None]]}}}
 
 
 async def _visible_versions(

@@ -13,7 +13,7 @@ from typing import Any
 from revstream.model.definition import Entity, Field, Model, ObjectType, Scalar
 from revstream.resolvers.errors import BadUserInput
 
-__all__ = ["ApiPath", "api_path", "stored_path", "union_path"]
+__all__ = ["ApiPath", "PathSteps", "api_path", "path_steps", "stored_path", "union_path"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +28,42 @@ class ApiPath:
     path: str
     field: Field | None
     cut: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PathSteps:
+    """Automaton that accepts the stored paths for which `api_path` without a document has a result.
+
+    Attributes:
+        start: the state of the document.
+        targets: state after "<state>.<stored name>". None is the state of a value without fields of
+            its own: all paths into it are accepted.
+    """
+
+    start: str
+    targets: Mapping[str, str | None]
+
+
+def path_steps(entity: Entity, model: Model) -> PathSteps:
+    """Return the steps of stored paths, for MongoDB to judge them; types may be recursive."""
+    targets: dict[str, str | None] = {}
+    waiting = [model.variants(entity)]
+    states = {_state(waiting[0])}
+    for kinds in waiting:
+        for name in {each.stored for kind in kinds for each in kind.fields}:
+            if any(name in kind.hidden for kind in kinds):
+                continue
+            fields = [each for kind in kinds if (each := kind.stored_field(name)) is not None]
+            inner = tuple(_kinds_inside(fields, model))
+            target = targets[f"{_state(kinds)}.{name}"] = _state(inner) if inner else None
+            if target is not None and target not in states:
+                states.add(target)
+                waiting.append(inner)
+    return PathSteps(_state(waiting[0]), targets)
+
+
+def _state(kinds: Sequence[ObjectType]) -> str:
+    return " ".join(each.name for each in kinds)
 
 
 def api_path(

@@ -37,7 +37,10 @@ MODEL = read_model(
     f"""
     type Product @collection(name: "products", version: null) {_PRODUCT}
     type Deal @collection(name: "deals", version: null, storage: DELTA) {_PRODUCT}
-    type Origin {{ note: String cityId: ID city: City @reference(by: "cityId") }}
+    type Origin {{
+      note: String secret: Int @access(read: ["staff"]) from: Origin
+      cityId: ID city: City @reference(by: "cityId")
+    }}
     type Supplier @collection(name: "suppliers", version: null)
       @access(rows: "{{ or: [{{ owner: {{ eq: $sub }} }}, {{ owner: {{ exists: false }} }}] }}") {{
       id: ID! owner: String country: String since: DateTime @stored(as: "from")
@@ -392,7 +395,13 @@ STEPS = st.lists(
     st.tuples(
         st.sampled_from([0, 0, 0, 1, 2]),
         st.sampled_from(
-            [None, *({"label": each, "n": n} for each in "xy" for n in (0, 1)), {"owner": "bob"}]
+            [
+                None,
+                *({"label": each, "n": n} for each in "xy" for n in (0, 1)),
+                {"owner": "bob"},
+                *({f"origin.{name}": n} for name in ("secret", "from.secret") for n in (0, 1)),
+                {"origin.note": "a"},
+            ]
         ),
         AUTHORS,
         st.datetimes(datetime(2024, 3, 30), datetime(2024, 4, 2), timezones=st.just(UTC)),

@@ -70,7 +70,7 @@ def version_aggregate_field(model: Model, shape: ObjectTypeInfo) -> StrawberryFi
             lambda kind, member: None,
         )
         matching = parse_version_where(model, entity, where, context.scope)
-        readable = [each for each in entity.fields if context.scope.may_read(entity, each)]
+        readable = context.scope.readable(entity, model)
         return await aggregate_versions(context.services.history, entity, matching, query, readable)
 
     return Resolve(
