@@ -31,10 +31,11 @@ from revstream.resolvers.values.output import TEXT_IDS, shorten_repr
 __all__ = ["OPERATIONS", "as_list", "exists", "is_empty", "json_path", "list_exists", "size"]
 
 LONGEST_TEXT = 10_000
-"""Characters of a text to search for; MongoDB refuses regular expressions somewhat longer."""
+"""Characters of the start of a text; MongoDB refuses regular expressions somewhat longer."""
 
-LONGEST_TEXT_IN_ANY_CASE = 1_000
-"""The same without regard to case: each character becomes a class of characters."""
+LONGEST_TEXT_INSIDE = 1_000
+"""The same anywhere in a text, where MongoDB begins anew at each character of the text; and without
+regard to case, where each character becomes a class of characters."""
 
 LONGEST_TEXT_WITHOUT_ACCENTS = 200
 """The same without regard to accents: each class is larger, and marks may follow."""
@@ -126,7 +127,7 @@ def _text(
     ignore_case: bool = False,
     ignore_accents: bool = False,
 ) -> Operation:
-    longest = LONGEST_TEXT_IN_ANY_CASE if ignore_case else LONGEST_TEXT
+    longest = LONGEST_TEXT if at_start and not ignore_case else LONGEST_TEXT_INSIDE
     if ignore_accents:
         longest = LONGEST_TEXT_WITHOUT_ACCENTS
 
