@@ -282,8 +282,12 @@ def test_each_operator_has_one_meaning(where: dict[str, Any] | None, condition: 
         ),
         ({"colour": {"eq": "red"}}, "Thing.colour.eq: 'red', expected one of RED, GREEN, BLUE"),
         (
-            {"text": {"contains": "x" * 10_001}},
-            "Thing.text.contains: 10,001 characters, maximum is 10,000; shorten the text",
+            {"text": {"startsWith": "x" * 10_001}},
+            "Thing.text.startsWith: 10,001 characters, maximum is 10,000; shorten the text",
+        ),
+        (
+            {"text": {"contains": "x" * 1_001}},
+            "Thing.text.contains: 1,001 characters, maximum is 1,000; shorten the text",
         ),
         (
             {"text": {"eqIgnoreCase": "x" * 1_001}},
