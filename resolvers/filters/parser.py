@@ -120,7 +120,7 @@ class _Parser:
                 f"where: nested more than {DEEPEST} deep, which is the maximum; nest it less"
             )
         if not isinstance(where, Mapping):
-            raise BadUserInput(f"{owner}: {_shown(where)}, expected an object of conditions")
+            raise BadUserInput(f"{owner}: {shorten_repr(where)}, expected an object of conditions")
         deeper = _Parser(self.model, self.check, self.depth + 1)
 
         def parse_nested(each: object) -> Condition:
@@ -226,13 +226,18 @@ class _Parser:
         owner, target = refers.name, refers.target
         if not isinstance(value, Mapping):
             raise BadUserInput(
-                f"{owner}: {_shown(value)}, expected an object with some, every or none"
+                f"{owner}: {shorten_repr(value)}, expected an object with some, every or none"
             )
         conditions: list[Condition] = []
         for quantifier, operand in value.items():
             if quantifier not in QUANTIFIERS:
                 raise BadUserInput(
                     f"{owner}: {shorten_repr(quantifier)}, expected one of {', '.join(QUANTIFIERS)}"
+                )
+            if not isinstance(operand, Mapping):
+                raise BadUserInput(
+                    f"{owner}.{quantifier}: {shorten_repr(operand)}, expected an object of "
+                    "conditions; {} matches every document"
                 )
             inner = self.where(target, target.name, operand, "")
             if quantifier == "every":
@@ -280,10 +285,6 @@ class _Parser:
                 return Not(Some(path, item))
             case _:
                 return Not(Some(path, negate(item)))
-
-
-def _shown(value: object) -> str:
-    return "null" if value is None else shorten_repr(value)
 
 
 def _field(kind: ObjectType, name: str) -> Field | None:

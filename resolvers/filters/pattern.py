@@ -195,12 +195,13 @@ class _Reader:
         letter, self.rest = self.rest[0], self.rest[1:]
         return letter
 
-    def _literal(self, letter: str) -> str:
+    def _literal(self, letter: str, others: str = "d, D, w, W, s, S, b") -> str:
+        """Return the character that an escaped letter means; `others` have another meaning."""
         if letter in _CONTROLS:
             return _CONTROLS[letter]
         if letter.isalnum() or not letter.isprintable():
             self.rest = letter + self.rest
-            self.fail("one of d, D, w, W, s, S, b, n, r, t or a sign; escape nothing else")
+            self.fail(f"one of {others}, n, r, t or a sign; escape nothing else")
         return letter
 
     def _class(self) -> str:
@@ -225,7 +226,7 @@ class _Reader:
             self.fail("a closing bracket; write \\[ for the character")
         if self._take("\\"):
             letter = self._escaped()
-            return _CLASSES[letter] if letter in _CLASSES else self._literal(letter)
+            return _CLASSES[letter] if letter in _CLASSES else self._literal(letter, "d, w, s")
         if self.rest[0] == "[":
             self.fail("a character; write \\[ for it")
         character, self.rest = self.rest[0], self.rest[1:]

@@ -345,8 +345,13 @@ def _mend(name: str, value: object, expected: str) -> str:
     return f"store {expected} there, or {otherwise}"
 
 
+_CONSTANTS: Mapping[bool | None, str] = {None: "null", True: "true", False: "false"}
+
+
 def shorten_repr(value: object, length: int = 80) -> str:
-    """Return the value's repr for a message, shortened to `length`."""
+    """Return the value's repr, or null, true or false as in JSON, shortened to `length`."""
+    if value is None or isinstance(value, bool):
+        return _CONSTANTS[value]
     if isinstance(value, int) and value.bit_length() > 10_000:
         # Python refuses to convert it to text.
         return "a number of thousands of digits"

@@ -435,7 +435,10 @@ async def test_ids_that_show_alike_lead_to_documents(three: Shop) -> None:
             {"products": {"all": {}}},
             "Supplier.products: 'all', expected one of some, every, none",
         ),
-        ({"products": {"some": None}}, "Product: null, expected an object of conditions"),
+        (
+            {"products": {"some": None}},
+            "Supplier.products.some: null, expected an object of conditions; {} matches every",
+        ),
         (
             {"products": None},
             "Supplier.products: null, expected an object with some, every or none",

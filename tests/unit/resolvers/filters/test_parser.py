@@ -220,7 +220,8 @@ def test_each_operator_has_one_meaning(where: dict[str, Any] | None, condition: 
             "Thing.attributes.in: ['a'], expected text, a number, true or false; name the field "
             "inside of it by path",
         ),
-        ({"attributes": {"lt": True}}, "Thing.attributes.lt: True, expected text or a number"),
+        ({"attributes": {"path": None, "eq": 1}}, "Thing.attributes.path: null, expected text"),
+        ({"attributes": {"lt": True}}, "Thing.attributes.lt: true, expected text or a number"),
         ({"attributes": {"contains": 5}}, "Thing.attributes.contains: 5, expected text"),
         (
             {"attributes": {"lt": None}},
@@ -261,7 +262,7 @@ def test_each_operator_has_one_meaning(where: dict[str, Any] | None, condition: 
         ({"size": {"exists": 1}}, "Thing.size.exists: 1, expected true or false"),
         ({"textList": {"size": -1}}, "Thing.textList.size: -1, expected a number of items, from 0"),
         ({"lines": {"size": "2"}}, "Thing.lines.size: '2', expected a number of items, from 0"),
-        ({"lines": {"size": True}}, "Thing.lines.size: True, expected a number of items, from 0"),
+        ({"lines": {"size": True}}, "Thing.lines.size: true, expected a number of items, from 0"),
         ({"textList": {"isEmpty": 1}}, "Thing.textList.isEmpty: 1, expected true or false"),
         (
             {"lines": {"some": None}},

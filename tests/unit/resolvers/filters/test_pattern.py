@@ -51,7 +51,7 @@ def test_a_pattern_is_written_anew(pattern: str, expression: str, prefix: str) -
         ("\\", "has its end at character 2, expected a character after \\"),
         ("[[:alpha:]]", "has '[' at character 2, expected a character; write \\[ for it"),
         ("[]", "has ']' at character 2, expected a character in the class"),
-        ("[\\D]", "has 'D' at character 3, expected one of d, D, w"),
+        ("[\\D]", "has 'D' at character 3, expected one of d, w, s, n, r, t or a sign"),
         ("[z-a]", "expected a range from a lower to a higher character"),
         ("[a", "has its end at character 3, expected a closing bracket"),
         ("(a", "has its end at character 3, expected a closing parenthesis"),
