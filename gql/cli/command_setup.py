@@ -18,6 +18,7 @@ from revstream.gql.runtime.progress_display import Report, shown_progress
 from revstream.gql.runtime.server import run
 from revstream.model.compiler.loader import read_model
 from revstream.model.definition import Model
+from revstream.resolvers.access.row_filter import mistakes_in_rules
 
 __all__ = ["AS_JSON", "database_of", "load_model", "load_settings", "print_result", "run_check"]
 
@@ -83,4 +84,7 @@ def load_model(path: Path) -> Model:
         ) from exc
     except (OSError, UnicodeDecodeError) as exc:
         raise click.UsageError(f"model: {path}: {exc}") from exc
-    return read_model(text, filename=str(path))
+    model = read_model(text, filename=str(path))
+    if mistakes := mistakes_in_rules(model):
+        raise click.UsageError("\n".join(f"model: {path}: {each}" for each in mistakes))
+    return model

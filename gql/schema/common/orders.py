@@ -115,7 +115,7 @@ def _parse_key(
             if link is not None:
                 raise BadUserInput(
                     f"orderBy: {'.'.join(names)}, expected a point of the documents that are "
-                    "ordered, not one of another document",
+                    "ordered, not one of another document; filter by it with near",
                     argument="orderBy",
                 )
             distance = _distance_key(".".join(names), path + shape.fields[name].stored, value)

@@ -8,7 +8,12 @@ import pytest
 
 from revstream.model.compiler.loader import read_model
 from revstream.resolvers.access.principal import ANONYMOUS, Principal
-from revstream.resolvers.access.row_filter import RowFilter, claims_named, rows_of
+from revstream.resolvers.access.row_filter import (
+    RowFilter,
+    claims_named,
+    mistakes_in_rules,
+    rows_of,
+)
 from revstream.resolvers.errors import Forbidden
 
 
@@ -100,3 +105,31 @@ def test_the_claims_of_a_rule_are_listed() -> None:
           id: ID! owner: String }"""
     )
     assert claims_named(model) == {"sub", "a", "b"}
+
+
+@pytest.mark.parametrize(
+    ("rule", "expected"),
+    [
+        (
+            "{ at: { near: { point: { longitude: 200, latitude: 1 }, maxDistance: 5 } } }",
+            "Note: @access(rows:) Note.at.near.point: {'longitude': 200, 'latitude': 1}, expected",
+        ),
+        (
+            "{ or: [{ owner: { eq: $sub } }, { not: { at: { within: { polygon: [] } } } }] }",
+            "Note: @access(rows:) Note.at.within.polygon: 0 corners, expected 3 to 200; correct",
+        ),
+        ("{ at: { near: { point: $home, maxDistance: 5 } } }", None),
+        ("{ owner: { eq: $roles } }", None),
+    ],
+)
+def test_constants_that_never_fit_are_mistakes_of_the_model(
+    rule: str, expected: str | None
+) -> None:
+    """They would refuse every caller; claims are not known yet."""
+    model = read_model(
+        f"""type Note @collection(name: "notes") @access(rows: "{rule}") {{
+          id: ID! owner: String at: Point }}"""
+    )
+    found = mistakes_in_rules(model)
+    assert len(found) == (expected is not None)
+    assert expected is None or found[0].startswith(expected)
