@@ -35,7 +35,7 @@ from revstream.resolvers.current.stored_ids import (
     other_ids,
 )
 from revstream.resolvers.errors import BadUserInput
-from revstream.resolvers.filters.expression import In, all_of, searches
+from revstream.resolvers.filters.expression import In, all_of, searched_text, searches
 from revstream.resolvers.filters.mongo_query import to_query
 from revstream.resolvers.filters.number_filters import asks_for_number, numbered_layout
 from revstream.resolvers.filters.parser import Condition
@@ -359,7 +359,9 @@ class Current(DocumentNumbers):
     def _scored_window(
         self, entity: Entity, query: PageQuery[Condition]
     ) -> tuple[Window, Mapping[str, Any]]:
-        keyset = Keyset(f"search {entity.name}", ((SCORE, -1), ("_id", 1)))
+        # Another text has other scores: its cursors are of another order.
+        kind = f"search {entity.name} {searched_text(query.where)}"
+        keyset = Keyset(kind, ((SCORE, -1), ("_id", 1)))
         window = Window(keyset, query.page)
         return window, window.projected(document_projection(query.fields))
 

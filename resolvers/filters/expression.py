@@ -40,6 +40,7 @@ __all__ = [
     "negate",
     "paths",
     "patterns_in",
+    "searched_text",
     "searches",
 ]
 
@@ -243,10 +244,15 @@ def negate(condition: Condition) -> Condition:
     return condition.condition if isinstance(condition, Not) else Not(condition)
 
 
+def searched_text(condition: Condition | None) -> str | None:
+    """Return the words that a filter searches; None if it searches none."""
+    parts = condition.conditions if isinstance(condition, All) else (condition,)
+    return next((each.text for each in parts if isinstance(each, Search)), None)
+
+
 def searches(condition: Condition | None) -> bool:
     """Return whether a filter searches words."""
-    parts = condition.conditions if isinstance(condition, All) else (condition,)
-    return any(isinstance(each, Search) for each in parts)
+    return searched_text(condition) is not None
 
 
 def paths(condition: Condition) -> frozenset[str]:

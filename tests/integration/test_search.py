@@ -176,6 +176,8 @@ async def test_backward_pages_and_a_resume_token(shop: Shop) -> None:
     before = forwards[3]["cursor"]
     backwards = (await ask(shop, ANN, text, last=2, before=before))["data"]["notes"]["edges"]
     assert backwards == forwards[1:3]
+    other = await ask(shop, ANN, text.replace('"oak"', '"desk"'), last=2, before=before)
+    assert "expected a cursor of this list in this order" in other["messages"][0]
 
 
 async def test_a_search_may_have_an_order_by_related_documents(shop: Shop) -> None:
