@@ -16,6 +16,7 @@ from revstream.model.definition import Entity, HistoryKind, Model, ObjectType
 from revstream.model.naming import suggestion
 from revstream.resolvers.errors import DocumentMisfit
 from revstream.resolvers.values.output import ValueLocation, converter, describe_value
+from revstream.resolvers.values.type_misfit import type_misfit
 from revstream.streams.core.errors import GatewayError
 from revstream.streams.maintenance.diagnosis import DiagnosisFinding
 from revstream.streams.mongo.database import Mongo
@@ -111,8 +112,7 @@ def _of_document(
     found: list[DocumentMisfit] = []
     union = type_.discriminator
     if union is not None and union.member(document) is None:
-        values = ", ".join(each.value for each in union.members)
-        found.append(place.misfit(union.name, document.get(union.stored), f"one of {values}"))
+        found.append(type_misfit(place, union, document))
     for each in model.variant(type_, document).fields:
         try:
             shown = converter(each)(document.get(each.stored), place)

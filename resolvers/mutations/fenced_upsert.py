@@ -21,11 +21,12 @@ from typing import Any
 from bson import Timestamp
 from bson.raw_bson import RawBSONDocument
 
-from revstream.model.definition import Entity
+from revstream.model.definition import Entity, Model
 from revstream.resolvers.access.permissions import OPEN, Scope
 from revstream.resolvers.access.row_filter import RowFilter
 from revstream.resolvers.current.read_your_writes import OwnWrites
 from revstream.resolvers.errors import BadUserInput, Forbidden
+from revstream.resolvers.mutations.document_input import parse_document
 from revstream.resolvers.mutations.expected_version import (
     decode_content,
     not_found_error,
@@ -38,7 +39,13 @@ from revstream.resolvers.mutations.first_events import (
     is_stale,
 )
 from revstream.resolvers.mutations.idempotency import IdempotencyStore
-from revstream.resolvers.mutations.result import AlreadyExists, Author, StaleWrite, Written
+from revstream.resolvers.mutations.result import (
+    AlreadyExists,
+    Author,
+    InvalidDocument,
+    StaleWrite,
+    Written,
+)
 from revstream.resolvers.mutations.update_pipeline import attribution, fenced_pipeline
 from revstream.resolvers.mutations.write_executor import ATTEMPTS, problem_of_document
 from revstream.resolvers.mutations.writes import DocumentWrites
@@ -53,7 +60,7 @@ from revstream.streams.mongo.find_options import FindOptions
 from revstream.streams.mongo.transactions import WriteSession
 from revstream.streams.versioning.version import CHANGE_FIELD
 
-__all__ = ["BatchOutcome", "FencedUpserts"]
+__all__ = ["BatchOutcome", "FencedUpserts", "parse_event"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +116,8 @@ class FencedUpserts:
         """Return a copy for one caller, which refuses events of documents outside the caller's
         rows.
 
-        The caller must be allowed to read the fence field, which results reveal.
+        The caller must be allowed to read the fence field, which results reveal, and to change the
+        type of documents.
 
         Args:
             writes: limited to the same caller.
@@ -122,6 +130,8 @@ class FencedUpserts:
         assert entity.fence is not None
         self._scope.check_read(entity, entity.fence)
         self._scope.check_write(entity, entity.fence)
+        for field in entity.member_fields:
+            self._scope.check_write(entity, field)
         return self._scope.write_rows(entity)
 
     async def apply(self, entity: Entity, key: Any, document: Document, author: Author) -> Written:
@@ -348,3 +358,20 @@ def _stale(entity: Entity, key: Any, document: Document, found: Mapping[str, Any
         fence=given,
         applied=given if held is None else held,
     )
+
+
+def parse_event(model: Model, entity: Entity, document: Mapping[str, Any]) -> Document:
+    """Convert the document of an event, which has a fence value.
+
+    Raises:
+        InvalidDocument: a value that does not match the model, or no fence value.
+    """
+    found = parse_document(model, entity, document)
+    assert entity.fence is not None
+    if entity.fence.stored not in found:
+        name = entity.fence.name
+        raise InvalidDocument(
+            f"{entity.name}.{name}: missing, expected the fence value of the event; pass one",
+            path=name,
+        )
+    return found

@@ -62,9 +62,20 @@ class DocumentUpdate:
         return cls(content=lambda own: merge.expression(more=own), operation="UPDATE", draft=draft)
 
     @classmethod
-    def replacement(cls, entity: Entity, document: Document) -> DocumentUpdate:
+    def replacement(
+        cls, entity: Entity, document: Document, *, same_type: bool = False
+    ) -> DocumentUpdate:
+        """Return the replacement of a document.
+
+        Args:
+            same_type: a document of another type is refused.
+        """
         merge = replacement_merge(entity, document)
-        return cls(content=lambda own: merge.expression(more=own), operation="REPLACE")
+        return cls(
+            content=lambda own: merge.expression(more=own),
+            operation="REPLACE",
+            demands=[_same_type(entity, document)] if same_type else [],
+        )
 
     @classmethod
     def restoration(cls, content: RawBSONDocument, number: int) -> DocumentUpdate:
@@ -83,6 +94,17 @@ class DocumentUpdate:
         """
         content = self.content(_own(entity, change, number))
         return [{"$replaceWith": content if entity.fence is None else _fenced(entity, content)}]
+
+
+def _same_type(entity: Entity, document: Document) -> WritePrecondition:
+    assert entity.discriminator is not None
+    name, stored = entity.discriminator.name, entity.discriminator.stored
+    return WritePrecondition(
+        path=name,
+        problem=f"{name}: the document is not {document[stored]}, and you may not write all fields "
+        "of its type; replace it by one of its own type",
+        query={stored: document[stored]},
+    )
 
 
 def _whole(content: Mapping[str, Any]) -> Callable[[Expressions], Any]:

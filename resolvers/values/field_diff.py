@@ -132,7 +132,9 @@ class FieldDiff:
     ) -> Iterator[tuple[str, str, Any, Any]]:
         """Yield the changes of a document whose fields depend on its type."""
         fields = (*self.entity.fields, *self.entity.member_fields)
-        order = {each.stored: number for number, each in enumerate(fields)}
+        order: dict[str, int] = {}
+        for field in fields:
+            order.setdefault(field.stored, len(order))
         hidden = hidden_fields(self.entity)
         found = [each for each in find_differences(before, after) if each.path[0] not in hidden]
         for each in sorted(found, key=lambda one: order.get(one.path[0], len(order))):

@@ -334,6 +334,8 @@ async def test_documents_of_unknown_types_are_left_out(shop: Shop) -> None:
             result = await ask(shop, text)
             assert [each.extensions["code"] for each in result.errors] == ["DOCUMENT_MISFIT"]
             assert result.errors[0].message.startswith(message)
+            mend = "store one of dog, cat in __t, or declare a type for it"
+            assert result.errors[0].extensions["mend"] == mend
     assert result.data == {"animal": None}
     result = await ask(shop, "{ animals { totalCount nodes { id } } }")
     assert result.data["animals"] == {"totalCount": 2, "nodes": [{"id": "u2"}]}
@@ -417,3 +419,13 @@ async def test_a_field_of_one_member_is_hidden_wherever_it_would_show(shop: Shop
     stored = animals.find_one({"_id": "a1"})
     assert stored is not None
     assert (stored["name"], stored["secret"]) == ("y", "t")
+    # The secret would stay in the document, where the other type might show it.
+    document = {"dog": {"name": "z", "breed": "b"}}
+    denied = await write(shop, "replaceAnimal", bob, id="a1", document=document)
+    assert denied["message"] == (
+        "kind: the document is not dog, and you may not write all fields of its type; "
+        "replace it by one of its own type"
+    )
+    allowed = await write(shop, "replaceAnimal", id="a1", document=document)
+    assert allowed["animal"]["__typename"] == "Dog"
+    assert "secret" not in (animals.find_one({"_id": "a1"}) or {})

@@ -16,6 +16,7 @@ from revstream.resolvers.errors import DocumentMisfit
 from revstream.resolvers.history.version_filter import OPERATION
 from revstream.resolvers.values.json_value import REFUSED
 from revstream.resolvers.values.output import ValueLocation, any_id, describe_value, id_to_api
+from revstream.resolvers.values.type_misfit import type_misfit
 from revstream.streams.core.errors import ArchiveBehind
 from revstream.streams.mongo.driver.codecs import Document
 from revstream.streams.versioning.version import Version
@@ -103,9 +104,7 @@ def member_misfit(source: CurrentDocument | SnapshotDocument) -> DocumentMisfit 
     discriminator = source.shape.discriminator
     if discriminator is None or discriminator.member(source.values) is not None:
         return None
-    found = source.values.get(discriminator.stored)
-    values = ", ".join(each.value for each in discriminator.members)
-    return source.place.misfit(discriminator.name, found, f"one of {values}")
+    return type_misfit(source.place, discriminator, source.values)
 
 
 class EmbeddedDocument:

@@ -16,7 +16,7 @@ from revstream.gql.schema.roots.write_result import AppliedRecord
 from revstream.model.definition import Entity, Model
 from revstream.model.naming import upper_first
 from revstream.resolvers.errors import BadUserInput
-from revstream.resolvers.mutations.document_input import parse_document
+from revstream.resolvers.mutations.fenced_upsert import parse_event
 from revstream.resolvers.mutations.result import Author, InvalidDocument, Written
 
 __all__ = ["applied_type_name", "fenced_mutation_fields"]
@@ -39,7 +39,7 @@ def fenced_mutation_fields(model: Model, shape: ObjectTypeInfo) -> list[Strawber
 def _apply_field(model: Model, shape: ObjectTypeInfo) -> StrawberryField:
     async def write(info: ResolveInfo, author: Author, arguments: Mapping[str, Any]) -> Written:
         info.context.scope.check_content(shape.entity, arguments["document"])
-        document = parse_document(model, shape.entity, arguments["document"])
+        document = parse_event(model, shape.entity, arguments["document"])
         key = stored_id(shape, arguments["id"])
         return await info.context.services.editing.fences.apply(shape.entity, key, document, author)
 
@@ -73,7 +73,7 @@ def _apply_batch_field(model: Model, shape: ObjectTypeInfo) -> StrawberryField:
         for place, event in enumerate(events):
             info.context.scope.check_content(entity, event["document"])
             try:
-                document = parse_document(model, entity, event["document"])
+                document = parse_event(model, entity, event["document"])
             except InvalidDocument as exc:
                 raise BadUserInput(
                     f"events.{place}.document.{exc.path}: {exc.message}", argument="events"

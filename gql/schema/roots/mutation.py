@@ -103,6 +103,9 @@ def _replace_field(model: Model, shape: ObjectTypeInfo) -> StrawberryField:
         scope = info.context.scope
         scope.check_content(shape.entity, arguments["document"])
         document = parse_document(model, shape.entity, arguments["document"])
+        writable = scope.writable(shape.entity)
+        # A field that stays could be one of the other type, which more callers may read.
+        same_type = len(writable.member_fields) < len(shape.entity.member_fields)
         return await run_with_id(
             info,
             shape,
@@ -110,7 +113,7 @@ def _replace_field(model: Model, shape: ObjectTypeInfo) -> StrawberryField:
             lambda key: info.context.services.editing.writes.alter(
                 shape.entity,
                 key,
-                DocumentUpdate.replacement(scope.writable(shape.entity), document),
+                DocumentUpdate.replacement(writable, document, same_type=same_type),
                 arguments.get("expected_version"),
                 author,
             ),

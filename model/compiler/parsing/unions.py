@@ -187,7 +187,8 @@ def _discriminator_field(
     name = directive.text("field")
     if name is None:
         return None
-    stored = directive.text("storedAs") or name
+    given = directive.text("storedAs")
+    stored = name if given is None else given
     if not is_name(name) or name.startswith("__"):
         union.place.error(
             directive.at("field"),
@@ -195,7 +196,7 @@ def _discriminator_field(
             f'write @discriminator(field: "kind", storedAs: "{stored}")',
         )
         return None
-    argument = directive.at("storedAs" if directive.text("storedAs") else "field")
+    argument = directive.at("field" if given is None else "storedAs")
     written = NameNode(value="String")
     node = FieldDefinitionNode(
         name=NameNode(value=name, loc=directive.at("field").loc),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -77,7 +77,8 @@ def check_indexes(declarations: Declarations) -> None:
                 shown = f"@index(fields: [{', '.join(f'{each!r}' for each in names)}])".replace(
                     "'", '"'
                 )
-                _check_twice(type_, names, shown, directive.node, first_uses)
+                stored = tuple(stored_path(type_, each, declarations) for each in names)
+                _check_twice(type_, stored, shown, directive.node, first_uses)
         for field in type_.stored_fields:
             unique = field.directives.one("unique")
             if (
@@ -86,18 +87,18 @@ def check_indexes(declarations: Declarations) -> None:
                 and _check_unique(type_, field, unique.node, declarations)
             ):
                 _check_twice(
-                    type_, (field.name,), f'@unique on "{field.name}"', unique.node, first_uses
+                    type_, (field.stored,), f'@unique on "{field.name}"', unique.node, first_uses
                 )
 
 
 def _check_twice(
     type_: TypeDeclaration,
-    names: tuple[str, ...],
+    stored: tuple[str, ...],
     shown: str,
     node: Node,
     first_uses: dict[tuple[str, ...], str],
 ) -> None:
-    first = first_uses.setdefault(names, shown)
+    first = first_uses.setdefault(stored, shown)
     if first is not shown:
         both = (
             f"{shown}: twice, expected once"
@@ -135,7 +136,7 @@ def _check_index(
     if not names:
         place.error(node, "@index: no fields, expected at least one", "name at least one")
         return False
-    if names == ("id",):
+    if [stored_path(type_, each, declarations) for each in names] == ["_id"]:
         place.error(node, '@index: "id" is always indexed', "remove the index")
         return False
     if len(names) > _MAXIMUM_FIELDS:
@@ -151,12 +152,18 @@ def _check_index(
         if problem:
             place.error(node, *problem)
             sound = False
-    if len(set(names)) < len(names):
-        twice = next(each for each in names if names.count(each) > 1)
-        place.error(node, f'@index names "{twice}" twice', "name it once")
-        sound = False
     if not sound:
         return False
+    # Two members may have a field in common: `dog.weight` and `cat.weight`.
+    first: dict[str, str] = {}
+    for name in names:
+        path = stored_path(type_, name, declarations)
+        if path in first:
+            both = f'"{first[path]}" and "{name}", which are stored as "{path}"'
+            twice = f'"{name}" twice' if first[path] == name else both
+            place.error(node, f"@index names {twice}", "name it once")
+            return False
+        first[path] = name
     lists = sorted({each for name in names for each in _lists_on(type_, name, declarations)})
     # One inside the other is fine: a sorted chain of prefixes.
     for outer, inner in pairwise(lists):
@@ -183,6 +190,9 @@ def path_problem(
         problem = f'{directive}: {path.lost_in.name} has no stored field "{path.lost}"'
         if reference and reference.text("by"):
             return problem, f'did you mean "{reference.text("by")}"?'
+        keys = _member_keys(path.lost_in, path.lost, declarations)
+        if keys and directive == "@index":
+            return problem, f'did you mean "{keys[0]}.{path.lost}"?'
         return problem, did_you_mean(path.lost, known, f"it has {', '.join(known)}")
     last = path.fields[-1]
     if path.lost is not None:
@@ -206,6 +216,12 @@ def path_problem(
             "name another field",
         )
     return None
+
+
+def _member_keys(type_: TypeDeclaration, name: str, declarations: Declarations) -> Sequence[str]:
+    """Return the keys of the members that have a field of this name."""
+    members = type_.discriminator.members if type_.discriminator else ()
+    return [each.key for each in members if name in declarations.types[each.type].fields]
 
 
 def _is_whole(field: FieldDeclaration, declarations: Declarations) -> bool:

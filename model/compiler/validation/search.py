@@ -113,6 +113,12 @@ def _problem(
     if problem is not None:
         return problem
     fields = follow(type_, name, declarations).fields
+    if declarations.member(type_, name.partition(".")[0]) is not None:
+        # Other members may have a field of this stored name, for fewer callers.
+        return (
+            f'@search: "{name}" is in a member of {type_.name}, expected a field of {type_.name}',
+            f"move it to {type_.name}, or name another field",
+        )
     for field in fields[:-1]:
         inner = declarations.embedded(field)
         if inner is not None and inner.discriminator is not None:

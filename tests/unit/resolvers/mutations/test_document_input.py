@@ -21,6 +21,7 @@ from revstream.resolvers.mutations.document_input import (
     replacement_merge,
     writable_fields,
 )
+from revstream.resolvers.mutations.fenced_upsert import parse_event
 from revstream.resolvers.mutations.merge_patch import REMOVED, Merge
 from revstream.resolvers.mutations.result import InvalidDocument
 
@@ -320,3 +321,16 @@ def test_an_invalid_id_is_refused(type_: str, text: str | None, message: str) ->
     with pytest.raises(InvalidDocument, match=message) as found:
         new_id(keyed(type_), text)
     assert found.value.path == "id"
+
+
+def test_an_event_without_a_fence_value_is_refused() -> None:
+    """The fence may be null in other documents, but not in an event."""
+    model = read_model('type Gauge @collection(name: "gauges") { id: ID! n: Long @fence v: Int }')
+    gauge = model.entity("Gauge")
+    assert parse_event(model, gauge, {"n": "7", "v": 1}) == {"n": 7, "v": 1}
+    with pytest.raises(InvalidDocument) as caught:
+        parse_event(model, gauge, {"v": 1})
+    assert caught.value.path == "n"
+    assert caught.value.message == (
+        "Gauge.n: missing, expected the fence value of the event; pass one"
+    )

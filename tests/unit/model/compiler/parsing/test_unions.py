@@ -287,6 +287,34 @@ MISTAKES += [
         "it has kind",
     ),
     of_entity(
+        "an index of one stored name by two members",
+        'interface Plant @collection(name: "plants") @discriminator(field: "kind")\n'
+        '@index(fields: ["tree.height", "bush.height"]) { # !\nid: ID! }\n'
+        "type Tree implements Plant { id: ID! height: Int }\n"
+        "type Bush implements Plant { id: ID! height: Int }",
+        "Plant",
+        '@index names "tree.height" and "bush.height", which are stored as "height"',
+        "name it once",
+    ),
+    of_entity(
+        "an index without the key of the member",
+        'interface Plant @collection(name: "plants") @discriminator(field: "kind")\n'
+        '@index(fields: ["height"]) { # !\nid: ID! }\n'
+        "type Tree implements Plant { id: ID! height: Int }",
+        "Plant",
+        '@index: Plant has no stored field "height"',
+        'did you mean "tree.height"?',
+    ),
+    of_entity(
+        "a search in a member",
+        'interface Plant @collection(name: "plants") @discriminator(field: "kind")\n'
+        '@search(fields: ["tree.note"]) { # !\nid: ID! }\n'
+        "type Tree implements Plant { id: ID! note: String }",
+        "Plant",
+        '@search: "tree.note" is in a member of Plant, expected a field of Plant',
+        "move it to Plant, or name another field",
+    ),
+    of_entity(
         "a unique field of a member",
         "type Dog implements Animal { id: ID! name: String\nchip: Int @unique # !\n}",
         "Dog.chip",
