@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 from uuid import uuid4
@@ -331,3 +332,32 @@ async def test_a_page_of_a_long_list_counts_what_it_reads(posts: Shop) -> None:
         result = await schema.execute(text, {}, context)
         codes = [(each.extensions or {}).get("code") for each in result.errors or ()]
         assert codes == ([] if code is None else [code])
+
+
+async def test_a_long_list_of_the_past_is_read_in_portions(posts: Shop) -> None:
+    """A task for each id at once would keep other callers waiting."""
+    posts.database["posts"].delete_many({})
+    ids = [TAGS[0], *(ObjectId() for _ in range(2000)), TAGS[1]]
+    for each in TAGS:
+        posts.database["tags"].replace_one({"_id": each}, {"hidden": False}, upsert=True)
+    posts.database["posts"].insert_one({"_id": "a", "tagIds": ids})
+    moment = await posts.gateway.mongo.operation_time()
+    token = resume_tokens.encode(resume_tokens.token_from_time(moment), posts.gateway.deployment)
+    most = 0
+
+    async def watch() -> None:
+        nonlocal most
+        while True:
+            most = max(most, len(asyncio.all_tasks()))
+            await asyncio.sleep(0)
+
+    watching = asyncio.create_task(watch())
+    text = f'{{ postState(id: "a", asOf: {{token: "{token}"}}) {{ tags {{ documentId }} }} }}'
+    for _ in range(2):  # by graphql-core, and compiled
+        data = await ask(posts, text)
+        assert [each["documentId"] for each in data["postState"]["tags"]] == [
+            str(TAGS[0]),
+            str(TAGS[1]),
+        ]
+    watching.cancel()
+    assert most < 1500

@@ -19,7 +19,7 @@ from revstream.gql.engine.request.references import known_ids
 from revstream.gql.engine.request.selection import ConnectionSelection, Nodes
 from revstream.gql.engine.request.source import CurrentDocument, SnapshotDocument, State
 from revstream.resolvers.pagination.id_list_page import IdListWindow
-from revstream.resolvers.pagination.page import Page, PageRequest
+from revstream.resolvers.pagination.page import MAX_PAGE_SIZE, Page, PageRequest
 from revstream.streams.core import resume_tokens
 from revstream.streams.core.operation import OPERATION
 from revstream.streams.versioning.version import Version
@@ -109,7 +109,11 @@ async def _states_at(
 ) -> list[Version | None]:
     """Return the versions at a cluster time, in the order of the ids; None for missing ones."""
     entity = link.target.entity
-    found = await asyncio.gather(
-        *(context.loads.version_at(entity, each, moment, fields) for each in ids)
-    )
+    found: list[Version | None] = []
+    # In portions: a task for each id of a long list would keep other callers waiting.
+    for start in range(0, len(ids), MAX_PAGE_SIZE):
+        portion = ids[start : start + MAX_PAGE_SIZE]
+        found += await asyncio.gather(
+            *(context.loads.version_at(entity, each, moment, fields) for each in portion)
+        )
     return [None if each is None or each.full is None else each for each in found]
