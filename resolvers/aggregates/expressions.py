@@ -5,7 +5,7 @@ A value that does not fit, or is missing, is null: `resolvers.values.output` ref
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, TypeAlias
@@ -14,15 +14,24 @@ from bson.binary import Binary
 from bson.int64 import Int64
 
 from revstream.model.definition import EnumType, Field, Scalar
+from revstream.resolvers.errors import BadUserInput
 from revstream.resolvers.values.dates import DAY_MS
 from revstream.resolvers.values.output import INT_LIMIT, LONG_LIMIT
 
-__all__ = ["Bucket", "Expression", "any_id", "bucket_start", "fitting_value"]
+__all__ = [
+    "Bucket",
+    "Expression",
+    "any_id",
+    "bucket_start",
+    "fitting_value",
+    "unknown_time_zone",
+]
 
 Expression: TypeAlias = Any
 """An expression of MongoDB's aggregation language."""
 
 _INFINITY = float("inf")
+_SHOWN_CHARACTERS = 80
 # The years that every program can show. MongoDB refuses to truncate dates far outside of them.
 _FIRST_DAY = datetime(1, 1, 2, tzinfo=UTC)
 _LAST_DAY = datetime(9999, 12, 30, tzinfo=UTC)
@@ -39,6 +48,16 @@ class Bucket:
 
     unit: str
     time_zone: str
+
+
+def unknown_time_zone(time_zones: Iterable[str]) -> BadUserInput:
+    """Return the error for time zones of which MongoDB does not know one."""
+    given = " or ".join(sorted({repr(each[:_SHOWN_CHARACTERS]) for each in time_zones}))
+    return BadUserInput(
+        f"timeZone: {given}, expected an Olson name such as Europe/Berlin, or an offset such as "
+        "+02:00; correct it",
+        argument="groupBy",
+    )
 
 
 def fitting_value(field: Field, path: str) -> Expression:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from revstream.model.definition import Entity, Field, Model, ObjectType, Scalar
-from revstream.resolvers.aggregates.expressions import Bucket
+from revstream.model.definition import Entity, EnumType, Field, Model, ObjectType, Scalar
+from revstream.resolvers.aggregates.expressions import Bucket, unknown_time_zone
 from revstream.resolvers.aggregates.references import Hop, Join
 from revstream.resolvers.errors import BadUserInput, LimitExceeded
 from revstream.resolvers.filters.parser import Check
 from revstream.resolvers.filters.reference_filters import MOST_REFERENCES
 
 __all__ = ["GroupKey", "StoredField", "joins_of_keys", "parse_group_by", "stored_field"]
+
+
+_OFFSET = re.compile(r"[+-](0\d|1[0-4])(:?[0-5]\d)?", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,8 +147,19 @@ def _keys(
         bucket = None
         if field.type is Scalar.DATETIME:
             zone = value.get("timeZone")
-            bucket = Bucket(value["by"].lower(), "UTC" if zone is None else zone)
+            bucket = Bucket(value["by"].lower(), "UTC" if zone is None else _checked(zone))
         yield GroupKey(place.field(path, field), bucket, through)
+
+
+def _checked(time_zone: str) -> str:
+    """Return a time zone; MongoDB knows the names, but takes offsets of any size.
+
+    Raises:
+        BadUserInput: an offset that no place on earth has.
+    """
+    if time_zone[:1] in ("+", "-") and not _OFFSET.fullmatch(time_zone):
+        raise unknown_time_zone([time_zone])
+    return time_zone
 
 
 def _check_lists(keys: Sequence[GroupKey]) -> None:
@@ -207,4 +222,9 @@ def stored_field(model: Model, entity: Entity, names: tuple[str, ...], check: Ch
 def _field(kind: ObjectType, name: str) -> Field:
     field = kind.field(name)
     assert field is not None  # the schema has no others
+    union = kind.discriminator
+    if union is not None and union.name == name:
+        # A text of no member does not fit, as that of no value of an enum.
+        values = EnumType(name=kind.name, values=tuple(each.value for each in union.members))
+        return replace(field, type=values)
     return field

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from revstream.model.definition import Field, Scalar
-from revstream.resolvers.aggregates.expressions import Expression
+from revstream.resolvers.aggregates.expressions import Expression, unknown_time_zone
 from revstream.resolvers.aggregates.measure import KEY, Measure, Measured
 from revstream.resolvers.aggregates.query import AggregateQuery
 from revstream.resolvers.aggregates.references import join_stages
 from revstream.resolvers.aggregates.rows import ITEM_KEY, ROW, key_value, needs_rows, row_stages
-from revstream.resolvers.errors import BadUserInput, LimitExceeded
+from revstream.resolvers.errors import LimitExceeded
 from revstream.resolvers.filters.mongo_query import to_query
 from revstream.streams.core.errors import DatabaseError
 from revstream.streams.mongo.driver.codecs import Document
@@ -151,7 +151,7 @@ def stages_by_key(
 
 
 @contextmanager
-def translate_refusals() -> Iterator[None]:
+def translate_refusals(query: AggregateQuery) -> Iterator[None]:
     """Turn refusals of MongoDB that the request causes into errors of the request.
 
     Raises:
@@ -162,11 +162,8 @@ def translate_refusals() -> Iterator[None]:
         yield
     except DatabaseError as exc:
         if exc.number == _UNKNOWN_TIME_ZONE:
-            raise BadUserInput(
-                "timeZone: unknown to MongoDB, expected an Olson name such as Europe/Berlin, or "
-                "an offset such as +02:00",
-                argument="groupBy",
-            ) from exc
+            zones = [each.bucket.time_zone for each in query.keys if each.bucket is not None]
+            raise unknown_time_zone(zones) from exc
         if exc.number in OUT_OF_MEMORY:
             raise LimitExceeded(
                 f"memory of the groups: more than {_MEMORY_BYTES:,} bytes, which is the maximum; "

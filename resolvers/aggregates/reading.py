@@ -51,7 +51,7 @@ async def compute_aggregate(
         BadUserInput, LimitExceeded: see `translate_refusals` and `read_join`.
     """
     joined = []
-    with translate_refusals():
+    with translate_refusals(query):
         for join in query.joins:
             assert targets is not None
             ids = [each["_id"] for each in await run(id_stages(join.hop, prefix=prefix))]
@@ -134,7 +134,7 @@ async def compute_aggregates_by_key(
         return await run([*stages_by_key(lookup, wanted, [*variables, *names], stages), *more])
 
     answers: list[list[Document]] = [[] for _ in wanted]
-    with translate_refusals():
+    with translate_refusals(query):
         for name, join in zip(names, query.joins, strict=True):
             stages = id_stages(join.hop, prefix=prefix)
             # The bound is on the ids of all keys together.

@@ -534,6 +534,7 @@ async def test_shared_fields_order_group_and_count(shop: Shop) -> None:
                 "payment": {"kind": "cash"},
                 "contact": {"_class": "Company", "name": "x"},
             },
+            {"_id": "g4", "payment": {"kind": "voucher"}},
         ]
     )
     result = await ask(
@@ -543,14 +544,22 @@ async def test_shared_fields_order_group_and_count(shop: Shop) -> None:
             nodes { id }
           }
           ordersAggregate(groupBy: { payment: { kind: true } }) {
+            distinctCount { payment { kind } }
             groups { key { payment { kind } } count distinctCount { contact { name } } }
           }
         }""",
     )
     assert result.errors is None
-    assert [each["id"] for each in result.data["orders"]["nodes"]] == ["g3", "g1", "g2"]
+    assert [each["id"] for each in result.data["orders"]["nodes"]] == [
+        "g4",
+        "g3",
+        "g1",
+        "g2",
+    ]
+    # A kind of no member does not fit.
+    assert result.data["ordersAggregate"]["distinctCount"] == {"payment": {"kind": 2}}
     groups = result.data["ordersAggregate"]["groups"]
     assert [
         (g["key"]["payment"]["kind"], g["count"], g["distinctCount"]["contact"]["name"])
         for g in groups
-    ] == [("card", 1, 0), ("cash", 2, 2)]
+    ] == [(None, 1, 0), ("card", 1, 0), ("cash", 2, 2)]
