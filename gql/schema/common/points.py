@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from operator import itemgetter
 
 from revstream.gql.engine.definitions.field import InputField, Read
-from revstream.gql.engine.definitions.object_type import ObjectTypeInfo
+from revstream.gql.engine.definitions.object_type import ObjectTypeInfo, with_members
 from revstream.gql.schema.common.type_builder import Types
 from revstream.model.definition import Scalar
 
@@ -19,7 +19,7 @@ _LATITUDE = "Degrees north, from -90 to 90."
 def define_points(types: Types, shapes: Mapping[str, ObjectTypeInfo]) -> None:
     """Define the types, if a field of the model has the type Point."""
     if not any(
-        field.type is Scalar.POINT for each in shapes.values() for field in each.type.fields
+        field.type is Scalar.POINT for each in with_members(shapes) for field in each.type.fields
     ):
         return
     types.add_object(

@@ -57,3 +57,17 @@ def test_an_interfaces_own_fields_are_never_resolved() -> None:
             given = None, SimpleNamespace(context=None)
         with pytest.raises(AssertionError, match="the types that implement it"):
             function(*given)
+
+
+def test_a_scalar_of_one_member_alone_has_its_types() -> None:
+    """The fields of members count, where types are made for what the model uses."""
+    schema = build_schema(
+        read_model(
+            """
+            interface Place @collection(name: "places") @discriminator(field: "kind") { id: ID! }
+            type Shop implements Place { id: ID! at: Point since: Date code: Binary any: JSON }
+            """
+        )
+    )
+    types = dict(from_sdl(print_sdl(schema)).type_map)
+    assert {"Point", "PointInput", "PointWithin", "PointNear", "Date", "Binary"} <= set(types)
