@@ -136,7 +136,10 @@ class FieldDiff:
         for field in fields:
             order.setdefault(field.stored, len(order))
         hidden = hidden_fields(self.entity)
-        found = [each for each in find_differences(before, after) if each.path[0] not in hidden]
+        differences = find_differences(before, after)
+        if before is not None and after is not None:
+            differences = with_whole_points(self.entity, self.model, differences, before, after)
+        found = [each for each in differences if each.path[0] not in hidden]
         for each in sorted(found, key=lambda one: order.get(one.path[0], len(order))):
             change = _in_api_names(self.entity, self.model, each, before, after)
             if change is not None:

@@ -22,7 +22,9 @@ def with_whole_points(
     """Yield the differences; those inside of one point are one change of the whole point."""
     seen: set[tuple[str, ...]] = set()
     for each in found:
-        names = whole_path(entity, model, tuple(each.path), after)
+        # It may be a point in one of the states alone: their types may differ.
+        places = [whole_path(entity, model, tuple(each.path), one) for one in (before, after)]
+        names = min(places, key=len)
         if len(names) == len(each.path):
             yield each
         elif names not in seen:

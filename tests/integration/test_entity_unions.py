@@ -44,6 +44,7 @@ MODEL = read_model(
       id: ID! name: String! hidden: Boolean ownerId: ID owner: Person
       lives: Int!
       secret: String @access(read: ["staff"], write: ["staff"])
+      home: Point
     }
     type Size { w: Int! }
     type Person @collection(name: "people") {
@@ -316,6 +317,28 @@ async def test_writes_are_of_one_type(shop: Shop) -> None:
           animal { ... on Dog { breed } } } } }""",
     )
     assert restored["restoreAnimal"]["animal"] == {"breed": "a"}
+
+
+async def test_a_point_of_one_member_is_compared_as_a_whole(shop: Shop) -> None:
+    """Its coordinates are no fields of the model, also where the type changes."""
+    animals = shop.database["animals"]
+    home = {"type": "Point", "coordinates": [1.0, 2.0]}
+    animals.insert_one({"_id": "g1", "__t": "cat", "name": "x", "lives": 1, "home": home})
+    animals.update_one({"_id": "g1"}, {"$set": {"home.coordinates.0": 5.0}})
+    animals.update_one({"_id": "g1"}, {"$set": {"home.coordinates.0": 7.0, "__t": "dog"}})
+    await shop.recorded()
+    where = '{ documentId: { eq: "g1" } }'
+    data = await read_twice(
+        shop, f"{{ animalVersions(where: {where}) {{ nodes {{ diff {{ path before after }} }} }} }}"
+    )
+    changed, moved, _ = [each["diff"] for each in data["animalVersions"]["nodes"]]
+    first, second = [{"longitude": x, "latitude": 2.0} for x in (1.0, 5.0)]
+    assert moved == [{"path": "home", "before": first, "after": second}]
+    assert changed == [
+        {"path": "kind", "before": "cat", "after": "dog"},
+        {"path": "home", "before": second, "after": None},
+    ]
+    animals.delete_one({"_id": "g1"})
 
 
 async def test_documents_of_unknown_types_are_left_out(shop: Shop) -> None:
