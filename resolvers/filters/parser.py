@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from revstream.model.definition import (
@@ -58,6 +58,14 @@ def operators(field: Field) -> tuple[str, ...]:
     return filter_operators(kind, is_list=field.is_list)
 
 
+MOST_BYTES = 4 * 1024 * 1024
+"""Values of one filter. A variable with a long list may stand in it many times: each of its values
+is checked, and written into the query."""
+
+_VALUE_BYTES = 20
+_CLASS_BYTES = 130
+"""Bytes of a character without regard to accents: a class of characters in the query."""
+
 HOLDER = Field(name="", stored="", type=Scalar.STRING)
 """A field that holds one embedded document, as far as `exists` cares."""
 
@@ -81,11 +89,11 @@ def parse_where(
 
     Raises:
         BadUserInput: An unknown field or operator, or a wrong value; the message names it.
-        LimitExceeded: Too many regular expressions.
+        LimitExceeded: Too many regular expressions, or too many values.
     """
     if where is None:
         return EVERYTHING
-    condition = _Parser(model, check).where(kind, kind.name, where, "")
+    condition = _Parser(model, check, _Values()).where(kind, kind.name, where, "")
     patterns = len(patterns_in(condition))
     if patterns > MOST_PATTERNS:
         raise LimitExceeded(
@@ -98,17 +106,44 @@ def parse_where(
     return condition
 
 
+@dataclass(slots=True)
+class _Values:
+    """Size of the values of one filter."""
+
+    count: int = 0
+
+    def add(self, operator: str, operand: object) -> None:
+        """Count an operand before it is checked.
+
+        Raises:
+            LimitExceeded: the filter has too many values, or too large ones.
+        """
+        each_character = _CLASS_BYTES if operator.endswith("IgnoreCaseAndAccents") else 1
+        for value in operand if isinstance(operand, list | tuple) else (operand,):
+            length = len(value) if isinstance(value, str | bytes) else 0
+            self.count += _VALUE_BYTES + length * each_character
+        if self.count > MOST_BYTES:
+            raise LimitExceeded(
+                f"size of the values of a filter: {self.count:,}, maximum is {MOST_BYTES:,}; use "
+                "fewer values, shorter ones, or a list once",
+                limit="size of the values of a filter",
+                asked=self.count,
+                bound=MOST_BYTES,
+            )
+
+
 class _Parser:
     """`owner` is what messages call a type or field: Product, or Product.dimensions.
 
     `prefix` is the stored path that leads to the fields of an embedded document, dot included.
     """
 
-    __slots__ = ("check", "depth", "model")
+    __slots__ = ("check", "depth", "model", "values")
 
-    def __init__(self, model: Model, check: Check | None = None, depth: int = 0) -> None:
+    def __init__(self, model: Model, check: Check | None, values: _Values, depth: int = 0) -> None:
         self.model = model
         self.check = check
+        self.values = values
         self.depth = depth
 
     def where(
@@ -121,7 +156,7 @@ class _Parser:
             )
         if not isinstance(where, Mapping):
             raise BadUserInput(f"{owner}: {shorten_repr(where)}, expected an object of conditions")
-        deeper = _Parser(self.model, self.check, self.depth + 1)
+        deeper = _Parser(self.model, self.check, self.values, self.depth + 1)
 
         def parse_nested(each: object) -> Condition:
             return deeper.where(kind, owner, each, prefix, embedded=embedded)
@@ -192,6 +227,7 @@ class _Parser:
                     self.list_of_embedded(kind, path, f"{owner}.{operator}", operator, operand)
                 )
             else:
+                self.values.add(operator, operand)
                 conditions.append(OPERATIONS[operator](field, path, f"{owner}.{operator}", operand))
         return all_of(conditions)
 

@@ -347,6 +347,24 @@ def test_a_filter_has_few_regular_expressions() -> None:
         parse({"or": [*alternatives, {"not": {"text": {"matches": "b"}}}]})
 
 
+@pytest.mark.parametrize(
+    ("condition", "most"),
+    [
+        # The longest list that a variable may be, with values as long as ids.
+        ({"text": {"in": ["5f1c0a9b7e3d2c4b6a8f9e01"] * 20_000}}, 4),
+        ({"text": {"eq": "a" * 1_000_000}}, 4),
+        ({"text": {"containsIgnoreCaseAndAccents": "a" * 200}}, 161),
+    ],
+)
+def test_the_values_of_a_filter_are_bounded_together(condition: dict[str, Any], most: int) -> None:
+    """A variable stands in a filter many times, and MongoDB takes commands of 16 MB."""
+    parse({"or": [condition] * most})
+    with pytest.raises(
+        LimitExceeded, match=r"size of the values of a filter: [\d,]+, maximum is 4,194"
+    ):
+        parse({"or": [{"not": condition}] * (most + 1)})
+
+
 def test_every_operator_of_the_schema_is_parsed() -> None:
     """The API's input types are built from the same table that the parser uses."""
     for field in THING.fields:
