@@ -197,7 +197,7 @@ class Drafts:
                 raise outside_rows_error(entity, key)
             for demand in change.demands:
                 if not _has(full, demand.stored, demand.value):
-                    raise InvalidDocument(demand.problem, path=demand.path)
+                    raise InvalidDocument(demand.explain(full), path=demand.path)
             return await self._insert(
                 entity,
                 {

@@ -146,8 +146,12 @@ def parse_change(
     given, place = patch or {}, ""
     if given and entity.discriminator is not None:
         kind, given, place = _member(model, entity, given, "")
+        kind_field = entity.discriminator.name
         for stored, value in _constants(kind).items():
-            problem = f"{place}: the document is of another type, expected {value}; replace it"
+            problem = (
+                f"{place}: the document's {kind_field} is {{found}}, expected {value!r}; "
+                "pass the key of its type, or replace it"
+            )
             demands.append(WritePrecondition(place, problem, {stored: value}, (stored,), value))
     merge = _patch(model, kind, given, f"{place}." if place else "", _Place((), {}), demands)
     increments = {}

@@ -101,9 +101,11 @@ def _same_type(entity: Entity, document: Document) -> WritePrecondition:
     name, stored = entity.discriminator.name, entity.discriminator.stored
     return WritePrecondition(
         path=name,
-        problem=f"{name}: the document is not {document[stored]}, and you may not write all fields "
-        "of its type; replace it by one of its own type",
+        problem=f"{name}: the document has {{found}}, expected {document[stored]!r}, since you may "
+        "not write all fields of its type; replace it by one of its own type",
         query={stored: document[stored]},
+        stored=(stored,),
+        value=document[stored],
     )
 
 

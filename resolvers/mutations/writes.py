@@ -39,6 +39,7 @@ from revstream.streams.archive.store import Archive
 from revstream.streams.live.archive_progress import ArchiveProgress
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.codecs import Document
+from revstream.streams.mongo.find_options import FindOptions
 from revstream.streams.mongo.transactions import WriteSession, has_names_once
 from revstream.streams.recording.versions.delete_attribution import DeleteAttributions
 from revstream.streams.versioning.version import CHANGE_FIELD, LastVersion
@@ -218,7 +219,10 @@ class DocumentWrites:
                 if not await self.commits.there(
                     entity, rows.limited({"$and": [{"_id": key}, demand.query]})
                 ):
-                    raise InvalidDocument(demand.problem, path=demand.path)
+                    named = FindOptions(projection={".".join(demand.stored) or "_id": 1})
+                    there = await layout.find(rows.limited({"_id": key}), named)
+                    problem = demand.explain(there[0] if there else {})
+                    raise InvalidDocument(problem, path=demand.path)
 
         async def altering() -> Written:
             return await self.commits.compared(

@@ -269,7 +269,8 @@ async def test_writes_are_of_one_type(shop: Shop) -> None:
     refused = await write(shop, "updateAnimal", id="w1", patch={"cat": {"lives": 3}})
     assert refused == {
         "__typename": "InvalidDocument",
-        "message": "cat: the document is of another type, expected cat; replace it",
+        "message": "cat: the document's kind is string 'dog', expected 'cat'; "
+        "pass the key of its type, or replace it",
     }
     drafted = await write(shop, "proposeAnimal", id="w1", patch={"dog": {"breed": "c"}})
     assert drafted["draft"]["document"]["__typename"] == "DogSnapshot"
@@ -446,8 +447,8 @@ async def test_a_field_of_one_member_is_hidden_wherever_it_would_show(shop: Shop
     document = {"dog": {"name": "z", "breed": "b"}}
     denied = await write(shop, "replaceAnimal", bob, id="a1", document=document)
     assert denied["message"] == (
-        "kind: the document is not dog, and you may not write all fields of its type; "
-        "replace it by one of its own type"
+        "kind: the document has string 'cat', expected 'dog', since you may not write all "
+        "fields of its type; replace it by one of its own type"
     )
     allowed = await write(shop, "replaceAnimal", id="a1", document=document)
     assert allowed["animal"]["__typename"] == "Dog"
