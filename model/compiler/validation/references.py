@@ -65,7 +65,11 @@ def named_ids(declarations: Declarations) -> dict[FieldKey, Scalar]:
     for naming in _namings(declarations):
         stored = stored_id(naming.target, declarations)
         if naming.named and stored:
-            ids.setdefault((naming.holder.name, naming.named.name), stored)
+            union = naming.holder.discriminator
+            # Members have the fields of their interface, and a back reference names the interface.
+            members = [each.type for each in union.members] if union else []
+            for name in (naming.holder.name, *members):
+                ids.setdefault((name, naming.named.name), stored)
     return ids
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from revstream.model.compiler.loader import read_model
-from revstream.model.definition import Discriminator, UnionMember
+from revstream.model.definition import Discriminator, Scalar, UnionMember
 from revstream.model.errors import ModelError
 
 ORDER = 'type Order @collection(name: "orders") { id: ID! payment: Payment }'
@@ -448,3 +448,21 @@ def test_members_of_an_entity_share_its_collection() -> None:
     assert dog.references == animal.references == cat.references
     assert model.variants(animal) == (animal, dog, cat)
     assert model.variant(animal, {"kind": "Cat"}) is cat
+
+
+@pytest.mark.parametrize("declared", ["ID", "ObjectID"])
+def test_members_store_the_ids_of_a_back_reference_alike(declared: str) -> None:
+    """Only the owner names the field, which is that of the interface."""
+    model = read_model(
+        f"""
+        interface Pet @collection(name: "pets") @discriminator(field: "kind") {{
+          id: ID! ownerId: {declared} }}
+        type Bird implements Pet {{ id: ID! ownerId: {declared} }}
+        type Owner @collection(name: "owners") {{ id: ObjectID! name: String
+          pets: [Pet!]! @referencedBy(field: "ownerId") }}
+        """
+    )
+    for type_ in (model.entity("Pet"), model.member("Bird")):
+        field = type_.field("ownerId")
+        assert field is not None
+        assert (field.type, field.stored_scalar) == (Scalar.ID, Scalar.OBJECTID)
