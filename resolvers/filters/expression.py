@@ -227,12 +227,23 @@ def all_of(conditions: Sequence[Condition]) -> Condition:
 
 
 def any_of(conditions: Sequence[Condition]) -> Condition:
-    """Return the disjunction, flattened."""
+    """Return the disjunction, flattened, with one `In` for each path.
+
+    For the union of two lists of 20,000 ids, MongoDB's planner takes seconds, without a time limit.
+    """
     flat: list[Condition] = []
+    values: dict[str, list[Any]] = {}
     for each in conditions:
         if each == EVERYTHING:
             return EVERYTHING
-        flat.extend(each.conditions if isinstance(each, AnyOf) else (each,))
+        for one in each.conditions if isinstance(each, AnyOf) else (each,):
+            if isinstance(one, In) and one.path in values:
+                values[one.path] += one.values
+                continue
+            if isinstance(one, In):
+                values[one.path] = [*one.values]
+            flat.append(one)
+    flat = [In(one.path, tuple(values[one.path])) if isinstance(one, In) else one for one in flat]
     return flat[0] if len(flat) == 1 else AnyOf(tuple(flat))
 
 

@@ -62,7 +62,8 @@ MOST_BYTES = 4 * 1024 * 1024
 """Values of one filter. A variable with a long list may stand in it many times: each of its values
 is checked, and written into the query."""
 
-_VALUE_BYTES = 20
+_VALUE_BYTES = 80
+"""Beside its characters. MongoDB's planner takes long for tens of thousands of values."""
 _CLASS_BYTES = 130
 """Bytes of a character without regard to accents: a class of characters in the query."""
 

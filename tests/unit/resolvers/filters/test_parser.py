@@ -351,9 +351,9 @@ def test_a_filter_has_few_regular_expressions() -> None:
     ("condition", "most"),
     [
         # The longest list that a variable may be, with values as long as ids.
-        ({"text": {"in": ["5f1c0a9b7e3d2c4b6a8f9e01"] * 20_000}}, 4),
+        ({"text": {"in": ["5f1c0a9b7e3d2c4b6a8f9e01"] * 20_000}}, 2),
         ({"text": {"eq": "a" * 1_000_000}}, 4),
-        ({"text": {"containsIgnoreCaseAndAccents": "a" * 200}}, 161),
+        ({"text": {"containsIgnoreCaseAndAccents": "a" * 200}}, 160),
     ],
 )
 def test_the_values_of_a_filter_are_bounded_together(condition: dict[str, Any], most: int) -> None:
@@ -363,6 +363,15 @@ def test_the_values_of_a_filter_are_bounded_together(condition: dict[str, Any], 
         LimitExceeded, match=r"size of the values of a filter: [\d,]+, maximum is 4,194"
     ):
         parse({"or": [{"not": condition}] * (most + 1)})
+
+
+def test_alternatives_have_one_list_of_values_for_a_path() -> None:
+    """MongoDB's planner takes seconds for the union of two long lists."""
+    lists: list[dict[str, Any]] = [{"text": {"in": [each, "z"]}} for each in "abc"]
+    inner = {"or": [lists[1], {"text": {"eq": "y"}}, lists[2]]}
+    assert parse({"or": [lists[0], inner]}) == AnyOf(
+        (In("t", ("a", "z", "b", "z", "c", "z")), Compare("t", EQ, "y"))
+    )
 
 
 def test_every_operator_of_the_schema_is_parsed() -> None:
