@@ -177,6 +177,12 @@ def build_object_types(model: Model) -> Mapping[str, ObjectTypeInfo]:
     for shape in shapes.values():
         for member in shape.members.values():
             shape.everything |= member.everything
+        # A member has the fields of its interface: a name that one of them has is taken in all.
+        family = [shape, *shape.members.values()] if shape.is_entity else []
+        for name in {page for each in family for page in each.list_pages}:
+            if any(name in (*kin.fields, *kin.links, *kin.list_links) for kin in family):
+                for kin in family:
+                    kin.list_pages.pop(name, None)
     # Members of an entity are found by the entity: they have no collection of their own.
     own = {each.name for each in model.members}
     return {name: each for name, each in shapes.items() if name not in own}

@@ -71,3 +71,22 @@ def test_a_scalar_of_one_member_alone_has_its_types() -> None:
     )
     types = dict(from_sdl(print_sdl(schema)).type_map)
     assert {"Point", "PointInput", "PointWithin", "PointNear", "Date", "Binary"} <= set(types)
+
+
+def test_a_name_that_one_member_has_is_taken_in_its_interface() -> None:
+    """A field of the model has precedence over the pages of a list of ids."""
+    common = "id: ID! tagIds: [ID!] tags: [Tag!]!"
+    schema = build_schema(
+        read_model(
+            f"""
+            interface Place @collection(name: "places") @discriminator(field: "kind") {{
+              id: ID! tagIds: [ID!] tags: [Tag!]! @reference(by: "tagIds") }}
+            type Shop implements Place {{ {common} tagsConnection: Int }}
+            type Park implements Place {{ {common} }}
+            type Tag @collection(name: "tags") {{ id: ID! name: String }}
+            """
+        )
+    )
+    types: dict[str, Any] = dict(from_sdl(print_sdl(schema)).type_map)
+    assert str(types["Shop"].fields["tagsConnection"].type) == "Int"
+    assert "tagsConnection" not in {**types["Place"].fields, **types["Park"].fields}
