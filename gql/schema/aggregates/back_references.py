@@ -65,10 +65,14 @@ def state_back_reference_aggregate_fields(
 
 
 def _named(shape: ObjectTypeInfo) -> Iterator[tuple[str, BackLink]]:
-    """Yield the names of the aggregates; a field of the model has precedence."""
+    """Yield the names of the aggregates; a field of the model has precedence, of members too."""
+    taken = [
+        names
+        for each in (shape, *(shape.union or shape).variants)
+        for names in (each.fields, each.links, each.list_links, each.list_pages, each.back_links)
+    ]
     for link in shape.back_links.values():
         name = f"{link.reference.name}Aggregate"
-        taken = (shape.fields, shape.links, shape.list_links, shape.list_pages, shape.back_links)
         if not any(name in each for each in taken):
             yield name, link
 

@@ -74,19 +74,22 @@ def test_a_scalar_of_one_member_alone_has_its_types() -> None:
 
 
 def test_a_name_that_one_member_has_is_taken_in_its_interface() -> None:
-    """A field of the model has precedence over the pages of a list of ids."""
-    common = "id: ID! tagIds: [ID!] tags: [Tag!]!"
+    """A field of the model has precedence over pages of a list of ids, and aggregates."""
+    common = "id: ID! tagIds: [ID!] tags: [Tag!]! visits: [Visit!]!"
     schema = build_schema(
         read_model(
             f"""
             interface Place @collection(name: "places") @discriminator(field: "kind") {{
-              id: ID! tagIds: [ID!] tags: [Tag!]! @reference(by: "tagIds") }}
-            type Shop implements Place {{ {common} tagsConnection: Int }}
+              id: ID! tagIds: [ID!] tags: [Tag!]! @reference(by: "tagIds")
+              visits: [Visit!]! @referencedBy(field: "placeId") }}
+            type Shop implements Place {{ {common} tagsConnection: Int visitsAggregate: Int }}
             type Park implements Place {{ {common} }}
             type Tag @collection(name: "tags") {{ id: ID! name: String }}
+            type Visit @collection(name: "visits") {{ id: ID! placeId: ID }}
             """
         )
     )
     types: dict[str, Any] = dict(from_sdl(print_sdl(schema)).type_map)
-    assert str(types["Shop"].fields["tagsConnection"].type) == "Int"
-    assert "tagsConnection" not in {**types["Place"].fields, **types["Park"].fields}
+    for name in ("tagsConnection", "visitsAggregate"):
+        assert str(types["Shop"].fields[name].type) == "Int"
+        assert name not in {**types["Place"].fields, **types["Park"].fields}
