@@ -28,6 +28,8 @@ from revstream.resolvers.filters.expression import (
     Some,
     Text,
     Within,
+    all_of,
+    negate,
 )
 from revstream.streams.changefeed.event import possible_ids
 
@@ -56,6 +58,18 @@ def with_ids(ids: Sequence[Any]) -> dict[str, Any]:
     return {"_id": {"$in": list(possible_ids(ids))}}
 
 
+_MOST_EXCLUDED = 2000
+"""Values of a `notIn` that is an alternative, of which MongoDB makes bounds in an index."""
+
+
+def _excludes_many(condition: Condition) -> bool:
+    match condition:
+        case Not(In(_, values)):
+            return len(values) > _MOST_EXCLUDED
+        case _:
+            return False
+
+
 def to_query(condition: Condition, *, prefix: str = "") -> dict[str, Any]:
     """A filter document of its own for `find` and `$match`.
 
@@ -70,6 +84,10 @@ def to_query(condition: Condition, *, prefix: str = "") -> dict[str, Any]:
             return _merged([to_query(each, prefix=prefix) for each in conditions])
         case AnyOf(()):
             return dict(NO_DOCUMENT)
+        case AnyOf(conditions) if any(map(_excludes_many, conditions)):
+            # The planner makes no bounds of a `$nor`: their union takes seconds.
+            none = all_of([negate(each) for each in conditions])
+            return {"$nor": [to_query(none, prefix=prefix)]}
         case AnyOf(conditions):
             return {"$or": [to_query(each, prefix=prefix) for each in conditions]}
         case Not(inner):

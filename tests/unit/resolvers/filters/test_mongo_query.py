@@ -88,6 +88,16 @@ def test_a_prefix_is_put_before_the_paths_of_documents() -> None:
     }
 
 
+def test_a_long_list_to_exclude_is_no_alternative() -> None:
+    """The planner takes seconds for the union of its bounds; `$nor` has none."""
+    values = tuple(range(2001))
+    either = AnyOf((Not(In("a", values)), Compare("b", Comparison.EQ, 1)))
+    listed = {"a": {"$in": [*values]}}
+    assert to_query(either) == {"$nor": [{**listed, "b": {"$ne": 1}}]}
+    few = AnyOf((Not(In("a", (1,))), Compare("b", Comparison.EQ, 1)))
+    assert to_query(few) == {"$or": [{"a": {"$nin": [1]}}, {"b": {"$eq": 1}}]}
+
+
 def test_text_never_becomes_an_expression() -> None:
     """Special characters are escaped, and characters that MongoDB rejects are spelled out."""
     assert regular_expression(Text("t", "^(a|b)*[c].{2}+?\\$")) == (
