@@ -13,9 +13,9 @@ demo:
 	@tools/setup demo
 	$(BIN)/revstream demo
 
-# Each worker has a MongoDB of its own, and waits a quarter of its time: three of them keep two cores
-# busy, where there is memory for three.
-WORKERS ?= $(shell awk '/^MemAvailable/ { print ($$2 > 12000000 ? 3 : 2) }' /proc/meminfo 2>/dev/null || echo 2)
+# Each worker has a MongoDB of its own, and waits for much of its time: four of them keep two cores
+# busy, where there is memory for four.
+WORKERS ?= $(shell awk '/^MemAvailable/ { print ($$2 > 12000000 ? 4 : 2) }' /proc/meminfo 2>/dev/null || echo 2)
 
 PYTEST := $(BIN)/python -m pytest
 IN_PARALLEL := -n $(WORKERS) --dist worksteal
