@@ -26,6 +26,7 @@ type Product @collection(name: "products") {
   serial: Long
   tags: [String!]!
   size: Size
+  parts: [Size]
   addedAt: DateTime
   attributes: JSON
   supplierId: ID

@@ -155,6 +155,25 @@ def test_an_invalid_value_of_a_nullable_field_is_null(gateway: RunningGateway, c
     assert nodes[place]["name"] == "n"
 
 
+def test_items_that_are_no_documents_stay_in_their_list(
+    gateway: RunningGateway, client: Client, database: str
+) -> None:
+    """Null stays null, and a number is an error, whatever is selected of the items."""
+    products = client[database]["products"]
+    size = {"width": 1.0, "height": 2.0}
+    products.insert_one({"_id": "parts", **GOOD, "parts": [None, size]})
+    products.insert_one({"_id": "misfit", **GOOD, "parts": [3, size]})
+    ask = '{ %s: product(id: "%s") { parts { width } } }'
+    try:
+        answers = [gateway.post(ask % (each, each)) for each in ("parts", "misfit")]
+    finally:
+        products.delete_many({"_id": {"$in": ["parts", "misfit"]}})
+    assert answers[0] == {"data": {"parts": {"parts": [None, {"width": 1.0}]}}}
+    assert answers[1]["data"] == {"misfit": {"parts": None}}
+    (error,) = named(answers[1]["errors"], "misfit")
+    assert error["extensions"]["field"] == "parts.0"
+
+
 @pytest.mark.parametrize("case", REQUIRED)
 def test_an_invalid_single_document_is_null(gateway: RunningGateway, case: str) -> None:
     """The error has the path of the required field; other root fields are not affected."""

@@ -286,7 +286,9 @@ class Selections:
             counted = name == "version" and shape.is_entity and shape.entity.version
             return frozenset({counted}) if counted else frozenset()
         embedded = shape.embedded.get(name)
-        if embedded is None:
+        # A list is read whole: from a projection inside of it, MongoDB leaves out the items that
+        # are no documents, so that null and misfits would be missing.
+        if embedded is None or field.is_list:
             return frozenset({field.stored})
         inner = self._stored_below(node, embedded, past=type_name == shape.snapshot)
         # With only __typename below it, the field is still read, since it may be null.

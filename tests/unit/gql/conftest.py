@@ -33,6 +33,7 @@ type Product @collection(name: "products") {
   colours: [Colour!]
   dimensions: Dimensions
   packages: [Package!]
+  parcel: Package
   origin: Origin!
   supplierId: ID
   supplier: Supplier @reference(by: "supplierId")
@@ -45,7 +46,7 @@ type Product @collection(name: "products") {
 enum Colour { "Like a rose." RED GREEN }
 type Dimensions { width: Float! height: Float! unit: Unit }
 type Unit { name: String! factor: Float @stored(as: "f") }
-type Package { weight: Int! dimensions: Dimensions inner: [Package!] }
+type Package { weight: Int! dimensions: Dimensions inner: [Package!] outer: Package }
 type Origin { country: String! cityId: ID city: City @reference(by: "cityId") }
 type Supplier @collection(name: "suppliers") {
   id: ObjectID!

@@ -50,6 +50,7 @@ def test_an_input_is_a_complete_document(types: Types) -> None:
         "colours": "[Colour!]",
         "dimensions": "DimensionsInput",
         "packages": "[PackageInput!]",
+        "parcel": "PackageInput",
         "origin": "OriginInput!",
         "supplierId": "ID",
         "makerId": "ID!",

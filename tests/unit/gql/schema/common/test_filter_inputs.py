@@ -54,6 +54,7 @@ def test_a_where_type_has_a_filter_for_each_field_that_can_be_filtered(
         "attributes": "JSONFilter",
         "dimensions": "DimensionsWhere",
         "packages": "PackageListFilter",
+        "parcel": "PackageWhere",
         "origin": "OriginWhere",
         "supplierId": "IDFilter",
         "makerId": "IDFilter",
