@@ -19,6 +19,7 @@ from pymongo import MongoClient
 
 from tests.support.eventually import wait_until
 from tests.support.gateway import ROOT, RunningGateway, run_command, running_gateway
+from tests.support.mongod import running_mongod, temporary_directory
 from tests.support.page_examples import assert_lines, headed_blocks
 from tools.reference.commands import COMMANDS
 
@@ -52,6 +53,19 @@ class _Receiver(BaseHTTPRequestHandler):
 
     def log_message(self, *_: Any) -> None:
         """Print nothing."""
+
+
+@pytest.fixture(scope="module")
+def mongo_uri() -> Iterator[str]:
+    """Run a MongoDB of the module's own: doctor reports an oplog that other tests have filled."""
+    with temporary_directory() as directory, running_mongod(directory) as uri:
+        yield uri
+
+
+@pytest.fixture(scope="module")
+def client(mongo_uri: str) -> Iterator[Client]:
+    with Client(mongo_uri) as connected:
+        yield connected
 
 
 @pytest.fixture(scope="module")
