@@ -1,4 +1,4 @@
-"""Requests a second of revstream beside Mercurius and a bare route, for four queries; the last one
+"""Requests a second of revstream beside Mercurius and a bare route, for five queries; the last one
 is measured again while products are written.
 
 By turns each server has the same core to itself, with the same documents and indexes; before
