@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from bson import Timestamp
 
@@ -25,7 +25,9 @@ from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.find_options import FindOptions
 from revstream.streams.versioning.truncation_mark import TruncationMark, is_born
 
-__all__ = ["Horizons", "RetentionProgress", "check_horizon"]
+__all__ = ["Horizons", "RetentionProgress", "check_horizon", "checked_results"]
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,6 +189,24 @@ def check_horizon(collection: str, at: Timestamp, coverage: Coverage) -> None:
     refusal = coverage.error_at(collection, at)
     if refusal is not None:
         raise refusal
+
+
+def checked_results(
+    collection: str, results: Iterable[tuple[Timestamp, T]], coverage: Coverage
+) -> list[T | HistoryLost | ArchiveBehind]:
+    """N (time, result of a read) -> the result, or the error of a time at which not all is known.
+
+    Args:
+        coverage: loaded after the reads.
+    """
+    checked: list[T | HistoryLost | ArchiveBehind] = []
+    for at, result in results:
+        try:
+            check_horizon(collection, at, coverage)
+            checked.append(result)
+        except (HistoryLost, ArchiveBehind) as exc:
+            checked.append(exc)
+    return checked
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,7 @@ from revstream.resolvers.pagination.page_query import PageQuery
 from revstream.resolvers.pagination.projection import ENDED, Fields
 from revstream.resolvers.pagination.related_order import RelatedOrder, Row, page_of_items
 from revstream.streams.archive.coverage import CoverageStore
-from revstream.streams.archive.horizon import check_horizon
+from revstream.streams.archive.horizon import checked_results
 from revstream.streams.archive.store import Archive
 from revstream.streams.changefeed.event import identity
 from revstream.streams.core.errors import ArchiveBehind, HistoryLost
@@ -209,14 +209,8 @@ class PastCollections(ABC):
         pages = await reading.pages(wanted)
         # After the read: see `streams.archive.horizon`.
         coverage = await self._coverages.load(entity.collection)
-        found: list[Page[Version] | HistoryLost | ArchiveBehind] = []
-        for each, page in zip(wanted, pages, strict=True):
-            try:
-                check_horizon(entity.collection, each.at, coverage)
-                found.append(page)
-            except (HistoryLost, ArchiveBehind) as exc:
-                found.append(exc)
-        return found
+        moments = [each.at for each in wanted]
+        return checked_results(entity.collection, zip(moments, pages, strict=True), coverage)
 
     async def _ended(
         self, entity: Entity, pages: Sequence[Page[Any]], facts: Fields

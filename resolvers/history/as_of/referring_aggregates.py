@@ -30,7 +30,7 @@ from revstream.resolvers.history.as_of.referring_documents import (
 from revstream.resolvers.history.collection_as_of import to_record_condition
 from revstream.resolvers.history.versions import VersionHistory
 from revstream.streams.archive.coverage import CoverageStore
-from revstream.streams.archive.horizon import check_horizon
+from revstream.streams.archive.horizon import checked_results
 from revstream.streams.core.errors import ArchiveBehind, HistoryLost
 from revstream.streams.mongo.driver.codecs import Document
 
@@ -82,14 +82,8 @@ async def referring_aggregates_as_of(
     )
     # After the read: see `streams.archive.horizon`.
     coverage = await CoverageStore(history.mongo).load(archive.collection)
-    answers: list[AggregateResult | HistoryLost | ArchiveBehind] = []
-    for each, result in zip(wanted, results, strict=True):
-        try:
-            check_horizon(archive.collection, each.at, coverage)
-            answers.append(result)
-        except (HistoryLost, ArchiveBehind) as exc:
-            answers.append(exc)
-    return answers
+    moments = [each.at for each in wanted]
+    return checked_results(archive.collection, zip(moments, results, strict=True), coverage)
 
 
 async def _referring_rows(
