@@ -17,6 +17,7 @@ from revstream.model.definition import Entity, Field
 from revstream.resolvers.aggregates.expressions import Expression, any_id
 from revstream.resolvers.errors import LimitExceeded
 from revstream.resolvers.filters.reference_filters import MOST_TARGETS
+from revstream.resolvers.values.field_path import value_at
 from revstream.resolvers.values.reference_ids import id_converter, is_id
 from revstream.streams.changefeed.event import identity
 from revstream.streams.core.operation import count_computed
@@ -133,12 +134,12 @@ async def read_join(join: Join, ids: Sequence[Any], read: ReadTargets) -> list[D
         for id_, document in zip(portion, documents, strict=True):
             if document is None:
                 continue
-            values = {name: _value(document, path) for name, path in join.values.items()}
+            values = {name: value_at(document, path) for name, path in join.values.items()}
             row = {"id": id_, "to": values}
             size += len(bson.encode(row, codec_options=DECODED))
             _check_size(hop, size)
             rows.append(row)
-            held.append([_value(document, each.hop.path) for each in join.joins])
+            held.append([value_at(document, each.hop.path) for each in join.joins])
         # A row is two documents, however small they are.
         await count_computed(size - before, 2 * len(portion))
     for n, inner in enumerate(join.joins):
@@ -189,10 +190,3 @@ def join_stages(number: int, values: Expression) -> list[Document]:
         {"$unwind": "$rows"},
         {"$replaceWith": {"$mergeObjects": ["$rows", {f"to{number}": "$to"}]}},
     ]
-
-
-def _value(document: Mapping[str, Any], path: str) -> Any:
-    value: Any = document
-    for name in path.split("."):
-        value = value.get(name) if isinstance(value, Mapping) else None
-    return value

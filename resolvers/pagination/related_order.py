@@ -31,6 +31,7 @@ from revstream.resolvers.pagination.order_by import (
 )
 from revstream.resolvers.pagination.page import SORT_KEY, Page, PageRequest, Window
 from revstream.resolvers.pagination.page_query import PageQuery
+from revstream.resolvers.values.field_path import value_at
 from revstream.resolvers.values.points import distance, stored_coordinates
 from revstream.resolvers.values.reference_ids import check_id_bytes
 from revstream.streams.changefeed.event import identity
@@ -337,9 +338,4 @@ def _store(row: Row, place: str, value: Any) -> None:
 
 
 def _value(row: Row, path: str) -> Any:
-    if path == "_id":
-        return row.id
-    value: Any = row.content
-    for name in path.split("."):
-        value = value.get(name) if isinstance(value, Mapping) else None
-    return value
+    return row.id if path == "_id" else value_at(row.content, path)

@@ -13,7 +13,15 @@ from typing import Any
 from revstream.model.definition import Entity, Field, Model, ObjectType, Scalar
 from revstream.resolvers.errors import BadUserInput
 
-__all__ = ["ApiPath", "PathSteps", "api_path", "path_steps", "stored_path", "union_path"]
+__all__ = [
+    "ApiPath",
+    "PathSteps",
+    "api_path",
+    "path_steps",
+    "stored_path",
+    "union_path",
+    "value_at",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +162,14 @@ def union_path(entity: Entity, model: Model, path: Sequence[str]) -> Sequence[st
         fields = [each for kind in kinds if (each := kind.stored_field(name)) is not None]
         kinds = _kinds_inside(fields, model)
     return path
+
+
+def value_at(document: Any, path: str) -> Any:
+    """Return the value at a stored path; None if it is missing, or inside a list."""
+    value = document
+    for name in path.split("."):
+        value = value.get(name) if isinstance(value, Mapping) else None
+    return value
 
 
 def _kinds_inside(
