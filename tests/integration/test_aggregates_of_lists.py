@@ -241,7 +241,7 @@ async def test_results_and_groups_of_lists_equal_a_plain_fold(
     collection = shop.database[field]
     at = []
     for documents in states:
-        collection.delete_many({"_id": {"$gte": f"s{len(documents)}"}})
+        collection.delete_many({"_id": {"$nin": [f"s{n}" for n in range(len(documents))]}})
         for n, document in enumerate(documents):
             collection.replace_one({"_id": f"s{n}"}, document, upsert=True)
         data, _ = await ask(shop, "{ resumeToken }")

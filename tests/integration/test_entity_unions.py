@@ -399,8 +399,11 @@ async def test_changes_are_filtered_by_type(shop: Shop) -> None:
     assert (left["transition"], left["animal"]["__typename"]) == ("LEAVE", "Dog")
     assert left["before"] == {"__typename": "CatSnapshot"}
     assert sorted(left["changedFields"]) == ["breed", "kind"]
-    snapshot = """subscription { animalChanges(snapshot: true, where: { dog: {} }) {
-      kind animal { id ... on Dog { breed } } } }"""
+    snapshot = """subscription {
+      animalChanges(snapshot: true, where: { id: { in: ["s1", "s2"] }, dog: {} }) {
+        kind animal { id ... on Dog { breed } }
+      }
+    }"""
     async with shop.changes(snapshot) as events:
         found = [await anext(events) for _ in range(2)]
     assert sorted(each["animal"]["id"] for each in found) == ["s1", "s2"]

@@ -91,6 +91,9 @@ def ensure_ended(gateway: RunningGateway) -> Iterator[RunningGateway]:
     """Make sure that the process ends, by itself or killed."""
     try:
         yield gateway
+    except BaseException as exc:
+        exc.add_note("".join(["output of the gateway:\n", *gateway.lines[-100:]]))
+        raise
     finally:
         if gateway.process.poll() is None:
             with contextlib.suppress(subprocess.TimeoutExpired):
