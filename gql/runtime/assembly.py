@@ -163,6 +163,7 @@ async def assemble_gateway(
         progress,
         checkpoints,
         leases,
+        opened_at=position,
     )
     own_writes = OwnWrites(progress, VersionNumberCache(hub))
     # Refused at the start, and not at the first version.

@@ -36,7 +36,6 @@ from revstream.streams.core.errors import (
 from revstream.streams.core.log_throttle import LogThrottle
 from revstream.streams.live.archive_progress import ArchiveProgress
 from revstream.streams.live.hub import Hub, Subscriber
-from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.find_options import FindOptions
 from revstream.streams.versioning.version import Version
 
@@ -110,6 +109,10 @@ class ConsumerOptions:
 class Consumer:
     """Delivery to one handler.
 
+    Args:
+        opened_at: Resume token of the start of this process, from before it served or recorded
+            anything; the first run of a handler that starts "now" begins there.
+
     Attributes:
         trouble: Why the handler makes no progress; None if it does.
         versions: Number of handled versions.
@@ -119,13 +122,13 @@ class Consumer:
     def __init__(
         self,
         handler: Handler,
-        mongo: Mongo,
         archive: Archive,
         hub: Hub,
         progress: ArchiveProgress,
         checkpoints: Checkpoints,
         horizons: Horizons,
         *,
+        opened_at: str,
         options: ConsumerOptions | None = None,
     ) -> None:
         self.handler = handler
@@ -133,12 +136,12 @@ class Consumer:
         self.collection = archive.collection
         self.trouble: str | None = None
         self.versions = self.failures = 0
-        self._mongo = mongo
         self._archive = archive
         self._hub = hub
         self._progress = progress
         self._checkpoints = checkpoints
         self._horizons = horizons
+        self._opened_at = opened_at
         self._options = options or ConsumerOptions()
         self._checkpoint = Checkpoint("", "")
         self._saved_at = 0.0
@@ -289,7 +292,7 @@ class Consumer:
     async def _first(self) -> Checkpoint:
         """Return the position at which the first run begins."""
         if self.handler.start == "now":
-            token = resume_tokens.token_from_time(await self._mongo.operation_time())
+            token = self._opened_at
         else:
             # Versions truncated before the first run are not lost.
             self._horizon = await self._horizons.load(self.collection)

@@ -77,16 +77,20 @@ class FromTheStart(RecordingHandler):
 
 
 def consumer_of(
-    recording: Recording, handler: Handler, options: ConsumerOptions = BRISK, hub: Hub | None = None
+    recording: Recording,
+    handler: Handler,
+    options: ConsumerOptions = BRISK,
+    hub: Hub | None = None,
+    opened_at: str = resume_tokens.BEGINNING,
 ) -> Consumer:
     return Consumer(
         handler,
-        recording.mongo,
         recording.archive,
         hub or recording.hub,
         recording.progress,
         recording.checkpoints,
         Horizons(recording.mongo),
+        opened_at=opened_at,
         options=options,
     )
 
@@ -153,21 +157,23 @@ async def test_each_version_is_delivered_once_and_in_order(mongo: Mongo, client:
 
 
 async def test_a_new_listener_begins_at_its_start_position(mongo: Mongo, client: Client) -> None:
-    """It begins with new versions, or with all; later it continues after its checkpoint."""
+    """It begins with versions since the start of its process, also with those from before its first
+    run; later it continues after its checkpoint.
+    """
     recording = Recording(mongo)
     await recording.begin()
     await written(recording, client, a=2)
+    opened_at = resume_tokens.token_from_time(await mongo.operation_time())
+    await written(recording, client, b=1)
     handler = RecordingHandler()
-    consumer = consumer_of(recording, handler)
-    async with working(consumer):
-        await eventually(lambda: handler.begun == [1])
-        await written(recording, client, b=1)
-        await eventually(lambda: handler.done == 1)
-    assert handler.seen == [("b", 1)]
-    await written(recording, client, c=2)
+    async with working(consumer_of(recording, handler, opened_at=opened_at)):
+        await written(recording, client, c=1)
+        await eventually(lambda: handler.done == 2)
+    assert handler.seen == [("b", 1), ("c", 1)]
+    await written(recording, client, d=2)
     again = RecordingHandler()
     async with working(consumer_of(recording, again), 2):
-        await eventually(lambda: again.seen == [("c", 1), ("c", 2)])
+        await eventually(lambda: again.seen == [("d", 1), ("d", 2)])
 
 
 async def test_a_listener_from_the_beginning_has_a_checkpoint_after_its_first_read(

@@ -44,7 +44,8 @@ class _Receiver(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         event = json.loads(self.rfile.read(int(self.headers["content-length"])))
-        self.send_response(422 if event["subject"] == "p1" else 204)
+        # The event of versions that `keep` deleted before their delivery has no subject.
+        self.send_response(422 if event.get("subject") == "p1" else 204)
         self.end_headers()
 
     def log_message(self, *_: Any) -> None:
@@ -70,12 +71,11 @@ def database(
     """Return the database of a gateway in which everything has happened once."""
     database = client[DATABASE]
     with ThreadingHTTPServer(("127.0.0.1", 0), _Receiver) as receiver:
-        threading.Thread(target=receiver.serve_forever).start()
+        threading.Thread(target=receiver.serve_forever, daemon=True).start()
         model = tmp_path_factory.mktemp("archive") / "schema.graphql"
         model.write_text(_model(receiver.server_port))
         author = ("--author-header", "x-author", "--retention-every-s", "0.5")
         with running_gateway(mongo_uri, DATABASE, model, *author) as gateway:
-            wait_until(lambda: "listener=sink:products" in "".join(gateway.lines))
             _write(database, gateway.address)
             versions = database["products.versions"]
             wait_until(lambda: versions.find_one({"cut": {"$exists": True}}))

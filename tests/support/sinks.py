@@ -14,6 +14,7 @@ from revstream.model.compiler.loader import read_model
 from revstream.model.definition import Model
 from revstream.resolvers.admin.cloud_event import Events
 from revstream.streams.archive.horizon import Horizons
+from revstream.streams.core import resume_tokens
 from revstream.streams.listeners.consumer import Consumer, ConsumerOptions
 from revstream.streams.listeners.webhooks.http_client import WebhookClient
 from revstream.streams.listeners.webhooks.parked_delivery import PendingDeliveries
@@ -74,12 +75,12 @@ def new_sink(
     sink.start = "beginning"  # type: ignore[misc]
     consumer = Consumer(
         sink,
-        recording.mongo,
         recording.archive,
         recording.hub,
         recording.progress,
         recording.checkpoints,
         Horizons(recording.mongo),
+        opened_at=resume_tokens.BEGINNING,
         options=pages,
     )
     return SinkSetup(sink, consumer)

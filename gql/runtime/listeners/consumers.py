@@ -41,8 +41,12 @@ def consumers_of(
     progress: ArchiveProgress,
     checkpoints: Checkpoints,
     leases: Leases,
+    opened_at: str,
 ) -> tuple[tuple[Consumer, LeasedTask], ...]:
     """Each handler with what feeds it and the lease under which it works.
+
+    Args:
+        opened_at: Resume token of the start of this process.
 
     Raises:
         click.UsageError: two have one name, or one follows a collection that the model has not.
@@ -62,12 +66,12 @@ def consumers_of(
             )
         consumer = Consumer(
             handler,
-            context.mongo,
             archive,
             hub,
             progress,
             checkpoints,
             Horizons(context.mongo),
+            opened_at=opened_at,
         )
         found[handler.name] = consumer, LeasedTask(handler.name, leases, consumer.run)
     return tuple(found.values())
