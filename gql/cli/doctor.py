@@ -36,7 +36,7 @@ async def examine(
             checkpoints = await Checkpoints(mongo).load_all(list(names))
             holders = await Leases(mongo, "").holders(list(names))
         except Unsuitable as exc:
-            return [DiagnosisFinding(level="error", subject="server", says=exc.message)]
+            return [DiagnosisFinding(level="error", subject="server", text=exc.message)]
         diagnosis = Diagnosis(
             mongo,
             model,
@@ -53,7 +53,7 @@ def lines_of(found: Sequence[DiagnosisFinding]) -> list[str]:
     """Format for people."""
     lines = []
     for each in found:
-        lines.append(f"{_MARKS[each.level]} {each.subject}: {each.says}")
+        lines.append(f"{_MARKS[each.level]} {each.subject}: {each.text}")
         if each.mend is not None:
             lines.append(f"        mend: {each.mend}")
     return lines

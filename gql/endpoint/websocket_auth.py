@@ -117,7 +117,7 @@ class WebSocketAuthentication:
         """
         if self._closing is None:
             if self._session is not None:
-                self._session.shutdown.say(interruption.message, kind)
+                self._session.shutdown.begin(interruption.message, kind)
             self._closing = asyncio.create_task(self._part(interruption))
 
     async def _part(self, interruption: Interruption) -> None:

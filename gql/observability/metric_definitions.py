@@ -18,7 +18,7 @@ class Described:
     name: str
     kind: Literal["counter", "gauge", "histogram"]
     labels: tuple[str, ...]
-    says: str
+    help: str
 
 
 _EACH = ("collection",)

@@ -84,7 +84,7 @@ async def assemble_gateway(
     deployment = await deployment_tag(mongo)
     for each in await examine_data(mongo, model):
         if each.level in ("warning", "error"):
-            log.warning("data", extra={"says": each.says, "mend": each.mend})
+            log.warning("data", extra={"finding": each.text, "mend": each.mend})
     setup = CollectionSetup(mongo, model, images=settings.images)
     await setup.begin(report)
     archives = {
@@ -190,7 +190,7 @@ async def assemble_gateway(
             quiet_s=settings.quiet_s,
         ),
         progress,
-        changes.farewell,
+        changes.shutdown,
         editing.drafts,
         editing.comments,
         quiet_s=settings.quiet_s,

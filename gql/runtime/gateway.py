@@ -143,7 +143,7 @@ class Gateway:
 
     def end_subscriptions(self) -> int:
         """End all subscriptions so that they resume elsewhere. Returns their number."""
-        self.services.live.farewell.say(
+        self.services.live.shutdown.begin(
             "the gateway is shutting down; subscribe again after the last token"
         )
         return self.services.live.following.total() + self.services.proposals.following.total()

@@ -116,7 +116,7 @@ def _forget(gateway: Gateway, collection: str) -> None:
     gateway.hub.drop_events(collection)
     gateway.services.proposals.forget()
     gateway.services.live.forget(collection)
-    gateway.services.editing.standing.forget(collection)
+    gateway.services.editing.expected_versions.forget(collection)
     gateway.progress.numbers(collection).clear()
     clear_recent_events()
 

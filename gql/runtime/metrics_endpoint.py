@@ -51,7 +51,7 @@ class _Process(Collector):
         for each in METRICS:
             if each.kind != "histogram":
                 kind = CounterMetricFamily if each.kind == "counter" else GaugeMetricFamily
-                families[each.name] = kind(each.name, each.says, labels=each.labels)
+                families[each.name] = kind(each.name, each.help, labels=each.labels)
         for name, labels, value in self._samples():
             families[f"revstream_{name}"].add_metric(labels, value)
         yield from families.values()

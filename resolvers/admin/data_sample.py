@@ -54,8 +54,8 @@ async def examine_data(mongo: Mongo, model: Model) -> list[DiagnosisFinding]:
         for entity in model.entities:
             found += [each async for each in _of_entity(mongo, model, entity, names)]
     except GatewayError as exc:
-        found.append(DiagnosisFinding(level="warning", subject=_SUBJECT, says=exc.message))
-    return found or [DiagnosisFinding(level="ok", subject=_SUBJECT, says="a sample fits the model")]
+        found.append(DiagnosisFinding(level="warning", subject=_SUBJECT, text=exc.message))
+    return found or [DiagnosisFinding(level="ok", subject=_SUBJECT, text="a sample fits the model")]
 
 
 async def _of_entity(
@@ -86,7 +86,7 @@ async def _of_entity(
         yield DiagnosisFinding(
             level="warning",
             subject=_SUBJECT,
-            says=f"{entity.name}.{name}: {count} of {len(documents)} documents in the sample "
+            text=f"{entity.name}.{name}: {count} of {len(documents)} documents in the sample "
             f"({count / len(documents):.0%}) do not fit the model; {found.example.message}",
             mend=str(found.example.facts["mend"]),
         )
@@ -100,7 +100,7 @@ def _missing(entity: Entity, collection: str, where: str, names: set[str]) -> Di
         # A new database has none of them yet.
         level="warning" if names else "note",
         subject=_SUBJECT,
-        says=f"{entity.name}: the collection {collection!r} does not exist"
+        text=f"{entity.name}: the collection {collection!r} does not exist"
         + (f"; a similar name is {meant!r}" if meant else ""),
         mend=f"if the name is a typo, correct {where}; otherwise the first write creates it",
     )
@@ -157,7 +157,7 @@ def _of_layout(entity: Entity, documents: list[Any]) -> list[DiagnosisFinding]:
         DiagnosisFinding(
             level="warning",
             subject=_SUBJECT,
-            says=f"{entity.name}: {len(these)} of {len(documents)} documents in the sample {says}, "
+            text=f"{entity.name}: {len(these)} of {len(documents)} documents in the sample {says}, "
             f"such as {entity.collection}/{describe_value(these[0]['_id']).rpartition(' ')[2]}",
             mend=way_out,
         )
@@ -217,7 +217,7 @@ async def _duplicates(mongo: Mongo, entity: Entity) -> AsyncIterator[DiagnosisFi
             yield DiagnosisFinding(
                 level="error",
                 subject=_SUBJECT,
-                says=f"{entity.name}: two documents with the same {' and '.join(index.fields)}, "
+                text=f"{entity.name}: two documents with the same {' and '.join(index.fields)}, "
                 f"expected unique values: {describe_value(one)} and {describe_value(other)}",
                 mend="change one of them and start again, or remove unique from the model",
             )

@@ -18,7 +18,7 @@ __all__ = ["document_names", "find_by_id"]
 
 
 async def find_by_id(
-    layout: Layout, ids: Sequence[Any], fields: Fields, *, shown: bool
+    layout: Layout, ids: Sequence[Any], fields: Fields, *, for_output: bool
 ) -> tuple[dict[Any, Document], Sequence[Any]]:
     """Read documents by id.
 
@@ -28,15 +28,15 @@ async def find_by_id(
     names = document_names(ids)
     found = await layout.find(
         with_ids([*dict(zip(names, ids, strict=True)).values()]),
-        _options(fields, shown),
+        _options(fields, for_output),
     )
     by_name = dict(zip(document_names([each["_id"] for each in found]), found, strict=True))
     return by_name, names
 
 
 @lru_cache(maxsize=1000)
-def _options(fields: Fields, shown: bool) -> FindOptions:
-    return FindOptions(projection=document_projection(fields), naive=shown)
+def _options(fields: Fields, for_output: bool) -> FindOptions:
+    return FindOptions(projection=document_projection(fields), naive=for_output)
 
 
 def document_names(ids: Sequence[Any]) -> Sequence[Any]:

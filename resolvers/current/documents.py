@@ -83,7 +83,7 @@ class Current(DocumentNumbers):
         return limited
 
     async def by_ids(
-        self, entity: Entity, ids: Sequence[Any], fields: Fields, *, shown: bool = False
+        self, entity: Entity, ids: Sequence[Any], fields: Fields, *, for_output: bool = False
     ) -> list[Document | None]:
         """Read documents by id.
 
@@ -93,7 +93,7 @@ class Current(DocumentNumbers):
         Args:
             ids: n stored ids.
             fields: stored names of the fields to read.
-            shown: True if the values are only serialized: dates may lack their time zone, UTC.
+            for_output: True if the values are only serialized: dates may lack their time zone, UTC.
 
         Returns:
             n documents in the order of the ids; None for each that does not exist.
@@ -104,10 +104,10 @@ class Current(DocumentNumbers):
         wanted = rows.widened(fields) or fields
 
         async def read(ids: Sequence[Any]) -> Sequence[Document | None]:
-            found, names = await self._found(entity, ids, wanted, shown=shown)
+            found, names = await self._found(entity, ids, wanted, for_output=for_output)
             return list(map(found.get, names))
 
-        kind = entity.collection, wanted, shown
+        kind = entity.collection, wanted, for_output
         found = await self.lookups.ask(kind, ids, read)
         if None in found:
             others = {n: other_ids(entity, ids[n]) for n, each in enumerate(found) if each is None}
@@ -160,7 +160,7 @@ class Current(DocumentNumbers):
             query=matching,
             windowed=window.limited_to(matching),
             options=FindOptions(
-                projection=projection, sort=window.keys, limit=window.limit, naive=query.shown
+                projection=projection, sort=window.keys, limit=window.limit, naive=query.for_output
             ),
             total=query.total,
             token=query.token,
@@ -241,7 +241,7 @@ class Current(DocumentNumbers):
         self, target: Entity, wanted: Sequence[tuple[Any, Timestamp | None]], fields: Fields
     ) -> Sequence[Document | None]:
         """Read documents by id; see `RelatedReads`."""
-        return await self.by_ids(target, [id_ for id_, _ in wanted], fields, shown=True)
+        return await self.by_ids(target, [id_ for id_, _ in wanted], fields, for_output=True)
 
     async def referring(
         self, target: Entity, by: Field, wanted: Sequence[tuple[Any, Timestamp | None]]
@@ -383,9 +383,9 @@ class Current(DocumentNumbers):
         return found
 
     async def _found(
-        self, entity: Entity, ids: Sequence[Any], fields: Fields, *, shown: bool
+        self, entity: Entity, ids: Sequence[Any], fields: Fields, *, for_output: bool
     ) -> tuple[dict[Any, Document], Sequence[Any]]:
-        return await find_by_id(self._layout(entity), ids, fields, shown=shown)
+        return await find_by_id(self._layout(entity), ids, fields, for_output=for_output)
 
     def _layout(self, entity: Entity, *, numbered: bool = False) -> Layout:
         archive = self._archives.get(entity.collection)

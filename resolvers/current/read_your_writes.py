@@ -122,14 +122,14 @@ class OwnWrites:
             collection, resume_tokens.token_from_time(now), list(keys)
         )
 
-    def known(self, collection: str) -> str:
+    def known_position(self, collection: str) -> str:
         """Return the token up to which the archive is known to be complete, without a read."""
         return self._progress.known_position(collection)
 
-    def begun(self, collection: str) -> bool:
+    def has_begun(self, collection: str) -> bool:
         """Return whether the baselines of the collection are known to be archived."""
         return self._progress.has_begun(collection)
 
-    def whole(self, collection: str) -> bool:
+    def is_complete(self, collection: str) -> bool:
         """Return whether all baselines are archived and no gap is being closed."""
         return self._progress.is_complete(collection)

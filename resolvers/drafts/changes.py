@@ -52,7 +52,7 @@ class ProposalChanges:
     """Subscriptions to drafts and comments.
 
     Args:
-        farewell: ends all of them.
+        shutdown: ends all of them.
         quiet_s: maximum wait for a newer token.
 
     Attributes:
@@ -65,7 +65,7 @@ class ProposalChanges:
         hub: Hub,
         replay: OplogReplay,
         progress: ArchiveProgress,
-        farewell: SubscriptionShutdown,
+        shutdown: SubscriptionShutdown,
         drafts: Drafts,
         comments: Comments,
         *,
@@ -75,7 +75,7 @@ class ProposalChanges:
         self._hub = hub
         self._replay = replay
         self._cluster_time = ClusterTime(mongo, progress)
-        self._farewell = farewell
+        self._shutdown = shutdown
         self._drafts = drafts
         self._comments = comments
         self._quiet_s = quiet_s
@@ -101,13 +101,13 @@ class ProposalChanges:
         self,
         request: ProposalRequest,
         *,
-        farewell: SubscriptionShutdown | None = None,
+        shutdown: SubscriptionShutdown | None = None,
         begun: Callable[[str], None] = lambda token: None,
     ) -> AsyncGenerator[ProposalChange]:
         """Yield every change that matches, in order, without gap or duplicate. Never ends.
 
         Args:
-            farewell: ends it, beside the one of all.
+            shutdown: ends it, beside the one of all.
             begun: called with the starting token.
 
         Raises:
@@ -120,7 +120,7 @@ class ProposalChanges:
             async with aclosing(self._parts(topic, request, begun)) as parts:
                 # It has no end.
                 while True:
-                    change = await self._farewell.next(parts, farewell)
+                    change = await self._shutdown.next(parts, shutdown)
                     yield change
         finally:
             self.following[topic] -= 1

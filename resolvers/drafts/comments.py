@@ -300,7 +300,7 @@ class Comments:
             await self._check_subject(entity, key, comment.version, comment.draft)
             return comment
 
-        return await self._repeats.first(author, commenting, from_outcome)
+        return await self._repeats.run_once(author, commenting, from_outcome)
 
     async def _subject(
         self,

@@ -49,26 +49,34 @@ class _Decided(Exception):
 
 class Publishing:
     def __init__(
-        self, model: Model, drafts: Drafts, standing: ExpectedVersions, writes: DocumentWrites
+        self,
+        model: Model,
+        drafts: Drafts,
+        expected_versions: ExpectedVersions,
+        writes: DocumentWrites,
     ) -> None:
         self._model = model
         self._drafts = drafts
-        self._standing = standing
+        self._expected_versions = expected_versions
         self._writes = writes
         self._scope = OPEN
 
     def within(
-        self, scope: Scope, drafts: Drafts, standing: ExpectedVersions, writes: DocumentWrites
+        self,
+        scope: Scope,
+        drafts: Drafts,
+        expected_versions: ExpectedVersions,
+        writes: DocumentWrites,
     ) -> Publishing:
         """Return the service limited to one caller, which needs permission to write the changed
         fields.
 
         Args:
-            drafts, standing, writes: limited to the same caller.
+            drafts, expected_versions, writes: limited to the same caller.
         """
         limited = copy.copy(self)
         limited._scope, limited._drafts = scope, drafts
-        limited._standing, limited._writes = standing, writes
+        limited._expected_versions, limited._writes = expected_versions, writes
         return limited
 
     async def publish(self, entity: Entity, key: Any, number: int, author: Author) -> Written:
@@ -86,7 +94,7 @@ class Publishing:
         async def publishing() -> Written:
             for _ in range(ATTEMPTS):
                 chain = await self._chain(entity, key, number)
-                last = await self._standing.now(entity, key)
+                last = await self._expected_versions.now(entity, key)
                 new = chain[0].is_new
                 if last is None or last.full is None:
                     if not new:
@@ -200,7 +208,7 @@ class Publishing:
                 if draft.status == PUBLISHED:
                     raise decided(draft)
                 self._scope.check_publisher(entity, draft.by, own=draft.owner == author.owner)
-                last = await self._standing.now(entity, key)
+                last = await self._expected_versions.now(entity, key)
                 if last is None or last.full is None:
                     raise not_found_error(entity, key)
                 if expected is not None and expected != last.number:

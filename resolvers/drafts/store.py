@@ -80,14 +80,14 @@ class Drafts:
         self,
         mongo: Mongo,
         archives: Mapping[str, Archive],
-        standing: ExpectedVersions,
+        expected_versions: ExpectedVersions,
         repeats: IdempotencyStore,
         images: ProposalImages,
         limits: ProposalLimits = DEFAULT_LIMITS,
     ) -> None:
         self._mongo = mongo
         self._archives = archives
-        self._standing = standing
+        self._expected_versions = expected_versions
         self._repeats = repeats
         self._images = images
         self._indexes = RecordIndexes(mongo, _INDEXES)
@@ -95,13 +95,13 @@ class Drafts:
         self.parse = RecordParser("drafts", Draft.from_record)
         self._scope = OPEN
 
-    def within(self, scope: Scope, standing: ExpectedVersions) -> Drafts:
+    def within(self, scope: Scope, expected_versions: ExpectedVersions) -> Drafts:
         """Return the service limited to one caller.
 
         A draft is visible if both its base and its content are in the caller's rows.
         """
         limited = copy.copy(self)
-        limited._scope, limited._standing = scope, standing
+        limited._scope, limited._expected_versions = scope, expected_versions
         return limited
 
     async def prepare(self, entities: Iterable[Entity]) -> None:
@@ -275,13 +275,13 @@ class Drafts:
         async def from_outcome(outcome: Mapping[str, Any]) -> Draft:
             return await self.one(entity, outcome["doc"], outcome["number"])
 
-        return await self._repeats.first(author, operation, from_outcome)
+        return await self._repeats.run_once(author, operation, from_outcome)
 
     async def _foundation(
         self, entity: Entity, key: Any, version: int | None, draft: int | None
     ) -> tuple[int, Mapping[str, Any]]:
         """Return the base of a new draft: the number of a version, and the content."""
-        last = await self._standing.now(entity, key)
+        last = await self._expected_versions.now(entity, key)
         exists = last is not None and last.full is not None
         if draft is not None:
             earlier = await self.one(entity, key, draft)

@@ -78,12 +78,12 @@ class CollectionAsOf:
         self._name = archive.name
         self._at = at
         self._query = query
-        self._make = None if query.shown else Version.from_record
+        self._make = None if query.for_output else Version.from_record
         where = EVERYTHING if query.where is None else query.where
         condition = to_record_condition(where, entity)
         self._where = to_query(condition)
         where_id = to_query(_of_id(condition))
-        self._walk = IdWalk(mongo, archive, at, where_id=where_id, naive=query.shown)
+        self._walk = IdWalk(mongo, archive, at, where_id=where_id, naive=query.for_output)
         keys = order_keys(entity, query.order, id_path="doc", version_path="v", prefix="full.")
         self._keyset = Keyset(f"as of {entity.name}", keys)
         looked_at = {path for path, _ in keys} | paths(condition)

@@ -91,8 +91,8 @@ class DocumentStates:
         """
         upto, known = self._known.get(collection, ("", UNLIMITED))
         if resume_tokens.token_from_time(at) > upto:
-            upto = self._own_writes.known(collection)
+            upto = self._own_writes.known_position(collection)
             known = await self._coverages.load(collection)
-            if known.open_gap is None and self._own_writes.whole(collection):
+            if known.open_gap is None and self._own_writes.is_complete(collection):
                 self._known[collection] = upto, known
         return known

@@ -40,7 +40,7 @@ class VersionPages:
         reading: PageQuery[VersionFilter],
     ) -> list[Page[Any]]:
         """N ids -> a page each of the document's versions, newest first, in one command."""
-        make, where = _item_renderer(reading.shown), reading.where
+        make, where = _item_renderer(reading.for_output), reading.where
         keyset = Keyset(f"versions of one {entity.name}", (("v", -1),), uniform=True)
         window = Window(keyset, reading.page)
         sifting = RowFilteredPages(archive, entity, rows)
@@ -59,7 +59,7 @@ class VersionPages:
                     sort=window.keys,
                     limit=window.limit,
                     short=True,
-                    naive=reading.shown,
+                    naive=reading.for_output,
                 ),
             )
             return [window.page(found, make)]
@@ -83,7 +83,7 @@ class VersionPages:
         reading: PageQuery[VersionFilter],
     ) -> Page[Any]:
         """A page of the versions of all documents, newest first: in the order of the stream."""
-        make, where = _item_renderer(reading.shown), reading.where
+        make, where = _item_renderer(reading.for_output), reading.where
         keyset = Keyset(f"versions of all {entity.name}", (("_id", -1),), uniform=True)
         window = Window(keyset, reading.page)
         sifting = RowFilteredPages(archive, entity, rows)
@@ -97,7 +97,7 @@ class VersionPages:
                 sort=window.keys,
                 limit=window.limit,
                 short=True,
-                naive=reading.shown,
+                naive=reading.for_output,
             ),
         )
         if reading.total:
@@ -107,5 +107,5 @@ class VersionPages:
         return window.page(found, make, total=count)
 
 
-def _item_renderer(shown: bool) -> Callable[[Document], Any] | None:
-    return None if shown else Version.from_record
+def _item_renderer(for_output: bool) -> Callable[[Document], Any] | None:
+    return None if for_output else Version.from_record

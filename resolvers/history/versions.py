@@ -303,7 +303,7 @@ class VersionHistory(PastCollections):
                 and the archive has not come so far that it is known to be so.
         """
         await self._own_writes.recorded(entity.collection)
-        if not self._own_writes.begun(entity.collection):
+        if not self._own_writes.has_begun(entity.collection):
             # Not all that was there before the archive is known to be in it.
             await self._settled(entity)
         found = await read()

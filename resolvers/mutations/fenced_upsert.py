@@ -285,7 +285,7 @@ class FencedUpserts:
             at = await self._mongo.operation_time()
             return BatchOutcome(applied=changed, stale=len(events) - changed, at=at)
 
-        return await self._repeats.first(author, applying, from_outcome)
+        return await self._repeats.run_once(author, applying, from_outcome)
 
     def _reason(self, entity: Entity, exc: GatewayError) -> str | None:
         """Return why MongoDB has refused an event; None where it is not about one."""

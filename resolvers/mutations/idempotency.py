@@ -59,7 +59,7 @@ class IdempotencyStore:
             index = {"keyPattern": {"at": 1}, "expireAfterSeconds": seconds}
             await self._mongo.command({"collMod": COLLECTION, "index": index})
 
-    async def first(
+    async def run_once(
         self,
         author: Author,
         operation: Callable[[], Awaitable[T]],

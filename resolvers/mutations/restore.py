@@ -43,18 +43,18 @@ class DocumentRestore:
         mongo: Mongo,
         archives: Mapping[str, Archive],
         own_writes: OwnWrites,
-        standing: ExpectedVersions,
+        expected_versions: ExpectedVersions,
         writes: DocumentWrites,
     ) -> None:
         self._archives = archives
         self._horizons = Horizons(mongo)
         self._own_writes = own_writes
         self._writes = writes
-        self._standing = standing
+        self._expected_versions = expected_versions
         self._scope = OPEN
 
     def within(
-        self, scope: Scope, standing: ExpectedVersions, writes: DocumentWrites
+        self, scope: Scope, expected_versions: ExpectedVersions, writes: DocumentWrites
     ) -> DocumentRestore:
         """Return a copy for one caller: the old version and the current document must be in its
         rows.
@@ -62,10 +62,14 @@ class DocumentRestore:
         The caller must be allowed to write every field.
 
         Args:
-            standing, writes: limited to the same caller.
+            expected_versions, writes: limited to the same caller.
         """
         limited = copy.copy(self)
-        limited._scope, limited._standing, limited._writes = scope, standing, writes
+        limited._scope, limited._expected_versions, limited._writes = (
+            scope,
+            expected_versions,
+            writes,
+        )
         return limited
 
     async def restore(
@@ -113,7 +117,7 @@ class DocumentRestore:
         found = await archive.find(query, FindOptions(limit=1, raw=True))
         if not found:
             # Another process may have just written it: wait until the archive reaches the present.
-            await self._standing.now(entity, key)
+            await self._expected_versions.now(entity, key)
             found = await archive.find(query, FindOptions(limit=1, raw=True))
         if not found and not self._scope.write_rows(entity).limits:
             await self._horizons.check_number(archive, key, number)
@@ -139,7 +143,7 @@ class DocumentRestore:
         if await archive.layout.find({"_id": key}, FindOptions(projection={"_id": 1}, limit=1)):
             # Inside the rows it would have been changed; if it was created just now, the caller
             # retries.
-            last = await self._standing.now(entity, key)
+            last = await self._expected_versions.now(entity, key)
             if last is None:
                 raise not_found_error(entity, key)
             return
@@ -159,7 +163,7 @@ class DocumentRestore:
         author: Author,
     ) -> Written:
         """Insert a deleted document; its version number continues from the tombstone."""
-        last = await self._standing.now(entity, key)
+        last = await self._expected_versions.now(entity, key)
         assert last is not None  # at least the restored version exists
         if expected is not None and last.number != expected:
             raise conflict_error(entity, key, expected, last.number)

@@ -76,20 +76,20 @@ class WriteExecutor:
         model: Model,
         archives: Mapping[str, Archive],
         own_writes: OwnWrites,
-        standing: ExpectedVersions,
+        expected_versions: ExpectedVersions,
         repeats: IdempotencyStore,
     ) -> None:
         self._model = model
         self._archives = archives
         self._own_writes = own_writes
-        self._standing = standing
+        self._expected_versions = expected_versions
         self._repeats = repeats
         self._scope = OPEN
 
-    def within(self, scope: Scope, standing: ExpectedVersions) -> WriteExecutor:
-        """Return a copy for one caller; `standing` must be limited to the same caller."""
+    def within(self, scope: Scope, expected_versions: ExpectedVersions) -> WriteExecutor:
+        """Return a copy for one caller; `expected_versions` must be limited to the same caller."""
         limited = copy.copy(self)
-        limited._scope, limited._standing = scope, standing
+        limited._scope, limited._expected_versions = scope, expected_versions
         return limited
 
     async def commit(
@@ -118,7 +118,7 @@ class WriteExecutor:
             raise InvalidDocument(f"{entity.name} {json_value(key)} {exc}", path="") from exc
         self._own_writes.note(entity.collection, key, at)
         written = Written(key=key, at=at, change=change["id"], document=document, number=number)
-        self._standing.note(entity, written)
+        self._expected_versions.note(entity, written)
         return written
 
     def exists(self, entity: Entity, exc: DuplicateKey) -> AlreadyExists:
@@ -146,11 +146,11 @@ class WriteExecutor:
         transaction: bool = False,
     ) -> Written:
         """Attempt a write on the current document, or on exactly the expected version."""
-        standing: LastVersion | None = None
+        last: LastVersion | None = None
         number: int | None = None
 
         async def work(writing: WriteSession) -> RawBSONDocument | None:
-            return await attempt(writing, standing, number)
+            return await attempt(writing, last, number)
 
         async def commit() -> Written:
             return await self.commit(
@@ -159,8 +159,8 @@ class WriteExecutor:
 
         for count in range(ATTEMPTS):
             if expected is not None:
-                standing = await self._standing.at(entity, key, expected, look=count > 0)
-                number = standing.number + 1
+                last = await self._expected_versions.at(entity, key, expected, look=count > 0)
+                number = last.number + 1
             try:
                 return await self.not_overtaken(entity, key, commit)
             except NoMatchingDocument:

@@ -73,26 +73,26 @@ class DocumentWrites:
         archives: Mapping[str, Archive],
         progress: ArchiveProgress,
         own_writes: OwnWrites,
-        standing: ExpectedVersions,
+        expected_versions: ExpectedVersions,
         repeats: IdempotencyStore,
         before_insert: BeforeInsert = skip_preparation,
     ) -> None:
         self.before_insert = before_insert
-        self.commits = WriteExecutor(model, archives, own_writes, standing, repeats)
+        self.commits = WriteExecutor(model, archives, own_writes, expected_versions, repeats)
         self.made = WrittenVersions(mongo, archives, progress)
         self._repeats = repeats
         self._scope = OPEN
 
-    def within(self, scope: Scope, standing: ExpectedVersions) -> DocumentWrites:
+    def within(self, scope: Scope, expected_versions: ExpectedVersions) -> DocumentWrites:
         """Return a copy for one caller: documents outside its rows do not exist, and none may leave
         them.
 
         Args:
-            standing: limited to the same caller.
+            expected_versions: limited to the same caller.
         """
         limited = copy.copy(self)
         limited._scope = scope
-        limited.commits = self.commits.within(scope, standing)
+        limited.commits = self.commits.within(scope, expected_versions)
         limited.made = self.made.within(scope)
         return limited
 
@@ -193,15 +193,15 @@ class DocumentWrites:
         demands = [*alteration.demands, _NAMES_ONCE]
 
         async def attempt(
-            writing: WriteSession, standing: LastVersion | None, number: int | None
+            writing: WriteSession, last: LastVersion | None, number: int | None
         ) -> RawBSONDocument:
             # A copied counter continues from its stored value: it never decreases.
-            counted = None if standing is not None and standing.offset else number
+            counted = None if last is not None and last.offset else number
             found = await layout.alter(
                 writing,
                 key,
                 alteration.pipeline(entity, change, counted),
-                expected=standing,
+                expected=last,
                 demands=[*(each.query for each in demands), *_limits(rows)],
             )
             if found is None:
@@ -260,12 +260,10 @@ class DocumentWrites:
         )
 
         async def attempt(
-            writing: WriteSession, standing: LastVersion | None, _number: int | None
+            writing: WriteSession, last: LastVersion | None, _number: int | None
         ) -> RawBSONDocument | None:
             fence = await _fence_of(writing, entity, key)
-            if not await layout.remove(
-                writing, key, change, expected=standing, demands=_limits(rows)
-            ):
+            if not await layout.remove(writing, key, change, expected=last, demands=_limits(rows)):
                 raise NoMatchingDocument
             if attributed:
                 await DeleteAttributions.add(writing, entity.collection, key, change, fence=fence)
@@ -286,7 +284,7 @@ class DocumentWrites:
         async def from_outcome(outcome: Mapping[str, Any]) -> Written:
             return await self.made.before(entity, outcome)
 
-        return await self._repeats.first(author, operation, from_outcome)
+        return await self._repeats.run_once(author, operation, from_outcome)
 
 
 async def _fence_of(writing: WriteSession, entity: Entity, key: Any) -> Any:

@@ -29,7 +29,7 @@ class PageQuery(Generic[W]):
         token: True to read current documents at one cluster time and return its resume token. A
             subscription from that token neither misses nor repeats a change.
         most: maximum number of items of the pages of all parents together; others are not read.
-        shown: True if the items are only serialized: dates may lack their time zone, UTC, and
+        for_output: True if the items are only serialized: dates may lack their time zone, UTC, and
             versions are records, which `Version.from_record` decodes.
     """
 
@@ -41,4 +41,4 @@ class PageQuery(Generic[W]):
     total: bool = False
     token: bool = False
     most: int | None = None
-    shown: bool = False
+    for_output: bool = False

@@ -128,7 +128,7 @@ class RelatedOrder:
             fields=self._fields,
             facts=frozenset(),
             most=MOST_ORDERED + 1,
-            shown=True,
+            for_output=True,
         )
 
     def _check_count(self, count: int) -> None:

@@ -28,10 +28,10 @@ class SubscriptionShutdown:
         self._waits: set[asyncio.Timeout] = set()
 
     @property
-    def said(self) -> bool:
+    def begun(self) -> bool:
         return self._message is not None
 
-    def say(self, message: str, kind: type[GatewayError] = Unavailable) -> None:
+    def begin(self, message: str, kind: type[GatewayError] = Unavailable) -> None:
         """End present and later subscriptions. Repeatable.
 
         Args:
@@ -46,21 +46,21 @@ class SubscriptionShutdown:
         """Raise if the subscriptions have ended.
 
         Raises:
-            Unavailable: Or the error that `say` was given.
+            Unavailable: Or the class that `begin` was given.
         """
         if self._message is not None:
             # A copy for each, since facts of one subscriber are added to it.
             raise self._kind(self._message)
 
     async def next(self, items: AsyncGenerator[T], other: SubscriptionShutdown | None = None) -> T:
-        """The next of them; the wait for it is cut short.
+        """Return the next item; the shutdown ends the wait for it.
 
         Args:
-            other: ends it as well.
+            other: A shutdown that ends the wait, too.
 
         Raises:
-            StopAsyncIteration: there is none.
-            Unavailable, or what it was said with: it was said.
+            StopAsyncIteration: There is no other item.
+            Unavailable: Or the class that `begin` was given; the shutdown has begun.
         """
         both = (self,) if other is None else (self, other)
         for each in both:

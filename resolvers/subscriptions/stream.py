@@ -56,7 +56,7 @@ class Changes:
     """Subscriptions to all entities.
 
     Attributes:
-        farewell: ends all of them.
+        shutdown: ends all of them.
         following: number of subscriptions, replaying or live, by collection.
         joined: number of them in a shared stream, by collection.
         delivered: changes delivered, by collection and origin.
@@ -88,7 +88,7 @@ class Changes:
         self._page = page
         self._behind: set[object] = set()
         self._scope = OPEN
-        self.farewell = SubscriptionShutdown()
+        self.shutdown = SubscriptionShutdown()
         self.following: Counter[str] = Counter()
         self.joined: Counter[str] = Counter()
         self.delivered: Counter[tuple[str, DeliveredFrom]] = Counter()
@@ -105,7 +105,7 @@ class Changes:
         request: ChangeRequest,
         *,
         company: SharedStream | None = None,
-        farewell: SubscriptionShutdown | None = None,
+        shutdown: SubscriptionShutdown | None = None,
         begun: Callable[[str], None] = lambda token: None,
     ) -> AsyncGenerator[Change]:
         """Yield every change that matches, in order, without gap or duplicate. Never ends.
@@ -115,7 +115,7 @@ class Changes:
             buffer; else once the replay has caught up, or, without members, as soon as there are
             some. While joined, the events after a token are sent there; afterwards the
             subscription goes on here after the returned token, or, if that is None, from its own
-            position. farewell: ends it, beside the one of all.
+            position. shutdown: ends it, beside the one of all.
             begun: called with the starting token once it is known; never for a start with a
             snapshot, which cannot be resumed.
 
@@ -131,11 +131,11 @@ class Changes:
             async with aclosing(self._parts(entity, request, company, begun)) as parts:
                 # It has no end.
                 while True:
-                    source, changes = await self.farewell.next(parts, farewell)
+                    source, changes = await self.shutdown.next(parts, shutdown)
                     for change in changes:
-                        self.farewell.check()
-                        if farewell is not None:
-                            farewell.check()
+                        self.shutdown.check()
+                        if shutdown is not None:
+                            shutdown.check()
                         yield change
                         if change.kind != "CHECKPOINT":
                             self.delivered[name, source] += 1
@@ -152,7 +152,7 @@ class Changes:
         self._scope.read_rows(entity)
         async with aclosing(self._parts(entity, request, None, lambda token: None)) as parts:
             async for _, changes in parts:
-                self.farewell.check()
+                self.shutdown.check()
                 if changes:
                     yield changes
 

@@ -57,7 +57,7 @@ class DiagnosisFinding:
 
     level: str
     subject: str
-    says: str
+    text: str
     mend: str | None = None
 
 
@@ -112,11 +112,11 @@ class Diagnosis:
             except Unavailable:
                 raise
             except Unsuitable as exc:
-                found.append(DiagnosisFinding(level="error", subject=subject, says=exc.message))
+                found.append(DiagnosisFinding(level="error", subject=subject, text=exc.message))
                 if subject == "server":
                     break
             except GatewayError as exc:
-                found.append(DiagnosisFinding(level="warning", subject=subject, says=exc.message))
+                found.append(DiagnosisFinding(level="warning", subject=subject, text=exc.message))
         return found
 
     async def _server(self) -> AsyncIterator[DiagnosisFinding]:
@@ -128,7 +128,7 @@ class Diagnosis:
             yield DiagnosisFinding(
                 level="note",
                 subject="server",
-                says=f"transactionLifetimeLimitSeconds: {lifetime_s}, expected at most "
+                text=f"transactionLifetimeLimitSeconds: {lifetime_s}, expected at most "
                 f"{_LONGEST_TRANSACTION_S}: if a gateway is killed during a mutation with an "
                 "idempotency key, its document cannot be written for that long",
                 mend="db.adminCommand({setParameter: 1, transactionLifetimeLimitSeconds: "
@@ -139,7 +139,7 @@ class Diagnosis:
             yield DiagnosisFinding(
                 level="warning",
                 subject="server",
-                says=f"minSnapshotHistoryWindowInSeconds: {window_s}, expected at least "
+                text=f"minSnapshotHistoryWindowInSeconds: {window_s}, expected at least "
                 f"{_SNAPSHOT_LEAST_S}: recent states cannot be read from MongoDB: snapshots of "
                 "subscriptions wait for the archive, and versions without an image may become gaps",
                 mend=f"db.adminCommand({{setParameter: 1, minSnapshotHistoryWindowInSeconds: "
@@ -149,7 +149,7 @@ class Diagnosis:
             yield DiagnosisFinding(
                 level="warning" if self._sharded else "error",
                 subject="server",
-                says=SHARDED,
+                text=SHARDED,
                 mend="use a replica set, or accept this with --experimental-sharded",
             )
             return
@@ -159,7 +159,7 @@ class Diagnosis:
             yield DiagnosisFinding(
                 level="note",
                 subject="server",
-                says=f"members of the replica set: {len(members)}, expected 3 or more: without the "
+                text=f"members of the replica set: {len(members)}, expected 3 or more: without the "
                 "primary nothing can be read or written",
                 mend='add members: rs.add("host:27017") in mongosh, three in total',
             )
@@ -184,24 +184,24 @@ class Diagnosis:
             yield DiagnosisFinding(
                 level="warning",
                 subject="oplog",
-                says=f"not readable, so that history begins at the first start: {exc.message}",
+                text=f"not readable, so that history begins at the first start: {exc.message}",
                 mend=await self._remedy("read", "local"),
             )
             return
         if oldest is None:
-            yield DiagnosisFinding(level="error", subject="oplog", says="empty")
+            yield DiagnosisFinding(level="error", subject="oplog", text="empty")
             return
         now = await self._mongo.operation_time()
         window_h = (now.time - oldest["ts"].time) / 3600
         used_mb, most_mb = stats["size"] / 2**20, stats.get("maxSize", 0) / 2**20
         full = most_mb > 0 and used_mb > 0.8 * most_mb
-        says = f"reaches back {window_h:.1f} h and has {used_mb:.0f} of {most_mb:.0f} MB"
+        text = f"reaches back {window_h:.1f} h and has {used_mb:.0f} of {most_mb:.0f} MB"
         behind_h = self._behind_h(now)
         if behind_h is not None and behind_h > window_h / 2 and full:
             yield DiagnosisFinding(
                 level="error",
                 subject="oplog",
-                says=f"{says}; the slowest recorder lags by {behind_h:.1f} h: changes that leave "
+                text=f"{text}; the slowest recorder lags by {behind_h:.1f} h: changes that leave "
                 "the oplog before they are recorded are lost",
                 mend="start `revstream record` now; enlarge the oplog: " + resize_command(most_mb),
             )
@@ -209,11 +209,11 @@ class Diagnosis:
             yield DiagnosisFinding(
                 level="warning",
                 subject="oplog",
-                says=f"{says}: recorders that stop for longer lose history",
+                text=f"{text}: recorders that stop for longer lose history",
                 mend=resize_command(most_mb),
             )
         else:
-            yield _ok("oplog", says)
+            yield _ok("oplog", text)
 
     def _behind_h(self, now: Timestamp) -> float | None:
         reached = [resume_tokens.cluster_time(each.token) for each in self._checkpoints.values()]
@@ -229,7 +229,7 @@ class Diagnosis:
             yield DiagnosisFinding(
                 level="warning",
                 subject="clock",
-                says=f"difference to the primary's clock: {skew_s:+.1f} s, maximum is {_SKEW_S:g} "
+                text=f"difference to the primary's clock: {skew_s:+.1f} s, maximum is {_SKEW_S:g} "
                 "s: `asOf: { time }` and lags use the primary's",
                 mend="synchronize both with NTP",
             )
@@ -256,7 +256,7 @@ class Diagnosis:
             yield DiagnosisFinding(
                 level="warning",
                 subject="images",
-                says=f"{name}: no images before and after writes: versions are built from deltas, "
+                text=f"{name}: no images before and after writes: versions are built from deltas, "
                 "and subscriptions wait for the archive",
                 mend=f'start `revstream serve`, or: db.runCommand({{collMod: "{name}", '
                 "changeStreamPreAndPostImages: {enabled: true}})",
@@ -274,7 +274,7 @@ class Diagnosis:
             yield DiagnosisFinding(
                 level="warning",
                 subject="images",
-                says=f"expireAfterSeconds: {kept:g}, expected at least {_IMAGES_LEAST_S:g}: a "
+                text=f"expireAfterSeconds: {kept:g}, expected at least {_IMAGES_LEAST_S:g}: a "
                 "recorder with a greater lag builds versions from deltas",
                 mend="db.adminCommand({setClusterParameter: {changeStreamOptions: "
                 "{preAndPostImages: {expireAfterSeconds: 86400}}}})",
@@ -283,8 +283,8 @@ class Diagnosis:
     async def _indexes(self) -> AsyncIterator[DiagnosisFinding]:
         recorded = {each.collection for each in self._checkpoints}
         found = await missing_indexes(self._mongo, self._model, recorded)
-        for says, mend in found:
-            yield DiagnosisFinding(level="warning", subject="indexes", says=says, mend=mend)
+        for text, mend in found:
+            yield DiagnosisFinding(level="warning", subject="indexes", text=text, mend=mend)
         if not found:
             yield _ok("indexes", "all exist")
 
@@ -296,7 +296,7 @@ class Diagnosis:
             yield DiagnosisFinding(
                 level="warning",
                 subject="recorders",
-                says=f"none has run for {', '.join(never)}: their history has not begun",
+                text=f"none has run for {', '.join(never)}: their history has not begun",
                 mend="start `revstream serve` or `revstream record`",
             )
         aside = await SetAsideEvents(self._mongo).troubles()
@@ -307,13 +307,13 @@ class Diagnosis:
             if checkpoint is None:
                 continue
             if checkpoint.trouble is not None:
-                says = f"{name}: not recorded: {checkpoint.trouble}"
-                yield DiagnosisFinding(level="error", subject="recorders", says=says)
+                text = f"{name}: not recorded: {checkpoint.trouble}"
+                yield DiagnosisFinding(level="error", subject="recorders", text=text)
             if partition.index == 0 and partition.collection in aside:
                 yield DiagnosisFinding(
                     level="error",
                     subject="recorders",
-                    says=f"{partition.collection}: {aside[partition.collection]}",
+                    text=f"{partition.collection}: {aside[partition.collection]}",
                     mend="report the traceback in the log; then db["
                     f'"{COLLECTION}"].deleteMany({{collection: "{partition.collection}"}})',
                 )
@@ -322,7 +322,7 @@ class Diagnosis:
                 yield DiagnosisFinding(
                     level="error",
                     subject="recorders",
-                    says=f"{name}: no process records; lag: {behind_s} s",
+                    text=f"{name}: no process records; lag: {behind_s} s",
                     mend="start `revstream serve` or `revstream record`",
                 )
                 continue
@@ -336,23 +336,23 @@ class Diagnosis:
                     yield DiagnosisFinding(
                         level="note",
                         subject="recorders",
-                        says=f"{partition.collection}: {len(lost)} windows of history were lost, "
+                        text=f"{partition.collection}: {len(lost)} windows of history were lost, "
                         f"the last from {lost[-1].start.wall:%F %T}Z on ({lost[-1].why})",
                         mend="Query.streams { gaps { from to why } } names each",
                     )
             said = f"{name}: {holder.holder} records{reading}, lag: {behind_s} s"
             if gaps:
-                says = f"{said}; {gaps} versions after a gap"
-                yield DiagnosisFinding(level="note", subject="recorders", says=says)
+                text = f"{said}; {gaps} versions after a gap"
+                yield DiagnosisFinding(level="note", subject="recorders", text=text)
             else:
                 yield _ok("recorders", said)
 
     async def _layouts(self) -> AsyncIterator[DiagnosisFinding]:
         for name, count in (await count_unfinished_updates(self._mongo, self._model)).items():
-            says = f"{name}: {count} unfinished updates after a crash"
+            text = f"{name}: {count} unfinished updates after a crash"
             mend = "revstream verify --mend; a recording process does it by itself"
             yield DiagnosisFinding(
-                level="warning" if count else "ok", subject="layouts", says=says,
+                level="warning" if count else "ok", subject="layouts", text=text,
                 mend=mend if count else None,
             )  # fmt: skip
 
@@ -363,5 +363,5 @@ class Diagnosis:
             return None
 
 
-def _ok(subject: str, says: str) -> DiagnosisFinding:
-    return DiagnosisFinding(level="ok", subject=subject, says=says)
+def _ok(subject: str, text: str) -> DiagnosisFinding:
+    return DiagnosisFinding(level="ok", subject=subject, text=text)

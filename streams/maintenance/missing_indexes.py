@@ -53,8 +53,8 @@ async def missing_indexes(
         search = searches.get(name)
         problem = text_index_problem(search, indexes) if search is not None else None
         if problem is not None:
-            says, mend = f"{name}: {problem}".rsplit("; ", 1)
-            found.append((says, mend))
+            text, mend = f"{name}: {problem}".rsplit("; ", 1)
+            found.append((text, mend))
     return found
 
 

@@ -91,7 +91,7 @@ async def test_a_typo_creates_no_collection(
             assert refused["__typename"] == "DocumentNotFound"
         settings = Settings()
         said = await examine(settings, model, mongo_uri, database_name, lambda *_: None)
-        assert any("the collection 'products' does not exist" in each.says for each in said)
+        assert any("the collection 'products' does not exist" in each.text for each in said)
         checked = await verify(settings, model, mongo_uri, database_name, lambda *_: None)
         assert not checked["products"].findings
         if history != "ARCHIVE":

@@ -60,7 +60,10 @@ async def test_concurrent_pages_are_separate_reads(
 
     async def page(below: int) -> list[str]:
         query = PageQuery(
-            where=where({"stock": {"lt": below}}), page=page_request(3), fields=NAME, shown=True
+            where=where({"stock": {"lt": below}}),
+            page=page_request(3),
+            fields=NAME,
+            for_output=True,
         )
         return names((await reads.read(reads.prepare_read(PRODUCT, query))).items)
 

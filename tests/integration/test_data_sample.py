@@ -27,7 +27,7 @@ MODEL = read_model(TEXT)
 
 
 def not_well(found: list[DiagnosisFinding]) -> dict[str, DiagnosisFinding]:
-    return {each.says.partition(":")[0]: each for each in found if each.level != "ok"}
+    return {each.text.partition(":")[0]: each for each in found if each.level != "ok"}
 
 
 async def test_invalid_fields_are_reported_with_share_example_and_fix(
@@ -44,14 +44,14 @@ async def test_invalid_fields_are_reported_with_share_example_and_fix(
     assert set(found) == {"Product.name", "Product.size.width", "Product.lines.width"}
     name = found["Product.name"]
     assert (name.level, name.subject) == ("warning", "data")
-    assert "2 of 8 documents in the sample (25%) do not fit" in name.says
-    assert found["Product.size.width"].says.endswith(
+    assert "2 of 8 documents in the sample (25%) do not fit" in name.text
+    assert found["Product.size.width"].text.endswith(
         "products/a: size.width: string 'x', expected Float"
     )
     assert found["Product.size.width"].mend == (
         "store Float there, or declare the field as String in the model"
     )
-    assert "1 of 8 documents" in found["Product.lines.width"].says
+    assert "1 of 8 documents" in found["Product.lines.width"].text
 
 
 async def test_valid_data_has_no_findings(mongo: Mongo, client: Client) -> None:
@@ -68,7 +68,7 @@ async def test_a_missing_collection_is_reported(mongo: Mongo, client: Client) ->
     assert new.level == "note"
     client[mongo.name]["product"].insert_one({})
     [typo] = await examine_data(mongo, MODEL)
-    assert (typo.level, typo.says) == (
+    assert (typo.level, typo.text) == (
         "warning",
         "Product: the collection 'products' does not exist; a similar name is 'product'",
     )
@@ -92,7 +92,7 @@ async def test_duplicates_of_a_unique_field_are_an_error(mongo: Mongo, client: C
     products.insert_many([{"_id": "a", "name": "n"}, {"_id": "b", "name": "n"}])
     [found] = not_well(await examine_data(mongo, MODEL)).values()
     assert found.level == "error"
-    assert "string 'a' and string 'b'" in found.says
+    assert "string 'a' and string 'b'" in found.text
 
 
 def test_readyz_names_an_index_that_could_not_be_created(
@@ -119,7 +119,7 @@ async def test_plain_documents_in_a_layout_are_reported(mongo: Mongo, client: Cl
     )
     [found] = not_well(await examine_data(mongo, model)).values()
     assert (
-        "1 of 2 documents in the sample have no 'current.version' and are not served" in found.says
+        "1 of 2 documents in the sample have no 'current.version' and are not served" in found.text
     )
 
 
@@ -164,7 +164,7 @@ async def test_invalid_version_lists_of_a_layout_are_reported(
     client[mongo.name]["products"].insert_many([none, well, *odd])
     [found] = not_well(await examine_data(mongo, model)).values()
     assert (found.level, found.subject) == ("warning", "data")
-    assert says in found.says
+    assert says in found.text
 
 
 def test_a_start_logs_the_findings(

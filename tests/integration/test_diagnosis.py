@@ -67,7 +67,7 @@ async def test_another_text_index_is_reported(mongo: Mongo) -> None:
     await mongo.create_index("things", [("name", "text")], default_language="english")
     findings = await Diagnosis(mongo, model, {}, {}).run()
     (found,) = [each for each in findings if each.subject == "indexes"]
-    assert found.says == (
+    assert found.text == (
         'things: text index "name_text" with weights {name: 1} and language english, expected '
         "weights {name: 1} and language none"
     )
@@ -94,7 +94,7 @@ async def test_a_sharded_cluster_is_reported_with_its_limitations(
 
     monkeypatch.setattr(mongo, "command", answer)
     found = await Diagnosis(mongo, MODEL, {}, {}, sharded=accepted).run()
-    (said,) = [each for each in found if "shard key" in each.says]
+    (said,) = [each for each in found if "shard key" in each.text]
     assert (said.subject, said.level) == ("server", level)
     assert said.mend is not None
     assert "--experimental-sharded" in said.mend
@@ -104,11 +104,11 @@ async def test_before_the_first_start_doctor_says_which_command_to_run(mongo: Mo
     """History and indexes are missing; indexes of a missing collection are created with it."""
     found = await examined(mongo, None, None)
     assert set(found) == {"recorders"}
-    assert "none has run for things" in found["recorders"][0].says
+    assert "none has run for things" in found["recorders"][0].text
     await mongo.command({"create": "things"})
     found = await examined(mongo, None, None)
     assert set(found) == {"images", "indexes", "recorders"}
-    assert "{size: 1, _id: 1}, {name: 1}" in found["indexes"][0].says
+    assert "{size: 1, _id: 1}, {name: 1}" in found["indexes"][0].text
 
 
 async def test_the_suggested_command_turns_on_post_images(mongo: Mongo, client: Client) -> None:
@@ -129,7 +129,7 @@ async def test_a_missing_index_is_named(mongo: Mongo, client: Client) -> None:
     checkpoint = await healthy(mongo)
     client[mongo.name].things.drop_index("name_1")
     client[mongo.name]["things.versions"].drop_index("doc_1_v_-1")
-    found = {each.says for each in (await examined(mongo, checkpoint))["indexes"]}
+    found = {each.text for each in (await examined(mongo, checkpoint))["indexes"]}
     assert found == {
         "things: missing on {name: 1}",
         "things.versions: missing on {doc: 1, v: -1}",
@@ -147,9 +147,9 @@ async def test_a_view_in_place_of_a_collection_hides_no_other_finding(
     database["things.versions"].drop_index("doc_1_v_-1")
     found = await examined(mongo, checkpoint)
     assert set(found) == {"change stream", "indexes"}
-    assert "things is a view" in found["change stream"][0].says
-    says = [each.says for each in found["indexes"]]
-    assert says == ["things.versions: missing on {doc: 1, v: -1}"]
+    assert "things is a view" in found["change stream"][0].text
+    texts = [each.text for each in found["indexes"]]
+    assert texts == ["things.versions: missing on {doc: 1, v: -1}"]
 
 
 @pytest.mark.parametrize("holder", [None, Holder("gone", 3, False)])
@@ -159,7 +159,7 @@ async def test_a_collection_without_a_recorder_is_an_error(
     """The lease is free, or has expired."""
     (finding,) = (await examined(mongo, await healthy(mongo), holder))["recorders"]
     assert finding.level == "error"
-    assert "no process records" in finding.says
+    assert "no process records" in finding.text
 
 
 async def test_a_recorder_near_the_end_of_the_oplog_is_an_error(
@@ -203,7 +203,7 @@ async def test_a_check_without_access_is_reported_and_the_others_run(
     found = await examined(mongo, checkpoint)
     # The lag of a recorder is also known from the clock.
     assert set(found) == {"oplog", "clock", "recorders"}
-    assert "history begins at the first start" in found["oplog"][0].says
+    assert "history begins at the first start" in found["oplog"][0].text
 
 
 async def test_a_check_that_times_out_hides_no_other_finding(
@@ -220,7 +220,7 @@ async def test_a_check_that_times_out_hides_no_other_finding(
     monkeypatch.setattr(mongo, "operation_time", AsyncMock(return_value=Timestamp(1, 1)))
     found = await examined(mongo, checkpoint)
     assert set(found) == {"clock", "recorders"}
-    assert "took longer" in found["clock"][0].says + found["recorders"][0].says
+    assert "took longer" in found["clock"][0].text + found["recorders"][0].text
 
 
 async def test_gaps_are_counted_by_their_own_index(mongo: Mongo, client: Client) -> None:
@@ -234,7 +234,7 @@ async def test_gaps_are_counted_by_their_own_index(mongo: Mongo, client: Client)
         mongo, MODEL, {Partition("things"): checkpoint}, {Partition("things"): HELD}
     ).run()
     # The lag in whole seconds of the clock does not matter here.
-    assert [each.says.split("; ")[1:] for each in found if "gap" in each.says] == [
+    assert [each.text.split("; ")[1:] for each in found if "gap" in each.text] == [
         ["2 versions after a gap"]
     ]
     plan = client[mongo.name].command(
@@ -259,7 +259,7 @@ async def test_lost_time_windows_are_reported(mongo: Mongo) -> None:
         await coverages.close_gap("things", "p", TimeMark(Timestamp(100 * n + 9, 1), day))
     partition = Partition("things")
     run = Diagnosis(mongo, MODEL, {partition: checkpoint}, {partition: HELD}).run()
-    (said,) = [each for each in await run if "windows of history" in each.says]
+    (said,) = [each for each in await run if "windows of history" in each.text]
     assert said.level == "note"
-    assert said.says.startswith("things: 2 windows")
-    assert "reason 2" in said.says
+    assert said.text.startswith("things: 2 windows")
+    assert "reason 2" in said.text

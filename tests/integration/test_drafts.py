@@ -206,11 +206,11 @@ async def test_a_draft_published_meanwhile_is_reported_as_decided(
     now = ExpectedVersions.now
     quicker: list[str] = []
 
-    async def late(standing: ExpectedVersions, entity: Any, key: Any) -> Any:
+    async def late(expected_versions: ExpectedVersions, entity: Any, key: Any) -> Any:
         if not quicker:
             quicker.append("eve")
             assert (await publish(shop, id_, 1, author="eve"))["__typename"] == "ProductWritten"
-        return await now(standing, entity, key)
+        return await now(expected_versions, entity, key)
 
     monkeypatch.setattr(ExpectedVersions, "now", late)
     assert (await publish(shop, id_, 1))["__typename"] == "InvalidDocument"

@@ -375,7 +375,7 @@ async def test_documents_of_unknown_types_are_left_out(shop: Shop) -> None:
         each["documentId"]: each["document"] for each in result.data["animalVersions"]["nodes"]
     }
     assert (nodes["u1"], nodes["u2"]) == (None, {"name": "x"})
-    findings = [each.says for each in await examine_data(shop.gateway.mongo, MODEL)]
+    findings = [each.text for each in await examine_data(shop.gateway.mongo, MODEL)]
     assert any(message in each for each in findings)
     animals.delete_many({})
 

@@ -68,8 +68,10 @@ class Readings:
             OwnWrites(progress, VersionNumberCache(Hub([READING.collection], position=""))),
             IdempotencyStore(mongo),
         )
-        standing = ExpectedVersions(mongo, archives, progress)
-        writes = DocumentWrites(mongo, MODEL, archives, progress, own_writes, standing, repeats)
+        expected_versions = ExpectedVersions(mongo, archives, progress)
+        writes = DocumentWrites(
+            mongo, MODEL, archives, progress, own_writes, expected_versions, repeats
+        )
         self.fences = FencedUpserts(mongo, archives, writes, own_writes, repeats)
 
     async def apply(self, event: Event) -> bool:

@@ -191,7 +191,7 @@ async def test_the_page_of_a_single_document_equals_its_page_among_others(
     ):
         arguments: Any = {"where": where, "page": request, "fields": NAME}
         (alone,) = await reading.pages_of(PRODUCT, [id_], PageQuery(**arguments))
-        (records,) = await reading.pages_of(PRODUCT, [id_], PageQuery(**arguments, shown=True))
+        (records,) = await reading.pages_of(PRODUCT, [id_], PageQuery(**arguments, for_output=True))
         shown = records.transform(Version.from_record)
         among = await reading.pages_of(PRODUCT, [id_, "other"], PageQuery(**arguments))
         assert alone == among[0]
@@ -307,7 +307,7 @@ async def test_versions_have_the_time_of_their_replacement(mongo: Mongo, scribe:
     requests = page_request(first=2), page_request(last=2), page_request(first=0), page_request()
     seen = set()
     for where, request, shown in product(wheres, requests, (False, True)):
-        arguments: Any = {"page": request, "fields": None, "shown": shown}
+        arguments: Any = {"page": request, "fields": None, "for_output": shown}
         facts = EVERY_FACT | {ENDED}
         pages = [
             *await reading.pages_of(

@@ -99,7 +99,7 @@ async def test_doctor_reports_a_partial_update_and_a_command_repairs_it(
     assert [each.level for each in await said(mongo, history)] == ["ok"]
     crashed(program(history, client[mongo.name]))
     [finding] = await said(mongo, history)
-    assert (finding.level, finding.says) == (
+    assert (finding.level, finding.text) == (
         "warning", "products: 1 unfinished updates after a crash",
     )  # fmt: skip
     assert finding.mend is not None

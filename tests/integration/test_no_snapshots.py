@@ -306,6 +306,6 @@ async def test_a_read_at_an_expired_cluster_time_has_its_own_error(
 async def test_doctor_reports_a_missing_snapshot_history(mongo: Mongo) -> None:
     """The finding has the command that turns it on."""
     [finding] = (await examined(mongo, await healthy(mongo)))["server"]
-    assert "minSnapshotHistoryWindowInSeconds: 0" in finding.says
+    assert "minSnapshotHistoryWindowInSeconds: 0" in finding.text
     assert finding.mend is not None
     assert "minSnapshotHistoryWindowInSeconds: 300" in finding.mend

@@ -427,7 +427,7 @@ async def test_unknown_types_are_misfits_of_the_field(shop: Shop) -> None:
         ]
         assert result.errors[0].message.startswith(message)
         assert [each["id"] for each in result.data["orders"]["nodes"]] == ["m1", "m2"]
-    findings = [each.says for each in await examine_data(shop.gateway.mongo, MODEL)]
+    findings = [each.text for each in await examine_data(shop.gateway.mongo, MODEL)]
     assert len(findings) == 2
     assert message in " ".join(findings)
     orders.delete_many({})

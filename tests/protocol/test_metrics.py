@@ -31,7 +31,7 @@ def test_the_served_metrics_are_the_documented_ones(
     assert list(found) == [each.name for each in METRICS]
     for each in METRICS:
         family = found[each.name]
-        assert (family.type, family.documentation) == (each.kind, each.says)
+        assert (family.type, family.documentation) == (each.kind, each.help)
         for sample in family.samples:
             assert set(sample.labels) - {"le"} == set(each.labels), sample
 
@@ -40,7 +40,7 @@ def test_counters_end_in_total_and_names_have_their_units() -> None:
     """Names follow the recommendations of Prometheus and name the counted thing."""
     for each in METRICS:
         assert each.name.endswith("_total") == (each.kind == "counter"), each.name
-        assert each.says.endswith("."), each.name
+        assert each.help.endswith("."), each.name
         for unit in ("_s", "_ms", "_mb", "_kb"):
             assert not each.name.endswith(unit), each.name
 

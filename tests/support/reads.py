@@ -144,7 +144,12 @@ class MemoryCurrent:
         self._memory = memory
 
     async def by_ids(
-        self, entity: Entity, ids: Sequence[Any], fields: frozenset[str], *, shown: bool = False
+        self,
+        entity: Entity,
+        ids: Sequence[Any],
+        fields: frozenset[str],
+        *,
+        for_output: bool = False,
     ) -> list[Document | None]:
         self._memory.called("by_ids", entity, len(ids), fields)
         found = {
@@ -299,7 +304,7 @@ class MemoryHistory:
             if ENDED in query.facts
             else None,
         )
-        return page_found.transform(self._memory.record) if query.shown else page_found
+        return page_found.transform(self._memory.record) if query.for_output else page_found
 
     def _one(
         self, entity: Entity, fields: frozenset[str] | None, matches: Matches
@@ -341,7 +346,7 @@ class MemoryChanges:
         request: ChangeRequest,
         *,
         company: object = None,
-        farewell: object = None,
+        shutdown: object = None,
         begun: object = None,
     ) -> AsyncGenerator[Change]:
         self._memory.requests.append(request)

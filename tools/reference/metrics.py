@@ -12,7 +12,7 @@ def _metrics() -> str:
     return table(
         ("metric", "type", "labels", "meaning"),
         (
-            (code(each.name), each.kind, ", ".join(map(code, each.labels)), linked(each.says))
+            (code(each.name), each.kind, ", ".join(map(code, each.labels)), linked(each.help))
             for each in METRICS
         ),
     )

@@ -151,7 +151,7 @@ class Resolve(FunctionField):
             value if it is available without awaiting, otherwise FALLBACK; or a `CompleteValue`.
         prepare: of a field of Query: (executor, selections of the field) -> the compiled field;
             None if it cannot be compiled.
-        beside: (selections of the operation, selections of the field, its compiled arguments) ->
+        id_only: (selections of the operation, selections of the field, its compiled arguments) ->
             how its values are read ahead.
         stream: true for fields of Subscription, whose function returns an async generator.
         cost: the number of documents that it counts as, if it is not a page.
@@ -167,7 +167,7 @@ class Resolve(FunctionField):
         *,
         ready: Callable[[Any, Any], Callable[[Any, Any], Any] | CompleteValue] | None = None,
         prepare: Callable[[Any, Any], CompiledRootField | None] | None = None,
-        beside: Callable[[Any, Any, Any], IdOnlyField] | None = None,
+        id_only: Callable[[Any, Any, Any], IdOnlyField] | None = None,
         stream: bool = False,
         cost: int = 1,
     ) -> None:
@@ -179,7 +179,7 @@ class Resolve(FunctionField):
         self.resolve = resolve
         self.ready = ready
         self.prepare = prepare
-        self.beside = beside
+        self.id_only = id_only
         self.declared = tuple(arguments)
 
     def value(self, source: Any, info: FieldInfo | None, arguments: Mapping[str, Any]) -> Any:

@@ -74,13 +74,13 @@ class RelatedData:
         numbers: version numbers, in the documents' order; None for unknown ones; empty if not
             selected.
         followed: data of each reference, in the order of the selected references.
-        beside: for each field that was read ahead, its part of the response per document, or
+        id_only: for each field that was read ahead, its part of the response per document, or
             FALLBACK.
     """
 
     numbers: Sequence[int | None] = ()
     followed: list[_Followed] = field(default_factory=list)
-    beside: Sequence[Sequence[Any]] = ()
+    id_only: Sequence[Sequence[Any]] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,8 +127,8 @@ class CompiledDocuments:
         self.version = False
         self.growth: float | None = None
         self.links: list[tuple[Link, CompiledDocuments]] = []
-        self.besides: list[IdOnlyField] = []
-        # Renders the value of each of `besides`.
+        self.id_only_fields: list[IdOnlyField] = []
+        # Renders the value of each of `id_only_fields`.
         self.ready: list[Make] = []
         self._make = make
         self._fallbacks = fallbacks
@@ -139,7 +139,7 @@ class CompiledDocuments:
 
         A read that fails is left to the executor, which reports the error.
         """
-        if not documents or not (self.version or self.links or self.besides):
+        if not documents or not (self.version or self.links or self.id_only_fields):
             return NO_RELATED_DATA
         related = RelatedData()
         if self.version:
@@ -147,8 +147,8 @@ class CompiledDocuments:
         reads: list[Any] = [self._follow(context, documents, *each) for each in self.links]
         if None in related.numbers:
             reads.append(self._number(context, documents, related))
-        if self.besides:
-            reads += id_only_reads(context, documents, self.besides)
+        if self.id_only_fields:
+            reads += id_only_reads(context, documents, self.id_only_fields)
         if not reads:
             return related
         found = [await reads[0]] if len(reads) == 1 else await asyncio.gather(*reads)
@@ -172,7 +172,7 @@ class CompiledDocuments:
         with suppress(GatewayError):
             if wanted := linked_ids(link, documents):
                 entity, ids, fields = target.shape.entity, list(wanted.values()), target.fields
-                read = await context.services.current.by_ids(entity, ids, fields, shown=True)
+                read = await context.services.current.by_ids(entity, ids, fields, for_output=True)
                 found = dict(zip(wanted, read, strict=True))
         there = {name: each for name, each in found.items() if each is not None}
         related = await target.related(context, list(there.values()))
@@ -196,11 +196,11 @@ class CompiledDocuments:
             return []
         remembered = False
 
-        if self.besides:
+        if self.id_only_fields:
             shown = [CurrentDocument(self.shape, each) for each in documents]
             related = replace(
                 related,
-                beside=[[ready(each, context) for each in shown] for ready in self.ready],
+                id_only=[[ready(each, context) for each in shown] for ready in self.ready],
             )
 
         def unusual(document: Document, number: Any) -> Any:
@@ -263,7 +263,7 @@ def compile_documents(
         if not code.add(name, type_, found):
             return None
     rendering._rows = code.function()
-    if not (rendering.links or rendering.besides):
+    if not (rendering.links or rendering.id_only_fields):
         rendering.growth = code.growth
     return rendering
 
@@ -309,7 +309,7 @@ class _DocumentsCode(RowGenerator):
             self.test("number.__class__ is int and number < 2147483648")
             self.item(name, "number")
             return True
-        return made.beside is not None and self._add_beside(name, made, definition, details)
+        return made.id_only is not None and self._add_id_only(name, made, definition, details)
 
     def _add_stored(self, name: str, made: Read, required: bool) -> bool:
         assert made.stored is not None
@@ -353,18 +353,18 @@ class _DocumentsCode(RowGenerator):
         self.test(there if required else f"({there} or document.get({stored!r}) is None)")
         self.item(name, var)
 
-    def _add_beside(self, name: str, made: Resolve, definition: Any, details: Any) -> bool:
+    def _add_id_only(self, name: str, made: Resolve, definition: Any, details: Any) -> bool:
         assert made.ready is not None
-        assert made.beside is not None
-        ready, besides = made.ready(self._executor, details), self._rendering.besides
+        assert made.id_only is not None
+        ready, id_only_fields = made.ready(self._executor, details), self._rendering.id_only_fields
         if not isinstance(ready, CompleteValue):
             return False
-        var = self.column("b", f"related.beside[{len(besides)}]")
+        var = self.column("b", f"related.id_only[{len(id_only_fields)}]")
         self.test(f"{var} is not FALLBACK")
         self.item(name, var)
         nodes = [each.node for each in details]
         arguments = compile_arguments(definition, nodes[0], made)
-        besides.append(made.beside(self._executor.plan.selections, nodes, arguments))
+        id_only_fields.append(made.id_only(self._executor.plan.selections, nodes, arguments))
         self._rendering.ready.append(ready.make)
         return True
 

@@ -38,21 +38,21 @@ class MutationServices:
     publishing: Publishing
     comments: Comments
     cursors: SavedCursors
-    standing: ExpectedVersions
+    expected_versions: ExpectedVersions
 
     def within(self, scope: Scope) -> MutationServices:
         """Return the services restricted to a caller's access rights."""
-        standing = self.standing.within(scope)
-        writes = self.writes.within(scope, standing)
+        expected_versions = self.expected_versions.within(scope)
+        writes = self.writes.within(scope, expected_versions)
         proposer, publisher = scope.acting("propose"), scope.acting("publish")
-        drafts = self.drafts.within(proposer, self.standing.within(proposer))
-        published = self.standing.within(publisher)
+        drafts = self.drafts.within(proposer, self.expected_versions.within(proposer))
+        published = self.expected_versions.within(publisher)
         return replace(
             self,
-            standing=standing,
+            expected_versions=expected_versions,
             writes=writes,
             drafts=drafts,
-            restoring=self.restoring.within(scope, standing, writes),
+            restoring=self.restoring.within(scope, expected_versions, writes),
             fences=self.fences.within(scope, writes),
             publishing=self.publishing.within(
                 publisher,
@@ -82,12 +82,12 @@ async def prepare_mutation_services(
         before_insert: see `DocumentWrites`.
     """
     repeats = IdempotencyStore(mongo, window_s=repeat_window_s)
-    standing = ExpectedVersions(mongo, archives, progress)
+    expected_versions = ExpectedVersions(mongo, archives, progress)
     writes = DocumentWrites(
-        mongo, model, archives, progress, own_writes, standing, repeats, before_insert
+        mongo, model, archives, progress, own_writes, expected_versions, repeats, before_insert
     )
     kept = ProposalImages(mongo, enabled=images)
-    drafts = Drafts(mongo, archives, standing, repeats, kept)
+    drafts = Drafts(mongo, archives, expected_versions, repeats, kept)
     comments = Comments(mongo, archives, progress, drafts, repeats, kept)
     cursors = SavedCursors(mongo, progress)
     await repeats.prepare()
@@ -98,11 +98,11 @@ async def prepare_mutation_services(
     await kept.prepare(proposal_topics(model))
     return MutationServices(
         writes=writes,
-        restoring=DocumentRestore(mongo, archives, own_writes, standing, writes),
+        restoring=DocumentRestore(mongo, archives, own_writes, expected_versions, writes),
         fences=FencedUpserts(mongo, archives, writes, own_writes, repeats),
         drafts=drafts,
-        publishing=Publishing(model, drafts, standing, writes),
+        publishing=Publishing(model, drafts, expected_versions, writes),
         comments=comments,
         cursors=cursors,
-        standing=standing,
+        expected_versions=expected_versions,
     )

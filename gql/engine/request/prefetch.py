@@ -40,7 +40,7 @@ async def prefetch(
         if _readable(info, shape, name)
     ]
     if context.assumes_valid:
-        reads += id_only_reads(context, [each.values for each in documents], needs.beside)
+        reads += id_only_reads(context, [each.values for each in documents], needs.id_only)
     if needs.version and not _numbered(info, documents, shape):
         reads.append(_number(info, documents, shape))
     if len(reads) == 1:
@@ -50,20 +50,20 @@ async def prefetch(
 
 
 def id_only_reads(
-    context: RequestContext, documents: Sequence[Document], besides: Sequence[IdOnlyField]
+    context: RequestContext, documents: Sequence[Document], fields: Sequence[IdOnlyField]
 ) -> list[Awaitable[None]]:
     """Return the reads of fields that need only the documents' `_id`, and were not read yet."""
     reads: list[Awaitable[None]] = []
-    for beside in besides:
+    for field in fields:
         ids = [each["_id"] for each in documents]
-        wanted = [each for each in ids if context.prefetched(beside.nodes, each) is None]
+        wanted = [each for each in ids if context.prefetched(field.nodes, each) is None]
         if wanted:
-            reads.append(_read(context, beside, wanted))
+            reads.append(_read(context, field, wanted))
     return reads
 
 
-async def _read(context: RequestContext, beside: IdOnlyField, ids: Sequence[Any]) -> None:
-    context.keep_prefetched(beside.nodes, ids, await beside.read(context, ids))
+async def _read(context: RequestContext, field: IdOnlyField, ids: Sequence[Any]) -> None:
+    context.keep_prefetched(field.nodes, ids, await field.read(context, ids))
 
 
 def _readable(info: ResolveInfo, shape: ObjectTypeInfo, name: str) -> bool:
@@ -108,7 +108,7 @@ async def _refer(
         if context.assumes_valid:
             # A compiled query reads each document at one place only, without the loaders.
             found: Sequence[Any] = await context.services.current.by_ids(
-                target.entity, ids, fields, shown=True
+                target.entity, ids, fields, for_output=True
             )
         else:
             found = await context.loads.documents(target.entity, ids, fields)

@@ -64,7 +64,7 @@ async def _target_ids(
         page=PageRequest(first=MOST_TARGETS + 1),
         fields=frozenset(),
         facts=frozenset(),
-        shown=True,
+        for_output=True,
     )
     if moment is None:
         page = await services.current.page(target, query)

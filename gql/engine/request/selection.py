@@ -106,7 +106,7 @@ class SelectionNeeds:
 
     version: bool
     links: Sequence[tuple[str, Link, Nodes]]
-    beside: Sequence[IdOnlyField]
+    id_only: Sequence[IdOnlyField]
 
 
 P = ParamSpec("P")
@@ -160,7 +160,7 @@ class Selections:
                 for name, places in selected.items()
                 if name in shape.links
             ],
-            beside=[
+            id_only=[
                 each
                 for name, places in selected.items()
                 for each in self._beside(shape, name, places)
@@ -180,13 +180,13 @@ class Selections:
         type_: Any = self._schema.type_map[shape.name]
         definition = type_.fields.get(name)
         made = strawberry_field(definition)
-        if not isinstance(made, Resolve) or made.beside is None:
+        if not isinstance(made, Resolve) or made.id_only is None:
             return
         aliased: dict[str, list[FieldNode]] = {}
         for node in places:
             aliased.setdefault(node.alias.value if node.alias else name, []).append(node)
         for nodes in aliased.values():
-            yield made.beside(self, nodes, compile_arguments(definition, nodes[0], made))
+            yield made.id_only(self, nodes, compile_arguments(definition, nodes[0], made))
 
     @_once
     def stored(self, nodes: Nodes, shape: ObjectTypeInfo, type_name: str) -> frozenset[str]:

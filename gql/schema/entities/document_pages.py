@@ -85,7 +85,7 @@ def page_resolver(model: Model, shape: ObjectTypeInfo) -> Callable[..., Awaitabl
             total=selected.total,
             token=selected.token,
             # A compiled query only shows the documents: it compares no states.
-            shown=context.assumes_valid,
+            for_output=context.assumes_valid,
         )
         found = await context.services.current.page(shape.entity, query)
         return await document_page_record(info, shape, found, selected.items)
@@ -223,7 +223,7 @@ class _CompiledPage:
             fields=self._rendering.fields,
             total=selected.total,
             token=selected.token,
-            shown=True,
+            for_output=True,
         )
         page_read = context.services.current.prepare_read(shape.entity, query)
         # The ids to which references lead change.

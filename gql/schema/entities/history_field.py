@@ -88,7 +88,7 @@ def history_field(model: Model, shape: ObjectTypeInfo) -> StrawberryField:
 
         return known if render is None else CompleteValue(known)
 
-    def beside(selections: Selections, nodes: Nodes, arguments: Arguments) -> _HistoryReader:
+    def id_only(selections: Selections, nodes: Nodes, arguments: Arguments) -> _HistoryReader:
         selected = version_selection(selections, nodes, shape)
         return _HistoryReader(
             nodes, arguments, pages, version_read_options(None, selections, selected, shape)
@@ -101,7 +101,7 @@ def history_field(model: Model, shape: ObjectTypeInfo) -> StrawberryField:
         history,
         (*PAGE_ARGUMENTS, VERSION_WHERE),
         ready=ready,
-        beside=beside,
+        id_only=id_only,
     )
 
 

@@ -75,7 +75,7 @@ def state_list_field(model: Model, shape: ObjectTypeInfo) -> StrawberryField:
         context = info.context
         selections = context.selections(info)
         selected = _selection(selections, info.field_nodes, shape)
-        options = _options(selections, selected, shape, shown=context.assumes_valid)
+        options = _options(selections, selected, shape, for_output=context.assumes_valid)
         page, moment = await read(context, options, **arguments)
         assert moment is not None
         found = page_with_token(page, moment)
@@ -170,13 +170,17 @@ def _selection(selections: Selections, nodes: Nodes, shape: ObjectTypeInfo) -> C
 
 
 def _options(
-    selections: Selections, selected: ConnectionSelection, shape: ObjectTypeInfo, *, shown: bool
+    selections: Selections,
+    selected: ConnectionSelection,
+    shape: ObjectTypeInfo,
+    *,
+    for_output: bool,
 ) -> VersionReadOptions:
     return {
         "fields": selections.stored(selected.items, shape, shape.snapshot),
         "facts": frozenset(),
         "total": selected.total,
-        "shown": shown,
+        "for_output": for_output,
     }
 
 
@@ -195,7 +199,7 @@ def _compile_snapshots(
     if rendering is None or make is None:
         return None
     selected = _selection(selections, [each.node for each in details], shape)
-    options = _options(selections, selected, shape, shown=True)
+    options = _options(selections, selected, shape, for_output=True)
     return _CompiledSnapshots(rendering, make, selected.items, read, options)
 
 

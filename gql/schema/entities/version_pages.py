@@ -63,7 +63,7 @@ class VersionReadOptions(TypedDict):
     fields: Fields | None
     facts: frozenset[str]
     total: bool
-    shown: bool
+    for_output: bool
 
 
 def version_selection(
@@ -92,7 +92,7 @@ def version_read_options(
         "fields": versions.fields,
         "facts": versions.facts,
         "total": selected.total,
-        "shown": context is None or context.assumes_valid,
+        "for_output": context is None or context.assumes_valid,
     }
 
 

@@ -142,7 +142,7 @@ async def _find_unique(
         where=context.condition(model, shape.entity, {name: {"eq": value}}),
         page=page_request(first=1),
         fields=fields,
-        shown=context.assumes_valid,
+        for_output=context.assumes_valid,
     )
     found = await context.services.current.page(shape.entity, query)
     return found.items[0] if found.items else None
@@ -158,9 +158,9 @@ async def read_current_document(
         document = await context.loads.document(shape.entity, id_, fields)
         return None if document is None else CurrentDocument(shape, document)
     # No other field of this response reads it; reads of other responses share the command.
-    reading = context.services.current.by_ids(shape.entity, [id_], fields, shown=True)
-    besides = context.selections(info).needs(info.field_nodes, shape).beside
-    document = await _read_with_related(context, id_, reading, besides)
+    reading = context.services.current.by_ids(shape.entity, [id_], fields, for_output=True)
+    id_only_fields = context.selections(info).needs(info.field_nodes, shape).id_only
+    document = await _read_with_related(context, id_, reading, id_only_fields)
     if document is None:
         return None
     found = CurrentDocument(shape, document)
@@ -172,24 +172,25 @@ async def _read_with_related(
     context: RequestContext,
     id_: Any,
     reading: Awaitable[list[Document | None]],
-    besides: Sequence[IdOnlyField],
+    id_only_fields: Sequence[IdOnlyField],
 ) -> Document | None:
     """Read a document and, at the same time, the fields that need only its id.
 
     Both are in the context afterwards: the document nearly always exists, so the fields do not
     wait for a second read.
     """
-    beside = [
-        asyncio.ensure_future(each) for each in id_only_reads(context, [{"_id": id_}], besides)
+    related = [
+        asyncio.ensure_future(each)
+        for each in id_only_reads(context, [{"_id": id_}], id_only_fields)
     ]
     try:
         [document] = await reading
         # A document whose stored id has another type: its fields are read by its own id later.
         same = document is not None and identity(document["_id"]) == identity(id_)
-        for each in beside if same else ():
+        for each in related if same else ():
             await each
     finally:
-        for each in beside:
+        for each in related:
             each.cancel()
     return document
 
@@ -231,9 +232,9 @@ class _CompiledDocumentField:
         else:
             id_ = self._stored_id(id or "")
             reading = context.services.current.by_ids(
-                shape.entity, [id_], rendering.fields, shown=True
+                shape.entity, [id_], rendering.fields, for_output=True
             )
-            document = await _read_with_related(context, id_, reading, rendering.besides)
+            document = await _read_with_related(context, id_, reading, rendering.id_only_fields)
         if document is None:
             return None
         return [document], await rendering.related(context, [document])

@@ -278,7 +278,7 @@ async def _stream_changes(
     filters = context.subscription_filters.hold(context.owner, where)
     with filters, TrackedSubscription(context, info.field_name) as tracked:
         changes = context.services.proposals.changes(
-            request, farewell=tracked.shutdown, begun=resumption.begin
+            request, shutdown=tracked.shutdown, begun=resumption.begin
         )
         try:
             async with aclosing(changes) as opened:

@@ -232,7 +232,7 @@ async def _stream_changes(
         membership or nullcontext(),
     ):
         changes = context.services.live.changes(
-            entity, request, company=membership, farewell=tracked.shutdown, begun=resumption.begin
+            entity, request, company=membership, shutdown=tracked.shutdown, begun=resumption.begin
         )
         try:
             async with aclosing(changes) as opened:

@@ -27,7 +27,7 @@ class TrackedSubscription:
             shutdown = SubscriptionShutdown()
 
             def end(reason: str, again: bool) -> None:
-                shutdown.say(reason, SignInEnded if again else Unauthenticated)
+                shutdown.begin(reason, SignInEnded if again else Unauthenticated)
 
             self._session = Session(context.caller, "http", end, shutdown)
             self._opened = context.sessions

@@ -150,7 +150,7 @@ class PastCollections(ABC):
         kind = f"as of {entity.name} by {stored}"
         order = RelatedOrder(entity, query.order or (), query.page, kind)
         rows_query: PageQuery[Condition] = order.rows_query(query.where)
-        asked = replace(rows_query, shown=False)
+        asked = replace(rows_query, for_output=False)
         found = await self.referring_as_of(entity, stored, wanted, asked)
         known = [(n, each) for n, each in enumerate(found) if isinstance(each, Page)]
         groups = [[_row(entity, item, wanted[n].at) for item in page.items] for n, page in known]

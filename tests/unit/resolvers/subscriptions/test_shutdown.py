@@ -50,7 +50,7 @@ async def test_a_waiting_subscription_ends_at_once() -> None:
     for _ in range(5):
         await turn()
     assert (received, task.done()) == ([1, 2], False)
-    shutdown.say("come again")
+    shutdown.begin("come again")
     with pytest.raises(Unavailable, match="come again"):
         await task
     assert items.ended
@@ -61,7 +61,7 @@ async def test_a_busy_subscription_ends_before_its_next_item() -> None:
     shutdown, items = SubscriptionShutdown(), Items(5)
     async with aclosing(items.given()) as parts:
         assert await shutdown.next(parts) == 1
-        shutdown.say("come again")
+        shutdown.begin("come again")
         with pytest.raises(Unavailable):
             await shutdown.next(parts)
         assert await anext(parts) == 2
@@ -76,19 +76,19 @@ async def test_either_of_two_shutdowns_ends_a_subscription(waits: bool) -> None:
     if waits:
         await turn()
         await turn()
-    other.say("signed in anew", HistoryLost)
+    other.begin("signed in anew", HistoryLost)
     with pytest.raises(HistoryLost, match="signed in anew"):
         await task
     assert received == []
     assert not shutdown._waits
-    assert not shutdown.said
+    assert not shutdown.begun
 
 
 async def test_a_later_subscription_ends_as_well() -> None:
     """A gateway that shuts down starts no new work."""
     shutdown, items = SubscriptionShutdown(), Items(5)
-    shutdown.say("come again")
-    shutdown.say("said already")
+    shutdown.begin("come again")
+    shutdown.begin("said already")
     received: list[int] = []
     with pytest.raises(Unavailable, match="come again"):
         await collect(shutdown, items, received)
@@ -101,7 +101,7 @@ async def test_each_subscription_has_an_error_of_its_own() -> None:
     tasks = [asyncio.create_task(collect(shutdown, Items(0), [])) for _ in range(2)]
     await turn()
     await turn()
-    shutdown.say("come again")
+    shutdown.begin("come again")
     one, other = await asyncio.gather(*tasks, return_exceptions=True)
     assert isinstance(one, Unavailable)
     assert isinstance(other, Unavailable)
@@ -129,4 +129,4 @@ async def test_a_cancelled_subscription_leaves_the_shutdown() -> None:
     await stop_task(task)
     assert items.ended
     assert not shutdown._waits
-    shutdown.say("come again")
+    shutdown.begin("come again")
