@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import chain, count
 
 from revstream.model.compiler.loader import read_model
 from revstream.model.errors import ModelError, ModelErrors
 from revstream.model.inference.draft_builder import ModelDraft
-from revstream.model.inference.draft_types import DraftEnum, DraftType, DraftUnion, sdl
+from revstream.model.inference.draft_types import DraftEnum, DraftField, DraftType, DraftUnion, sdl
 from revstream.model.naming import lower_first, upper_first
 
 __all__ = ["accepted_text"]
@@ -48,18 +48,13 @@ def _first_of_each(errors: ModelErrors) -> list[ModelError]:
 
 def _renamed(draft: ModelDraft, error: ModelError) -> bool:
     """Rename what an error is about; return False if it is about no name of the draft."""
-    for union in draft.unions:
-        names = {union.name, *(each.name for each in union.members.values())}
-        if error.field is not None and error.type in names:
-            # Otherwise it was renamed with the field of another member.
-            if error.field in union.names.values():
-                union.rename_field(error.field)
-            return True
     type_ = next((each for each in draft.types if each.name == error.type), None)
+    union = next((each for each in draft.unions if each.name == error.type), None)
+    owner = type_ or union
+    if error.field is not None and owner is not None:
+        return _rename_field(draft, owner, error.field)
     if type_ is None:
         return _rename_alone(draft, error)
-    if error.field is not None:
-        return _rename_field(draft, type_, error.field)
     longer = f"{lower_first(type_.name)}List"
     if type_.collection is not None and type_.plural != longer and "plural" in error.mend:
         type_.plural = longer
@@ -70,23 +65,36 @@ def _renamed(draft: ModelDraft, error: ModelError) -> bool:
     return True
 
 
-def _rename_field(draft: ModelDraft, type_: DraftType, name: str) -> bool:
-    field = next((each for each in type_.fields if each.name == name), None)
-    if field is None:
-        return False
-    longer = f"{lower_first(type_.name)}{upper_first(name.lstrip('_'))}"
-    field.name = type_.free_name(longer)
-    for each in type_.fields:
-        each.directives = [
-            f'@reference(by: "{field.name}")' if text == f'@reference(by: "{name}")' else text
-            for text in each.directives
-        ]
-    back = f'@referencedBy(field: "{name}")'
-    for other in draft.types:
-        for each in other.fields:
-            if each.type_text == f"[{type_.name}!]!" and back in each.directives:
-                each.directives = [f'@referencedBy(field: "{field.name}")']
+def _rename_field(draft: ModelDraft, owner: DraftType | DraftUnion, name: str) -> bool:
+    """Rename a field, in all variants of a union or interface."""
+    variants = owner.variants
+    types = [owner] if isinstance(owner, DraftType) else []
+    if variants is not None:
+        types = variants.types()
+        unions = (each for each in draft.unions if each.variants is variants)
+        owner = variants.interface or next(unions)
+    found = [each for type_ in types for each in type_.fields if each.name == name]
+    discriminates = variants is not None and variants.discriminator == name
+    if not found and not discriminates:
+        # It was renamed with the field of another variant.
+        return variants is not None
+    new = types[0].free_name(f"{lower_first(owner.name)}{upper_first(name.lstrip('_'))}")
+    for each in found:
+        each.name = new
+    if variants is not None and discriminates:
+        variants.discriminator = new
+    for type_ in types:
+        _rename_argument(type_.fields, f'@reference(by: "{name}")', f'@reference(by: "{new}")')
+    lists = {f"[{each.name}!]!" for each in types}
+    for type_ in draft.types:
+        back = [each for each in type_.fields if each.type_text in lists]
+        _rename_argument(back, f'@referencedBy(field: "{name}")', f'@referencedBy(field: "{new}")')
     return True
+
+
+def _rename_argument(fields: Sequence[DraftField], old: str, new: str) -> None:
+    for each in fields:
+        each.directives = [new if text == old else text for text in each.directives]
 
 
 def _rename_type(draft: ModelDraft, name: str, new: str) -> None:

@@ -3,32 +3,35 @@
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from revstream.model.compiler.validation.fields import KEPT_BESIDE, stored_name_problem
-from revstream.model.compiler.validation.search import LANGUAGES
 from revstream.model.definition import Scalar
+from revstream.model.inference.draft_indexes import add_point_indexes, add_text_index
+from revstream.model.inference.draft_references import (
+    DraftReference,
+    add_back_references,
+    add_reference,
+)
 from revstream.model.inference.draft_types import (
     DraftEnum,
     DraftField,
-    DraftSearch,
     DraftType,
     DraftUnion,
+    DraftVariants,
 )
 from revstream.model.inference.field_type import FieldType, choose_id, choose_type, shares
 from revstream.model.inference.naming_words import (
     enum_value,
     field_name,
     plural_word,
-    reference_base,
     singular_word,
     type_name,
 )
 from revstream.model.inference.profile import FieldProfile, Kind, ObjectProfile
 from revstream.model.inference.relation import Relation
-from revstream.model.inference.union_type import UnionProfile
+from revstream.model.inference.union_type import UnionProfile, choose_interface, short_name
 from revstream.model.naming import camel_case, lower_first, upper_first
 
 __all__ = ["CollectionFacts", "ModelDraft", "build_draft", "has_fields"]
@@ -90,11 +93,9 @@ def build_draft(
     builder = _Builder(collections, relations)
     for name, facts in collections.items():
         builder.add_entity(name, facts)
-    for relation in relations:
-        builder.add_back_reference(relation)
-    entities = [*builder.entities.values()]
+    add_back_references(builder.references, builder.entities)
     return ModelDraft(
-        types=[*entities, *builder.embedded], enums=builder.enums, unions=builder.unions
+        types=[*builder.documents(), *builder.embedded], enums=builder.enums, unions=builder.unions
     )
 
 
@@ -111,14 +112,13 @@ class _Builder:
         self.embedded: list[DraftType] = []
         self.enums: list[DraftEnum] = []
         self.unions: list[DraftUnion] = []
+        self.references: list[DraftReference] = []
         self._relations = {
             (each.candidate.collection, each.candidate.path): each for each in relations
         }
         self._names: dict[str, str] = {}
         for name in collections:
             self._names[name] = self._free_type(type_name(self._titles.get(name) or name))
-        # Names of the references by collection and path, for the other direction.
-        self._references: dict[tuple[str, tuple[str, ...]], tuple[str, str]] = {}
 
     def add_entity(self, collection: str, facts: CollectionFacts) -> None:
         profile = facts.profile
@@ -136,76 +136,49 @@ class _Builder:
             and counter.kinds_of_values() <= {Kind.INT, Kind.LONG}
             and Kind.NULL not in counter.kinds
         )
+        interface = choose_interface(profile)
+        if interface is not None:
+            self._add_variants(type_, interface)
         self._add_id(type_, profile.fields.get("_id"))
-        self._add_fields(type_, profile, collection, (), facts.unique)
-        for stored in sorted(facts.points):
-            path = self._path(type_, stored)
-            if path and path[-1].type_text.rstrip("!") == Scalar.POINT.value:
-                type_.indexes.append(path)
+        shared = profile if interface is None else interface.shared
+        self._add_fields(type_, shared, collection, (), facts.unique)
+        for text, own in ({} if interface is None else interface.members).items():
+            assert type_.variants is not None
+            self._add_fields(type_.variants.members[text], own, collection, (), facts.unique)
+        add_point_indexes(type_, facts.points, self.embedded)
         if facts.weights:
-            self._add_search(type_, facts)
+            add_text_index(type_, facts.weights, facts.language, self.embedded)
 
-    def _add_search(self, type_: DraftType, facts: CollectionFacts) -> None:
-        paths = {stored: self._path(type_, stored) for stored in facts.weights}
-        texts = Scalar.STRING.value
-        fits = all(path and path[-1].type_text.strip("[]!") == texts for path in paths.values())
-        if fits and facts.language in LANGUAGES:
-            type_.search = DraftSearch(
-                paths=[*paths.values()],
-                weights=[*facts.weights.values()],
-                language=facts.language,
-            )
-        else:
-            type_.notes.append(
-                "left out: a text index over other fields than text, or in an unknown language"
-            )
-
-    def _path(self, type_: DraftType, stored: str) -> tuple[DraftField, ...]:
-        """Return the fields that lead to a stored path; none if a type has no such field."""
-        found: list[DraftField] = []
-        inner: DraftType | None = type_
-        for name in stored.split("."):
-            field = inner.stored_field(name) if inner else None
-            if field is None:
-                return ()
-            found.append(field)
-            kind = field.type_text.strip("[]!")
-            inner = next((each for each in self.embedded if each.name == kind), None)
-        return tuple(found)
-
-    def add_back_reference(self, relation: Relation) -> None:
-        """Add the list of the documents that refer to a target, if they do so at their top."""
-        of = relation.candidate
-        named = self._references.get((of.collection, of.path))
-        if named is None or len(of.path) > 1:
-            return
-        reference, by = named
-        target, source = self.entities[of.target], self.entities[of.collection]
-        many = source.plural or field_name(of.collection)
-        others = [
-            each
-            for each in self._relations.values()
-            if each.candidate.target == of.target
-            and each.candidate.collection == of.collection
-            and len(each.candidate.path) == 1
-        ]
-        long = f"{many}By{upper_first(reference)}"
-        name = target.free_name(*([many] if len(others) == 1 else []), long)
-        target.fields.append(
-            DraftField(
-                name=name,
-                stored=None,
-                type_text=f"[{source.name}!]!",
-                directives=[f'@referencedBy(field: "{by}")'],
-            )
+    def _add_variants(self, type_: DraftType, interface: UnionProfile) -> None:
+        """Make an entity an interface, with members that have no fields yet."""
+        stored = interface.discriminator
+        type_.variants = DraftVariants(
+            discriminator=field_name(stored), stored=stored, interface=type_
         )
+        self._add_members(type_.variants, interface, type_.name)
+
+    def _add_members(self, variants: DraftVariants, profile: UnionProfile, *before: str) -> None:
+        """Add the members without fields.
+
+        Args:
+            before: Words before a name that another type has.
+        """
+        for text in sorted(profile.members):
+            short = upper_first(field_name(short_name(text)))
+            name = self._free_type(short, *(f"{each}{short}" for each in before))
+            variants.members[text] = DraftType(name=name, variant=text, variants=variants)
+
+    def documents(self) -> Iterator[DraftType]:
+        """Yield the types of whole documents."""
+        for each in self.entities.values():
+            yield from [each] if each.variants is None else each.variants.types()
 
     def _free_type(self, *wanted: str) -> str:
         """Return the first of the names that no type has; the last with a number if need be."""
         # A type with the name of a scalar would take its place in all fields.
         taken = {*self._names.values(), *(each.value for each in Scalar)}
-        taken |= {each.name for each in self.embedded} | {each.name for each in self.unions}
-        taken |= {each.name for each in self.enums}
+        taken |= {each.name for each in (*self.documents(), *self.embedded)}
+        taken |= {each.name for each in self.unions} | {each.name for each in self.enums}
         numbered = (f"{wanted[-1]}{number}" for number in range(2, len(taken) + 3))
         return next(each for each in (*wanted, *numbered) if each not in taken)
 
@@ -223,11 +196,10 @@ class _Builder:
         collection: str,
         before: tuple[str, ...],
         unique: frozenset[str],
-        union: DraftUnion | None = None,
     ) -> None:
         for stored, each in profile.fields.items():
             top = not before
-            if union is not None and stored == union.stored:
+            if type_.variants is not None and stored == type_.variants.stored:
                 continue
             if stored in KEPT_BESIDE or (top and stored == "_id"):
                 continue
@@ -240,15 +212,23 @@ class _Builder:
             if reason or chosen is None:
                 type_.notes.append(f"left out: {json.dumps(stored)}: {reason}")
                 continue
-            # The members of a union have the same names for their fields, without references.
-            relation = None if union else self._relations.get((collection, (*before, stored)))
-            field = self._field(type_, stored, chosen, collection, before, union)
+            relation = self._relations.get((collection, (*before, stored)))
+            field = self._field(type_, stored, chosen, collection, before)
             field.comment = shares(each, profile.count)
             if stored in unique and top and _may_be_unique(chosen):
-                field.directives.append("@unique")
+                if type_.collection is None:
+                    type_.notes.append(
+                        f"left out: a unique index over {json.dumps(stored)}, which not all types "
+                        "have"
+                    )
+                else:
+                    field.directives.append("@unique")
             type_.fields.append(field)
             if relation is not None:
-                self._relate(type_, field, relation)
+                target = self._names[relation.candidate.target]
+                added = add_reference(type_, field, relation, target)
+                if type_.collection is not None:
+                    self.references.append(added)
 
     def _field(
         self,
@@ -257,12 +237,9 @@ class _Builder:
         chosen: FieldType,
         collection: str,
         before: tuple[str, ...],
-        union: DraftUnion | None,
     ) -> DraftField:
         plain = field_name(stored)
-        name = type_.free_name(plain, f"{lower_first(type_.name)}{upper_first(plain)}")
-        if union is not None:
-            name = union.field_name(stored, plain)
+        name = type_.field_name(stored, plain, f"{lower_first(type_.name)}{upper_first(plain)}")
         if chosen.values:
             one = self._enum(type_, singular_word(name) if chosen.is_list else name, chosen)
         elif chosen.union is not None:
@@ -317,45 +294,11 @@ class _Builder:
         """Add a union with its members, and return its name."""
         wanted = [f"{type_.name}{upper_first(each)}" for each in (singular_word(name), name)]
         stored = profile.discriminator
-        union = DraftUnion(
-            name=self._free_type(*wanted), discriminator=field_name(stored), stored=stored
-        )
-        union.names[stored] = union.discriminator
+        variants = DraftVariants(discriminator=field_name(stored), stored=stored)
+        union = DraftUnion(name=self._free_type(*wanted), variants=variants)
         self.unions.append(union)
+        self._add_members(variants, profile, upper_first(singular_word(name)), union.name)
+        self.embedded += variants.types()
         for text, fields in profile.members.items():
-            short = upper_first(field_name(re.split(r"[.$:/\\]", text)[-1]))
-            longer = (f"{upper_first(singular_word(name))}{short}", f"{union.name}{short}")
-            member = DraftType(name=self._free_type(short, *longer), variant=text)
-            self.embedded.append(member)
-            union.members[text] = member
-            self._add_fields(member, fields, collection, path, frozenset(), union)
+            self._add_fields(variants.members[text], fields, collection, path, frozenset())
         return union.name
-
-    def _relate(self, type_: DraftType, field: DraftField, relation: Relation) -> None:
-        """Add the reference behind its id field, which is renamed if it has the better name."""
-        target = self._names[relation.candidate.target]
-        found = "" if relation.found == 1 else f", {relation.found:.0%} of them exist"
-        many = relation.candidate.lists
-        base = reference_base(field.name)
-        if base is None:
-            base, plain = field.name, field.name
-            field.name = type_.free_name(f"{singular_word(plain)}Ids" if many else f"{plain}Id")
-        elif many:
-            base = plural_word(base)
-        reference = type_.free_name(base, f"{base}{target}")
-        if many:
-            field.type_text = field.type_text.replace(field.type_text.strip("[]!"), "ID")
-        else:
-            field.type_text = "ID!" if field.type_text.endswith("!") else "ID"
-        if found:
-            field.comment = ", ".join(filter(None, [field.comment, found.removeprefix(", ")]))
-        type_.fields.append(
-            DraftField(
-                name=reference,
-                stored=None,
-                type_text=f"[{target}!]!" if many else target,
-                directives=[f'@reference(by: "{field.name}")'],
-            )
-        )
-        at = (relation.candidate.collection, relation.candidate.path)
-        self._references[at] = (reference, field.name)

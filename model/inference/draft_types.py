@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from revstream.model.naming import lower_first, upper_first
-
-__all__ = ["DraftEnum", "DraftField", "DraftSearch", "DraftType", "DraftUnion", "sdl"]
+__all__ = [
+    "DraftEnum",
+    "DraftField",
+    "DraftSearch",
+    "DraftType",
+    "DraftUnion",
+    "DraftVariants",
+    "sdl",
+]
 
 # Names that GraphQL does not allow for values of enums.
 _NOT_VALUES = {"TRUE": "IS_TRUE", "FALSE": "IS_FALSE", "NULL": "IS_NULL"}
@@ -71,7 +78,8 @@ class DraftType:
     """Entity, or embedded type if it has no collection.
 
     Attributes:
-        variant: Text in the discriminator, of a member of a union.
+        variant: Text in the discriminator, of a member of a union or interface.
+        variants: The types of which it is the interface or a member.
         comments: Lines above the type.
         notes: Lines at its end, such as fields that are left out.
         indexes: Fields that lead to each indexed field, from the type itself.
@@ -84,6 +92,7 @@ class DraftType:
     fields: list[DraftField] = field(default_factory=list)
     directives: list[str] = field(default_factory=list)
     variant: str | None = None
+    variants: DraftVariants | None = None
     comments: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     indexes: list[tuple[DraftField, ...]] = field(default_factory=list)
@@ -95,13 +104,33 @@ class DraftType:
 
     def free_name(self, *wanted: str) -> str:
         """Return the first of the names that no field has; the last with a number if need be."""
-        taken = {each.name for each in self.fields}
+        fields = self.fields if self.variants is None else self.variants.fields()
+        taken = {each.name for each in fields}
+        if self.variants is not None:
+            taken.add(self.variants.discriminator)
         numbered = (f"{wanted[-1]}{number}" for number in range(2, len(taken) + 3))
         return next(each for each in (*wanted, *numbered) if each not in taken)
 
+    def field_name(self, stored: str, *wanted: str) -> str:
+        """Return the name for a field: that of the same field in other variants, or a free one."""
+        fields = () if self.variants is None else self.variants.fields()
+        known = (each.name for each in fields if each.stored == stored)
+        return next(known, None) or self.free_name(*wanted)
+
     def text(self) -> str:
         """Return the definition."""
-        head = f"type {self.name}"
+        interface = None if self.variants is None else self.variants.interface
+        repeated: list[DraftField] = []
+        if interface is None:
+            head = f"type {self.name}"
+        elif interface is self:
+            head = f"interface {self.name}"
+        else:
+            head = f"type {self.name} implements {interface.name}"
+            repeated = [
+                DraftField(name=each.name, stored=None, type_text=each.type_text)
+                for each in interface.fields
+            ]
         if self.collection is not None:
             facts = [f"name: {json.dumps(self.collection)}"]
             if self.plural is not None:
@@ -109,64 +138,65 @@ class DraftType:
             if not self.counted:
                 facts.append("version: null")
             head += f" @collection({', '.join(facts)})"
+        if interface is self and self.variants is not None:
+            head += f" {self.variants.directive()}"
         if self.variant is not None and self.variant != self.name:
             head += f" @variant(value: {json.dumps(self.variant)})"
         indexes = [f"@index(fields: [{json.dumps(each)}])" for each in _names(self.indexes)]
         search = [] if self.search is None else [self.search.text()]
         head = " ".join([head, *self.directives, *indexes, *search])
         lines = [*map(_comment, self.comments)]
-        if not self.fields:
+        fields = [*repeated, *self.fields]
+        if not fields:
             return "\n".join([*lines, head, *map(_comment, self.notes)])
-        lines += [f"{head} {{", *(each.line() for each in self.fields)]
+        lines += [f"{head} {{", *(each.line() for each in fields)]
         lines += [f"  {_comment(each)}" for each in self.notes]
         return "\n".join([*lines, "}"])
 
 
 @dataclass(slots=True, kw_only=True)
-class DraftUnion:
-    """Union of embedded types.
+class DraftVariants:
+    """Types that the text in one field tells apart. The same field has the same name in all.
 
     Attributes:
         discriminator: Name in the API of the field that tells them apart.
         stored: Its name in MongoDB.
+        interface: The type with the fields that all have in common; None for a union.
         members: The types, by the text in that field.
-        names: Names of the members' fields by stored name; the same in all members.
     """
 
-    name: str
     discriminator: str
     stored: str
+    interface: DraftType | None = None
     members: dict[str, DraftType] = field(default_factory=dict)
-    names: dict[str, str] = field(default_factory=dict)
 
-    def field_name(self, stored: str, *wanted: str) -> str:
-        """Return the name of a field in all members: the first that no other one has."""
-        if stored not in self.names:
-            taken = self.names.values()
-            numbered = (f"{wanted[-1]}{number}" for number in range(2, len(taken) + 3))
-            self.names[stored] = next(each for each in (*wanted, *numbered) if each not in taken)
-        return self.names[stored]
+    def types(self) -> list[DraftType]:
+        """Return the interface, if there is one, and the members."""
+        return [*([] if self.interface is None else [self.interface]), *self.members.values()]
 
-    def rename_field(self, name: str) -> None:
-        """Rename a field in all members, with the name of the union before it."""
-        stored = next(each for each, known in self.names.items() if known == name)
-        del self.names[stored]
-        plain = name.lstrip("_")
-        self.field_name(stored, f"{lower_first(self.name)}{upper_first(plain)}")
-        if name == self.discriminator:
-            self.discriminator = self.names[stored]
-        for member in self.members.values():
-            for each in member.fields:
-                if each.stored == stored:
-                    each.name = self.names[stored]
+    def fields(self) -> Iterator[DraftField]:
+        """Yield the fields of all types."""
+        return (each for type_ in self.types() for each in type_.fields)
 
-    def text(self) -> str:
-        """Return the definition."""
+    def directive(self) -> str:
+        """Return the directive that names the discriminator."""
         stored = (
             "" if self.stored == self.discriminator else f", storedAs: {json.dumps(self.stored)}"
         )
-        names = " | ".join(each.name for each in self.members.values())
-        return f'union {self.name} @discriminator(field: "{self.discriminator}"{stored}) = {names}'
+        return f'@discriminator(field: "{self.discriminator}"{stored})'
+
+
+@dataclass(slots=True, kw_only=True)
+class DraftUnion:
+    """Union of embedded types."""
+
+    name: str
+    variants: DraftVariants
+
+    def text(self) -> str:
+        """Return the definition."""
+        names = " | ".join(each.name for each in self.variants.members.values())
+        return f"union {self.name} {self.variants.directive()} = {names}"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -200,7 +230,7 @@ def sdl(
 ) -> str:
     """Return the file's text."""
     parts = ["\n".join(map(_comment, header))]
-    first = {id(each.members[text]): each for each in unions for text in [*each.members][:1]}
+    first = {id(each.variants.types()[0]): each for each in unions}
     for each in types:
         union = first.get(id(each))
         parts += [each.text()] if union is None else [union.text(), each.text()]

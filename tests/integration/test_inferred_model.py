@@ -82,7 +82,17 @@ IDS = st.one_of(
     st.integers(2**40, 2**62).map(Int64),
 )
 DOCUMENTS = st.lists(
-    st.tuples(IDS, st.dictionaries(NAMES, VALUES, max_size=4)),
+    st.tuples(
+        IDS,
+        st.dictionaries(NAMES, VALUES, max_size=4)
+        # An interface, in most cases.
+        | st.builds(
+            lambda tag, fields, more: {**fields, "_class": tag, **({tag: 1} if more else {})},
+            TAGS.filter(lambda each: isinstance(each, str)),
+            st.dictionaries(NAMES, VALUES, max_size=2),
+            st.booleans(),
+        ),
+    ),
     min_size=1,
     max_size=12,
     unique_by=lambda each: str(each[0]),
@@ -168,6 +178,97 @@ def test_a_field_that_tells_shapes_apart_makes_a_union(
     assert len(model.embedded("Cash").fields) == 1
     assert {each.value for each in block.discriminator.members} == {"text", "image"}
     assert model.embedded("OrderPlace").discriminator is None
+
+
+def test_documents_of_several_classes_make_an_interface(
+    mongo_uri: str, client: Client, database: str
+) -> None:
+    """It has the fields that all have in common; a field has one name in all types."""
+    zoo = client[database]
+    people, animals = ([ObjectId() for _ in range(20)] for _ in range(2))
+    zoo["people"].insert_many({"_id": each, "name": "Ann"} for each in people)
+    zoo["animals"].create_index("name", unique=True)
+    zoo["animals"].create_index("chip", unique=True, sparse=True)
+    own: list[Any] = [
+        {"_class": "org.zoo.Dog", "chip": 1, "vet": 1, "history": "a", "size": {"cm": 1}},
+        {"_class": "org.zoo.Cat", "lives": 7, "vet": 1, "size": {"kg": 1.5}},
+        {"_class": "org.zoo.Fish"},
+    ]
+    for n, id_ in enumerate(animals):
+        shared = {"_id": id_, "name": f"n{n}", "owner": people[n], "blame": n, "version": 1}
+        found = {**shared, **own[n % 3]}
+        found |= {name: value for name, value in (("chip", n), ("vet", people[n])) if name in found}
+        zoo["animals"].insert_one(found)
+    zoo["toys"].insert_many({"animalId": animals[n]} for n in range(20))
+    text = asyncio.run(inferred(mongo_uri, database, size=5))
+    shared_fields = (
+        "  id: ObjectID!\n  name: String!{unique}\n  ownerId: ID!{stored}\n  owner: Person{by}\n"
+        "  animalBlame: Int!{blame}\n"
+    )
+    interface = shared_fields.format(
+        unique=" @unique",
+        stored=' @stored(as: "owner")',
+        by=' @reference(by: "ownerId")',
+        blame=' @stored(as: "blame")',
+    )
+    repeated = shared_fields.format(unique="", stored="", by="", blame="")
+    toys = "  toys: [Toy!]!"
+    head = '@collection(name: "animals") @discriminator(field: "class", storedAs: "_class")'
+    assert f"interface Animal {head} {{\n{interface}{toys} @referencedBy(" in text, text
+    for own_fields in (
+        'Dog implements Animal @variant(value: "org.zoo.Dog") {\n'
+        + repeated
+        + f"{toys}\n  chip: Int!\n"
+        '  vetId: ID! @stored(as: "vet")\n  vet: Person @reference(by: "vetId")\n'
+        '  animalHistory: String! @stored(as: "history")\n  size: DogSize!\n'
+        '  # left out: a unique index over "chip", which not all types have\n}',
+        'Cat implements Animal @variant(value: "org.zoo.Cat") {\n'
+        + repeated
+        + f"{toys}\n  lives: Int!\n"
+        '  vetId: ID! @stored(as: "vet")\n  vet: Person @reference(by: "vetId")\n'
+        "  size: CatSize!\n}",
+        'Fish implements Animal @variant(value: "org.zoo.Fish") {\n' + repeated + f"{toys}\n}}",
+    ):
+        assert f"type {own_fields}" in text, text
+    assert '  animals: [Animal!]! @referencedBy(field: "ownerId")' in text
+    animal = read(text).entity("Animal")
+    assert [each.name for each in read(text).variants(animal)] == ["Animal", "Cat", "Dog", "Fish"]
+
+
+@pytest.mark.parametrize(
+    ("field", "values"),
+    [
+        ("_class", [("a.Dog", {"breed": 1}), ("b.Dog", {"lives": 1})]),
+        ("_class", [("a.Dog", {"breed": 1}), ("a.Cat", {"breed": 2})]),
+        ("_class", [("a.Dog", {"breed": 1}), (None, {"lives": 1})]),
+        ("kind", [("dog", {"breed": 1}), ("cat", {"lives": 1}), ("cat", {})]),
+        ("name", [("dog", {"breed": 1}), ("cat", {"lives": 1})]),
+    ],
+    ids=["one class in two packages", "one shape", "no class", "often missing", "another field"],
+)
+def test_documents_of_no_certain_types_have_one_type(
+    mongo_uri: str, client: Client, database: str, field: str, values: list[tuple[Any, Any]]
+) -> None:
+    """A document of another type would not be served."""
+    client[database]["animals"].insert_many(
+        {**own, "_id": n, "all": 1, **({} if text is None else {field: text})}
+        for n, (text, own) in enumerate(values * 40)
+    )
+    text = asyncio.run(inferred(mongo_uri, database, size=30))
+    assert "interface" not in text
+    assert read(text).entity("Animal").collection == "animals"
+
+
+def test_plain_fields_tell_types_apart_where_documents_are_many(
+    mongo_uri: str, client: Client, database: str
+) -> None:
+    """With few of them, what is always there may be so by chance."""
+    own: list[Any] = [{"kind": "dog", "breed": "x"}, {"kind": "cat", "lives": 1}]
+    client[database]["few"].insert_many({"_id": n, **own[n % 2]} for n in range(8))
+    client[database]["animals"].insert_many({"_id": n, **own[n % 2]} for n in range(40))
+    text = asyncio.run(inferred(mongo_uri, database))
+    assert 'interface Animal @collection(name: "animals", version: null) @discrim' in text
+    assert text.count("interface") == 1
 
 
 def test_relations_enums_and_unique_fields_are_found(

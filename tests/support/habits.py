@@ -102,7 +102,11 @@ def spring_data(many: int = 40) -> Collections:
             {
                 "type": f"com.example.Event{n % 2}",
                 "payload": {"n": n} if n % 2 else {"text": "x", "list": [1, "a"]},
-                "_class": f"{package}.AuditEvent",
+                **(
+                    {"ip": "::1", "user": customers[n], "_class": f"{package}.LoginEvent"}
+                    if n % 2
+                    else {"invoiceId": invoices[n], "_class": f"{package}.InvoiceEvent"}
+                ),
             }
             for n in numbers
         ],

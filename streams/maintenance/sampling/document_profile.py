@@ -53,16 +53,27 @@ def add_document(
         rare: The document was looked for, and does not count in the shares.
         depth: Number of documents and lists around it.
         listed: Whether there is a list around it.
-        variants: Whether embedded documents are also added by the text that may tell their types
-            apart. Inside of these they are not, which would double the work at each level.
+        variants: Whether documents are also added by the text that may tell their types apart.
+            Inside of embedded ones they are not, which would double the work at each level.
     """
+    _add_fields(profile, document, rare, depth, listed, variants)
+    for name, value in document.items() if variants else ():
+        if value.__class__ is str and may_discriminate(name):
+            # A type may be seen in rare documents only: they count.
+            _add_fields(profile.variant(name, value), document, False, depth, listed, not depth)
+
+
+def _add_fields(
+    profile: ObjectProfile,
+    document: Mapping[str, Any],
+    rare: bool,
+    depth: int,
+    listed: bool,
+    variants: bool,
+) -> None:
     profile.count += not rare
     for name, value in document.items():
         _add(profile.field_profile(name), value, rare, depth + 1, listed, variants)
-        if variants and depth and value.__class__ is str and may_discriminate(name):
-            # A type may be seen in rare documents only: they count.
-            one = profile.variant(name, value)
-            add_document(one, document, depth=depth, listed=listed, variants=False)
     if rare:
         for name in profile.fields.keys() - document.keys():
             profile.fields[name].rarely_missing = True

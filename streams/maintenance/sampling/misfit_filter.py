@@ -14,6 +14,7 @@ from revstream.model.compiler.validation.fields import KEPT_BESIDE, stored_name_
 from revstream.model.definition import Scalar
 from revstream.model.inference.field_type import FieldType, choose_id, choose_type
 from revstream.model.inference.profile import ObjectProfile
+from revstream.model.inference.union_type import UnionProfile, choose_interface
 
 __all__ = ["misfit_filter"]
 
@@ -40,7 +41,9 @@ _DAY_MS = 86_400_000
 
 def misfit_filter(profile: ObjectProfile) -> Condition | None:
     """Return the filter; None if all documents fit."""
-    conditions = [*_of_id(profile), *_of_object(profile)]
+    interface = choose_interface(profile)
+    of_fields = _of_object(profile) if interface is None else _of_interface(interface)
+    conditions = [*_of_id(profile), *of_fields]
     return {"$or": conditions} if conditions else None
 
 
@@ -115,11 +118,21 @@ def _of_type(chosen: FieldType) -> Iterator[Condition]:
     if chosen.union is None:
         yield from _of_object(chosen.fields or ObjectProfile())
         return
-    name = chosen.union.discriminator
-    yield {name: {"$nin": [*chosen.union.members]}}
+    yield from _of_members(chosen.union)
+
+
+def _of_interface(interface: UnionProfile) -> Iterator[Condition]:
+    """Yield conditions for a document that fits no type of an interface."""
+    yield from _of_object(interface.shared)
+    yield from _of_members(interface)
+
+
+def _of_members(union: UnionProfile) -> Iterator[Condition]:
+    name = union.discriminator
+    yield {name: {"$nin": [*union.members]}}
     # Equality looks into lists.
     yield {name: {"$type": "array"}}
-    for text, member in chosen.union.members.items():
+    for text, member in union.members.items():
         inner = [*_of_object(member)]
         if inner:
             yield {"$and": [{name: text}, {"$or": inner}]}
