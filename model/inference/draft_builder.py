@@ -22,6 +22,7 @@ from revstream.model.inference.draft_types import (
     DraftVariants,
 )
 from revstream.model.inference.field_type import FieldType, choose_id, choose_type, shares
+from revstream.model.inference.left_out import LEFT_OUT, is_left_out
 from revstream.model.inference.naming_words import (
     enum_value,
     field_name,
@@ -36,12 +37,6 @@ from revstream.model.naming import camel_case, lower_first, upper_first
 
 __all__ = ["CollectionFacts", "ModelDraft", "build_draft", "has_fields"]
 
-LEFT_OUT = {
-    "__v": "Mongoose's version key",
-    "_class": "Spring Data's class name",
-    "_class_id": "Beanie's class name",
-}
-"""Fields of libraries that say nothing about the data, with the reason."""
 _COUNTER = "version"
 
 
@@ -82,7 +77,7 @@ def has_fields(profile: ObjectProfile) -> bool:
     return any(
         choose_type(each, profile.count)
         for name, each in profile.fields.items()
-        if name not in {"_id", *KEPT_BESIDE, *LEFT_OUT} and not stored_name_problem(name)
+        if name != "_id" and not is_left_out(name)
     )
 
 
@@ -224,7 +219,8 @@ class _Builder:
                 else:
                     field.directives.append("@unique")
             type_.fields.append(field)
-            if relation is not None:
+            # Lists that are empty in this type are JSON.
+            if relation is not None and relation.candidate.lists == chosen.is_list:
                 target = self._names[relation.candidate.target]
                 added = add_reference(type_, field, relation, target)
                 if type_.collection is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 
 from revstream.model.compiler.validation.search import LANGUAGES
@@ -9,6 +10,8 @@ from revstream.model.definition import Scalar
 from revstream.model.inference.draft_types import DraftField, DraftSearch, DraftType
 
 __all__ = ["add_point_indexes", "add_text_index"]
+
+_OF_SOME_TYPES = "which not all types have"
 
 
 def add_point_indexes(
@@ -24,6 +27,8 @@ def add_point_indexes(
         path = _path(type_, stored, embedded)
         if path and path[-1].type_text.rstrip("!") == Scalar.POINT.value:
             type_.indexes.append(path)
+        elif not path and type_.variants is not None:
+            type_.notes.append(f"left out: an index over {json.dumps(stored)}, {_OF_SOME_TYPES}")
 
 
 def add_text_index(
@@ -41,6 +46,8 @@ def add_text_index(
         type_.search = DraftSearch(
             paths=[*paths.values()], weights=[*weights.values()], language=language
         )
+    elif type_.variants is not None and not all(paths.values()):
+        type_.notes.append(f"left out: a text index over fields {_OF_SOME_TYPES}")
     else:
         type_.notes.append(
             "left out: a text index over other fields than text, or in an unknown language"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from revstream.model.inference.draft_types import DraftField, DraftType
@@ -36,17 +36,19 @@ def add_reference(
         target: Name of the other type.
     """
     many = relation.candidate.lists
-    base = reference_base(field.name)
-    if base is None:
-        base, plain = field.name, field.name
-        field.name = type_.free_name(f"{singular_word(plain)}Ids" if many else f"{plain}Id")
-    elif many:
-        base = plural_word(base)
-    directive = f'@reference(by: "{field.name}")'
-    fields = () if type_.variants is None else type_.variants.fields()
-    # The same reference of another variant.
-    known = (each.name for each in fields if directive in each.directives)
-    name = next(known, None) or type_.free_name(base, f"{base}{target}")
+    fields = type_.fields if type_.variants is None else [*type_.variants.fields()]
+    name = _name_by(fields, field.name)
+    if name is None:
+        base = reference_base(field.name)
+        if base is None:
+            base, plain = field.name, field.name
+            new = type_.free_name(f"{singular_word(plain)}Ids" if many else f"{plain}Id")
+            for each in fields:
+                if each.stored == field.stored:
+                    each.name = new
+        elif many:
+            base = plural_word(base)
+        name = type_.free_name(base, f"{base}{target}")
     if many:
         field.type_text = field.type_text.replace(field.type_text.strip("[]!"), "ID")
     else:
@@ -59,10 +61,19 @@ def add_reference(
             name=name,
             stored=None,
             type_text=f"[{target}!]!" if many else target,
-            directives=[directive],
+            directives=[_directive(field.name)],
         )
     )
     return DraftReference(relation=relation, name=name, by=field.name)
+
+
+def _directive(by: str) -> str:
+    return f'@reference(by: "{by}")'
+
+
+def _name_by(fields: Sequence[DraftField], by: str) -> str | None:
+    """Return the name of the reference that another variant has by the same field."""
+    return next((each.name for each in fields if _directive(by) in each.directives), None)
 
 
 def add_back_references(

@@ -53,6 +53,10 @@ def add_json_schema(
             _add(field, each, alone=alone)
             if alone and name not in required:
                 field.rarely_missing = True
+    for members in () if alone else profile.variants.values():
+        for member in members.values():
+            there = {name: each for name, each in properties.items() if name in member.fields}
+            add_json_schema(member, {"properties": there})
 
 
 def _add(profile: FieldProfile, schema: Mapping[str, Any], *, alone: bool) -> None:

@@ -125,12 +125,15 @@ class ObjectProfile:
     Attributes:
         count: Observed objects of the sample.
         fields: Profiles by stored name, in the order of first sight.
+        discriminators: Fields that may tell the types of whole documents apart; others do for
+            embedded ones.
         variants: Profiles of the objects with one text in a field that may tell types apart, by
             field and text; more than `MOST_VARIANTS`, and long texts, are one, with an empty text.
     """
 
     count: int = 0
     fields: dict[str, FieldProfile] = field(default_factory=dict)
+    discriminators: frozenset[str] = frozenset()
     variants: dict[str, dict[str, ObjectProfile]] = field(default_factory=dict)
 
     def field_profile(self, name: str) -> FieldProfile:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from revstream.model.inference.naming_words import field_name, reference_base, singular_word
 from revstream.model.inference.profile import FieldProfile, Kind, ObjectProfile
 
-__all__ = ["Candidate", "Relation", "candidates"]
+__all__ = ["Candidate", "Relation", "candidates", "is_named_after"]
 
 _IDS = frozenset({Kind.STRING, Kind.INT, Kind.LONG, Kind.OBJECTID, Kind.UUID})
 # Ids that no other value is mistaken for.
@@ -55,7 +55,7 @@ def candidates(profiles: Mapping[str, ObjectProfile]) -> list[Candidate]:
     for collection, profile in profiles.items():
         for path, kinds, lists in _fields(profile, ()):
             for target, kinds_of_id in ids.items():
-                named = _names(path, target, own=target == collection)
+                named = is_named_after(path, target, own=target == collection)
                 if kinds <= _IDS and kinds == kinds_of_id and (named or kinds <= _UNMISTAKABLE):
                     found.append(
                         Candidate(
@@ -99,7 +99,7 @@ def _items(
         yield path, kinds, True
 
 
-def _names(path: tuple[str, ...], target: str, *, own: bool) -> bool:
+def is_named_after(path: tuple[str, ...], target: str, *, own: bool) -> bool:
     """Return whether a field is named after a collection: `supplierId`, `supplier_id`, `supplier`,
     `suppliers`; `parentId` for one of the same collection.
     """

@@ -3,16 +3,28 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Set
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field
 
+from revstream.model.inference.left_out import is_left_out
 from revstream.model.inference.profile import MOST_VARIANTS, Kind, ObjectProfile
+from revstream.model.inference.relation import is_named_after
 
-__all__ = ["UnionProfile", "choose_interface", "choose_union", "may_discriminate", "short_name"]
+__all__ = [
+    "UnionProfile",
+    "choose_interface",
+    "choose_union",
+    "document_discriminators",
+    "may_discriminate",
+    "short_name",
+]
 
-# Documents of each type, on average, where the field is not one of a library.
+# Fields in which libraries store the class of a whole document.
+_OF_LIBRARIES = frozenset({"__t", "_t", "_type", "_kind", "_class", "_class_id", "_cls"})
+_PLAIN = frozenset({"type", "kind"})
+# Documents of each type, where the field is not one of a library.
 _LEAST_SEEN = 10
-# Other fields tell shapes apart by chance, such as the status of an order.
+# Of embedded documents. Other fields tell shapes apart by chance, such as the status of an order.
 _NAME = re.compile(
     r"_?_?(type|kind|class|class_id|cls|t)|@type|discriminator|.*(Type|Kind|_type|_kind)", re.ASCII
 )
@@ -36,8 +48,22 @@ def short_name(text: str) -> str:
     return re.split(r"[.$:/\\]", text)[-1]
 
 
+def document_discriminators(collections: Iterable[str]) -> frozenset[str]:
+    """Return the fields that may tell the types of whole documents apart.
+
+    Args:
+        collections: Of the database; a field that is named after one of them is a reference.
+    """
+    names = [*collections]
+    return _OF_LIBRARIES | {
+        each
+        for each in _PLAIN
+        if not any(is_named_after((each,), name, own=False) for name in names)
+    }
+
+
 def may_discriminate(name: str) -> bool:
-    """Return whether a field is named like one that tells types apart."""
+    """Return whether a field is named like one that tells the types of embedded documents apart."""
     return _NAME.fullmatch(name) is not None
 
 
@@ -55,10 +81,11 @@ def choose_interface(profile: ObjectProfile) -> UnionProfile | None:
     A document of a type that is added later is not served. So the text is the name of a class, in
     the field of a library, or all that only some types have is always there in these.
     """
-    for name, members in profile.variants.items():
-        by_library = name.startswith("_")
+    # Those of libraries come first.
+    for name, members in sorted(profile.variants.items(), key=lambda each: each[0] in _PLAIN):
+        by_library = name in _OF_LIBRARIES
         least = 0.5 if by_library else 1.0
-        usual = by_library or profile.count >= _LEAST_SEEN * len(members)
+        usual = by_library or all(each.count >= _LEAST_SEEN for each in members.values())
         short = {short_name(text) for text in members}
         if usual and len(short) == len(members) and _tells_apart(profile, name, members, least):
             return _interface(profile, name, members)
@@ -83,9 +110,15 @@ def _with_fields(profile: ObjectProfile, names: Set[str]) -> ObjectProfile:
 
 
 def _special(members: Mapping[str, ObjectProfile]) -> set[str]:
-    """Return the fields that some members have, and others have not."""
+    """Return the fields of a model that some members have, and others have not."""
     names = [member.fields.keys() for member in members.values()]
-    return set().union(*names) - set(names[0]).intersection(*names)
+    found = set().union(*names) - set(names[0]).intersection(*names)
+    return {each for each in found if not is_left_out(each) and _has_values(members, each)}
+
+
+def _has_values(members: Mapping[str, ObjectProfile], name: str) -> bool:
+    fields = (member.fields.get(name) for member in members.values())
+    return any(each is not None and each.kinds_of_values() for each in fields)
 
 
 def _tells_apart(
@@ -105,7 +138,7 @@ def _tells_apart(
         return False
     special = _special(members) - {name}
     there = [
-        each.count == member.count
+        each.count == member.count and not each.rarely_missing
         for member in members.values()
         for other, each in member.fields.items()
         if other in special

@@ -242,9 +242,23 @@ def test_documents_of_several_classes_make_an_interface(
         ("_class", [("a.Dog", {"breed": 1}), ("a.Cat", {"breed": 2})]),
         ("_class", [("a.Dog", {"breed": 1}), (None, {"lives": 1})]),
         ("kind", [("dog", {"breed": 1}), ("cat", {"lives": 1}), ("cat", {})]),
+        ("kind", [("dog", {"breed": 1}), *[("cat", {"lives": 1})] * 9]),
         ("name", [("dog", {"breed": 1}), ("cat", {"lives": 1})]),
+        ("contentType", [("dog", {"breed": 1}), ("cat", {"lives": 1})]),
+        ("type", [("dog", {"breed": 1}), ("cat", {"lives": 1})]),
+        ("_class", [("a.Dog", {"__v": 0, "_change": 1, "a.b": 1, "x": None}), ("a.Cat", {})]),
     ],
-    ids=["one class in two packages", "one shape", "no class", "often missing", "another field"],
+    ids=[
+        "one class in two packages",
+        "one shape",
+        "no class",
+        "often missing",
+        "few of a type",
+        "another field",
+        "a word in the name",
+        "a reference",
+        "fields of no model",
+    ],
 )
 def test_documents_of_no_certain_types_have_one_type(
     mongo_uri: str, client: Client, database: str, field: str, values: list[tuple[Any, Any]]
@@ -252,11 +266,66 @@ def test_documents_of_no_certain_types_have_one_type(
     """A document of another type would not be served."""
     client[database]["animals"].insert_many(
         {**own, "_id": n, "all": 1, **({} if text is None else {field: text})}
-        for n, (text, own) in enumerate(values * 40)
+        for n, (text, own) in enumerate((values * 40)[:80])
     )
-    text = asyncio.run(inferred(mongo_uri, database, size=30))
+    client[database]["types"].insert_many([{"_id": "dog", "n": 1}, {"_id": "cat", "n": 1}])
+    text = asyncio.run(inferred(mongo_uri, database))
     assert "interface" not in text
     assert read(text).entity("Animal").collection == "animals"
+
+
+def test_members_have_each_field_that_one_of_their_documents_has(
+    mongo_uri: str, client: Client, database: str
+) -> None:
+    """Fields of other members, a validator and empty lists change the members that they concern."""
+    zoo = client[database]
+    phases = {"enum": ["open", "closed", "in-progress"]}
+    schema = {"bsonType": "object", "properties": {"phase": phases}}
+    zoo.create_collection("animals", validator={"$jsonSchema": schema})
+    zoo["animals"].create_index([("breed", "text")])
+    zoo["animals"].create_index([("at", "2dsphere")])
+    people = [ObjectId() for _ in range(20)]
+    zoo["people"].insert_many({"_id": each, "n": 1} for each in people)
+    here = {"type": "Point", "coordinates": [1.5, 2.5]}
+    own: list[Any] = [
+        {
+            "__t": "Dog",
+            "type": "a",
+            "breed": "x",
+            "phase": "open",
+            "vetIds": people,
+            "at": here,
+        },
+        {"__t": "Cat", "type": "b", "lives": 1, "vetIds": [], "at": here},
+        {"__t": "Fish", "type": "c"},
+    ]
+    zoo["animals"].insert_many({"_id": n, **own[n % 3]} for n in range(300))
+    for n, each in enumerate(people):
+        several = [n * 3 + 1, n * 3 + 2, n * 3 + 121, n * 3 + 122]
+        zoo["animals"].update_many({"_id": {"$in": several}}, {"$set": {"team_a": each}})
+    zoo["animals"].update_one({"_id": 297}, {"$set": {"lives": 3}})
+    text = asyncio.run(inferred(mongo_uri, database, size=2))
+    model = read(text)
+    dog, cat, fish = (
+        next(each for each in model.variants(model.entity("Animal")) if each.name == name)
+        for name in ("Dog", "Cat", "Fish")
+    )
+    assert {each.name for each in dog.fields} >= {"breed", "phase", "vetIds", "lives", "at"}
+    lives = dog.field("lives")
+    assert lives is not None
+    assert (lives.type, lives.required) == (Scalar.INT, False)
+    phase = dog.field("phase")
+    assert phase is not None
+    assert isinstance(phase.type, EnumType)
+    assert phase.type.values == ("OPEN", "CLOSED", "IN_PROGRESS")
+    assert [each.name for each in dog.references] == ["vets"]
+    assert [(each.name, each.by) for each in cat.references] == [("teamA", "teamAId")]
+    assert [(each.name, each.by) for each in fish.references] == [("teamA", "teamAId")]
+    vets = cat.field("vetIds")
+    assert vets is not None
+    assert vets.type is Scalar.JSON
+    assert "# left out: a text index over fields which not all types have\n" in text
+    assert '# left out: an index over "at", which not all types have\n' in text
 
 
 def test_plain_fields_tell_types_apart_where_documents_are_many(

@@ -58,9 +58,14 @@ def add_document(
     """
     _add_fields(profile, document, rare, depth, listed, variants)
     for name, value in document.items() if variants else ():
-        if value.__class__ is str and may_discriminate(name):
-            # A type may be seen in rare documents only: they count.
-            _add_fields(profile.variant(name, value), document, False, depth, listed, not depth)
+        if value.__class__ is str and _discriminates(profile, name, depth):
+            one = profile.variant(name, value)
+            # A type may be seen in rare documents only: the first of them counts.
+            _add_fields(one, document, rare and one.count > 0, depth, listed, not depth)
+
+
+def _discriminates(profile: ObjectProfile, name: str, depth: int) -> bool:
+    return may_discriminate(name) if depth else name in profile.discriminators
 
 
 def _add_fields(

@@ -122,9 +122,17 @@ def _of_type(chosen: FieldType) -> Iterator[Condition]:
 
 
 def _of_interface(interface: UnionProfile) -> Iterator[Condition]:
-    """Yield conditions for a document that fits no type of an interface."""
+    """Yield conditions for a document that fits no type of an interface.
+
+    It does not fit its type either if it has a field that only other types have.
+    """
     yield from _of_object(interface.shared)
     yield from _of_members(interface)
+    names = set().union(*(each.fields for each in interface.members.values()))
+    for text, member in interface.members.items():
+        other = [{name: {"$exists": True}} for name in sorted(names - member.fields.keys())]
+        if other:
+            yield {"$and": [{interface.discriminator: text}, {"$or": other}]}
 
 
 def _of_members(union: UnionProfile) -> Iterator[Condition]:

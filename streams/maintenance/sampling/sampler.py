@@ -12,6 +12,7 @@ from revstream.model.inference.draft_builder import CollectionFacts, has_fields
 from revstream.model.inference.json_schema import add_json_schema
 from revstream.model.inference.profile import ObjectProfile
 from revstream.model.inference.relation import Candidate, Relation, candidates
+from revstream.model.inference.union_type import document_discriminators
 from revstream.streams.core.errors import Unsuitable
 from revstream.streams.maintenance.sampling.document_profile import add_document
 from revstream.streams.maintenance.sampling.misfit_filter import misfit_filter
@@ -64,15 +65,16 @@ async def sample_database(
     profiles: dict[str, ObjectProfile] = {}
     for name in names:
         total = await mongo.estimated_count(name)
-        profile = await _sampled(mongo, name, size, total, report)
-        if profile.count:
-            add_json_schema(profile, await _json_schema(mongo, name))
+        profile = ObjectProfile(discriminators=document_discriminators(names))
+        await _sample(mongo, name, profile, size, total, report)
+        schema = await _json_schema(mongo, name) if profile.count else {}
+        add_json_schema(profile, schema)
         if not has_fields(profile):
             found.left_out[name] = "its documents have no field but _id" if total else "it is empty"
             continue
         profiles[name] = profile
         if size is not None and profile.count < total:
-            await _widen(mongo, name, profile, report)
+            await _widen(mongo, name, profile, schema, report)
     for name, profile in profiles.items():
         indexes = await _indexes(mongo, name)
         found.collections[name] = CollectionFacts(
@@ -107,10 +109,14 @@ def _is_own(name: str, names: list[str]) -> bool:
     return any(name.endswith(each) and name.removesuffix(each) in names for each in OWN_SUFFIXES)
 
 
-async def _sampled(
-    mongo: Mongo, name: str, size: int | None, total: int, report: Report
-) -> ObjectProfile:
-    profile = ObjectProfile()
+async def _sample(
+    mongo: Mongo,
+    name: str,
+    profile: ObjectProfile,
+    size: int | None,
+    total: int,
+    report: Report,
+) -> None:
     wanted = total if size is None else min(size, total)
     if size is None or size >= total:
         pages = mongo.pages(name, {}, sort=[], size=_PAGE)
@@ -122,10 +128,11 @@ async def _sampled(
             for document in page:
                 add_document(profile, document)
             report(f"read {name}", profile.count, wanted)
-    return profile
 
 
-async def _widen(mongo: Mongo, name: str, profile: ObjectProfile, report: Report) -> None:
+async def _widen(
+    mongo: Mongo, name: str, profile: ObjectProfile, schema: Mapping[str, Any], report: Report
+) -> None:
     """Look for documents that do not fit, and add them, until there are none.
 
     Raises:
@@ -143,6 +150,8 @@ async def _widen(mongo: Mongo, name: str, profile: ObjectProfile, report: Report
             return
         for document in page:
             add_document(profile, document, rare=True)
+        # For types that were not in the sample.
+        add_json_schema(profile, schema)
     raise Unsuitable(
         f"collection {name!r}: documents that do not fit after {_MOST_ROUNDS} rounds, expected "
         "none; read all of them with --all"
