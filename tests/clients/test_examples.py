@@ -142,7 +142,8 @@ def test_clients_continue_after_invalid_documents_and_expired_tokens(
 ) -> None:
     """An invalid document is a change like others, also after a restart.
 
-    Each connection uses the newest access token.
+    Each connection uses the newest access token. Only the last change before a program was killed
+    may be seen twice.
     """
     goods = client[name]["products"]
     goods.insert_one(product("lamp", "lamp"))
@@ -156,7 +157,7 @@ def test_clients_continue_after_invalid_documents_and_expired_tokens(
 
     def all_seen() -> None:
         for each in watching:
-            wait_until(lambda each=each: len(each.stocks()) >= len(written), within_s=60)  # type: ignore[misc]
+            wait_until(lambda each=each: each.stocks()[-1:] == written[-1:], within_s=60)  # type: ignore[misc]
 
     with ExitStack() as stack:
         options = issuer.options()
@@ -174,6 +175,7 @@ def test_clients_continue_after_invalid_documents_and_expired_tokens(
         all_seen()
         for each in watching:
             each.kill()
+        before = len(written)
         write("more")
         write(2)
         # The token expires soon after they have connected, or before, on a busy machine.
@@ -191,7 +193,8 @@ def test_clients_continue_after_invalid_documents_and_expired_tokens(
         for each in watching:
             assert each.process is not None
             assert each.process.poll() is None
-            assert each.stocks() == written, each.command
+            twice = [*written[:before], *written[before - 1 :]]
+            assert each.stocks() in (written, twice), each.command
 
 
 def lose_connection(wire: TcpProxy, write: Any) -> None:
