@@ -13,7 +13,7 @@ from typing import Any
 from revstream.model.importing.role_rights import READ, WRITE, Right, Role, read_roles
 from revstream.model.importing.row_condition import Untranslated, rows_text
 from revstream.model.inference.draft_builder import ModelDraft
-from revstream.model.inference.draft_types import DraftField, DraftType
+from revstream.model.inference.draft_types import DraftField, DraftType, reference_directive
 
 __all__ = ["add_access"]
 
@@ -132,5 +132,5 @@ def _restrict(type_: DraftType, field: DraftField, roles: list[Role]) -> None:
     field.directives.append(f"@access({', '.join(parts.values())})")
     if READ in parts:
         for each in type_.fields:
-            if f'@reference(by: "{field.name}")' in each.directives:
+            if reference_directive(field.name) in each.directives:
                 each.directives.append(f"@access({parts[READ]})")

@@ -9,7 +9,15 @@ from itertools import chain, count
 from revstream.model.compiler.loader import read_model
 from revstream.model.errors import ModelError, ModelErrors
 from revstream.model.inference.draft_builder import ModelDraft
-from revstream.model.inference.draft_types import DraftEnum, DraftField, DraftType, DraftUnion, sdl
+from revstream.model.inference.draft_types import (
+    DraftEnum,
+    DraftField,
+    DraftType,
+    DraftUnion,
+    back_reference_directive,
+    reference_directive,
+    sdl,
+)
 from revstream.model.naming import lower_first, upper_first
 
 __all__ = ["accepted_text"]
@@ -84,15 +92,15 @@ def _rename_field(draft: ModelDraft, owner: DraftType | DraftUnion, name: str) -
     if variants is not None and discriminates:
         variants.discriminator = new
     for type_ in types:
-        _rename_argument(type_.fields, f'@reference(by: "{name}")', f'@reference(by: "{new}")')
+        _replace(type_.fields, reference_directive(name), reference_directive(new))
     lists = {f"[{each.name}!]!" for each in types}
     for type_ in draft.types:
         back = [each for each in type_.fields if each.type_text in lists]
-        _rename_argument(back, f'@referencedBy(field: "{name}")', f'@referencedBy(field: "{new}")')
+        _replace(back, back_reference_directive(name), back_reference_directive(new))
     return True
 
 
-def _rename_argument(fields: Sequence[DraftField], old: str, new: str) -> None:
+def _replace(fields: Sequence[DraftField], old: str, new: str) -> None:
     for each in fields:
         each.directives = [new if text == old else text for text in each.directives]
 

@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from revstream.model.inference.draft_types import DraftField, DraftType
+from revstream.model.inference.draft_types import (
+    DraftField,
+    DraftType,
+    back_reference_directive,
+    reference_directive,
+)
 from revstream.model.inference.naming_words import (
     field_name,
     plural_word,
@@ -36,7 +41,7 @@ def add_reference(
         target: Name of the other type.
     """
     many = relation.candidate.lists
-    fields = type_.fields if type_.variants is None else [*type_.variants.fields()]
+    fields = type_.all_fields()
     name = _name_by(fields, field.name)
     if name is None:
         base = reference_base(field.name)
@@ -61,19 +66,15 @@ def add_reference(
             name=name,
             stored=None,
             type_text=f"[{target}!]!" if many else target,
-            directives=[_directive(field.name)],
+            directives=[reference_directive(field.name)],
         )
     )
     return DraftReference(relation=relation, name=name, by=field.name)
 
 
-def _directive(by: str) -> str:
-    return f'@reference(by: "{by}")'
-
-
 def _name_by(fields: Sequence[DraftField], by: str) -> str | None:
     """Return the name of the reference that another variant has by the same field."""
-    return next((each.name for each in fields if _directive(by) in each.directives), None)
+    return next((each.name for each in fields if reference_directive(by) in each.directives), None)
 
 
 def add_back_references(
@@ -101,6 +102,6 @@ def add_back_references(
                 name=name,
                 stored=None,
                 type_text=f"[{source.name}!]!",
-                directives=[f'@referencedBy(field: "{each.by}")'],
+                directives=[back_reference_directive(each.by)],
             )
         )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 __all__ = [
@@ -14,6 +13,8 @@ __all__ = [
     "DraftType",
     "DraftUnion",
     "DraftVariants",
+    "back_reference_directive",
+    "reference_directive",
     "sdl",
 ]
 
@@ -102,10 +103,14 @@ class DraftType:
         """Return the field of that name in MongoDB."""
         return next((each for each in self.fields if each.stored == stored), None)
 
+    def all_fields(self) -> list[DraftField]:
+        """Return the fields of the type, and of its other variants."""
+        types = [self] if self.variants is None else self.variants.types()
+        return [each for type_ in types for each in type_.fields]
+
     def free_name(self, *wanted: str) -> str:
         """Return the first of the names that no field has; the last with a number if need be."""
-        fields = self.fields if self.variants is None else self.variants.fields()
-        taken = {each.name for each in fields}
+        taken = {each.name for each in self.all_fields()}
         if self.variants is not None:
             taken.add(self.variants.discriminator)
         numbered = (f"{wanted[-1]}{number}" for number in range(2, len(taken) + 3))
@@ -113,24 +118,34 @@ class DraftType:
 
     def field_name(self, stored: str, *wanted: str) -> str:
         """Return the name for a field: that of the same field in other variants, or a free one."""
-        fields = () if self.variants is None else self.variants.fields()
-        known = (each.name for each in fields if each.stored == stored)
+        known = (each.name for each in self.all_fields() if each.stored == stored)
         return next(known, None) or self.free_name(*wanted)
 
     def text(self) -> str:
         """Return the definition."""
+        head, fields = self._head(), [*self._repeated(), *self.fields]
+        lines = [*map(_comment, self.comments)]
+        if not fields:
+            return "\n".join([*lines, head, *map(_comment, self.notes)])
+        lines += [f"{head} {{", *(each.line() for each in fields)]
+        lines += [f"  {_comment(each)}" for each in self.notes]
+        return "\n".join([*lines, "}"])
+
+    def _repeated(self) -> list[DraftField]:
+        """Return the fields of the interface, which a member repeats without directives."""
         interface = None if self.variants is None else self.variants.interface
-        repeated: list[DraftField] = []
-        if interface is None:
-            head = f"type {self.name}"
-        elif interface is self:
-            head = f"interface {self.name}"
-        else:
-            head = f"type {self.name} implements {interface.name}"
-            repeated = [
-                DraftField(name=each.name, stored=None, type_text=each.type_text)
-                for each in interface.fields
-            ]
+        if interface is None or interface is self:
+            return []
+        return [
+            DraftField(name=each.name, stored=None, type_text=each.type_text)
+            for each in interface.fields
+        ]
+
+    def _head(self) -> str:
+        interface = None if self.variants is None else self.variants.interface
+        head = f"{'interface' if interface is self else 'type'} {self.name}"
+        if interface is not None and interface is not self:
+            head += f" implements {interface.name}"
         if self.collection is not None:
             facts = [f"name: {json.dumps(self.collection)}"]
             if self.plural is not None:
@@ -144,14 +159,7 @@ class DraftType:
             head += f" @variant(value: {json.dumps(self.variant)})"
         indexes = [f"@index(fields: [{json.dumps(each)}])" for each in _names(self.indexes)]
         search = [] if self.search is None else [self.search.text()]
-        head = " ".join([head, *self.directives, *indexes, *search])
-        lines = [*map(_comment, self.comments)]
-        fields = [*repeated, *self.fields]
-        if not fields:
-            return "\n".join([*lines, head, *map(_comment, self.notes)])
-        lines += [f"{head} {{", *(each.line() for each in fields)]
-        lines += [f"  {_comment(each)}" for each in self.notes]
-        return "\n".join([*lines, "}"])
+        return " ".join([head, *self.directives, *indexes, *search])
 
 
 @dataclass(slots=True, kw_only=True)
@@ -173,10 +181,6 @@ class DraftVariants:
     def types(self) -> list[DraftType]:
         """Return the interface, if there is one, and the members."""
         return [*([] if self.interface is None else [self.interface]), *self.members.values()]
-
-    def fields(self) -> Iterator[DraftField]:
-        """Yield the fields of all types."""
-        return (each for type_ in self.types() for each in type_.fields)
 
     def directive(self) -> str:
         """Return the directive that names the discriminator."""
@@ -218,6 +222,16 @@ class DraftEnum:
                 f"  {name}" + (f" @stored(as: {json.dumps(stored)})" if stored != name else "")
             )
         return "\n".join([f"enum {self.name} {{", *lines, "}"])
+
+
+def reference_directive(by: str) -> str:
+    """Return the directive of a reference by a field."""
+    return f'@reference(by: "{by}")'
+
+
+def back_reference_directive(field: str) -> str:
+    """Return the directive of the list of documents that refer by a field."""
+    return f'@referencedBy(field: "{field}")'
 
 
 def _comment(text: str) -> str:
