@@ -17,6 +17,7 @@ import pytest_asyncio
 from pymongo import MongoClient, monitoring
 
 from revstream.gql.runtime.listeners import recorders
+from revstream.streams.core import read_limiter
 from revstream.streams.layouts.core.interface import Layout
 from revstream.streams.layouts.factory import create_layout
 from revstream.streams.mongo.database import Mongo
@@ -59,8 +60,9 @@ class Commands(monitoring.CommandListener):
 
 def listen(patch: pytest.MonkeyPatch, commands: Commands) -> None:
     """Report all commands of gateways from now on, through the driver and through wire
-    connections.
+    connections. None is repeated as a scan because the machine is busy.
     """
+    patch.setattr(read_limiter, "_QUICK_MS", 60_000)
     make: Callable[..., Any] = client_module.AsyncIOMotorClient
     ask = WireConnection.ask
 
