@@ -14,6 +14,7 @@ from pymongo import UpdateOne
 
 from tests.browser.conftest import Gateway
 from tests.browser.lamp import Lamp
+from tests.support.exhaustive import scaled
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -23,7 +24,7 @@ async def test_all_versions_are_reached_page_by_page(
 ) -> None:
     """All pages together show each version once; the oldest one is the insert."""
     lamp.write(1)
-    count = 1040
+    count = scaled(all=1040, fast=140)
     gateway.database["products"].bulk_write(
         [
             UpdateOne({"_id": lamp.id}, {"$set": {"stock": number}})

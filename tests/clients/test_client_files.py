@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from typing import Any
 from uuid import uuid4
 
-import httpx2 as httpx
 import pytest
 from graphql import build_client_schema, build_schema, find_breaking_changes
 from pymongo import MongoClient
 
 from tests.clients.node import running_program
 from tests.clients.products import product
+from tests.support import http
 from tests.support.gateway import ROOT, RunningGateway, running_gateway
 
 
@@ -51,9 +51,9 @@ def test_caches_read_fragments_on_interfaces_without_warnings(
 
 def test_each_file_matches_the_served_schema(shop: RunningGateway) -> None:
     """The introspection file is the served schema; every scalar of it has a type."""
-    served = build_schema(httpx.get(f"{shop.address}/schema.graphql").text)
+    served = build_schema(http.get(f"{shop.address}/schema.graphql").text)
     files = {
-        name: httpx.get(f"{shop.address}/client/{name}.json").json()
+        name: http.get(f"{shop.address}/client/{name}.json").json()
         for name in ("possible-types", "scalars", "graphcache", "codegen")
     }
     assert find_breaking_changes(served, build_client_schema(files["graphcache"]["schema"])) == []
@@ -74,5 +74,5 @@ def test_each_file_matches_the_served_schema(shop: RunningGateway) -> None:
 @pytest.mark.parametrize(("name", "says"), [("relay", "--relay"), ("nothing", "/client/scalars")])
 def test_a_missing_file_is_a_404(shop: RunningGateway, name: str, says: str) -> None:
     """The response to a wrong name lists the files that exist."""
-    response = httpx.get(f"{shop.address}/client/{name}.json")
+    response = http.get(f"{shop.address}/client/{name}.json")
     assert (response.status_code, says in response.text) == (404, True)

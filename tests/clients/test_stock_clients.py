@@ -15,13 +15,13 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-import httpx2 as httpx
 import pytest
 from pymongo import MongoClient
 from pymongo.collection import Collection
 from pymongo.errors import AutoReconnect, NotPrimaryError
 
 from tests.clients.node import running_program
+from tests.support import http
 from tests.support.eventually import wait_until
 from tests.support.gateway import RunningGateway, ensure_ended, start_gateway
 from tests.support.issuer import Issuer
@@ -52,7 +52,7 @@ class Stage:
         self.wire = self.stack.enter_context(tcp_proxy(self.gateway.address))
         asked = {"query": "{ resumeToken }"}
         url = f"{self.gateway.address}/graphql"
-        after = httpx.post(url, json=asked, headers=self.headers).json()["data"]["resumeToken"]
+        after = http.post(url, json=asked, headers=self.headers).json()["data"]["resumeToken"]
         for name in CLIENTS:
             given = (name, self.wire.address, after, *arguments)
             process, said = self.stack.enter_context(running_program("stock.mjs", *given))

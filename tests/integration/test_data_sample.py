@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import httpx2 as httpx
 import pytest
 from bson import ObjectId
 from pymongo import MongoClient
@@ -14,6 +13,7 @@ from revstream.model.compiler.loader import read_model
 from revstream.resolvers.admin.data_sample import examine_data
 from revstream.streams.maintenance.diagnosis import DiagnosisFinding
 from revstream.streams.mongo.database import Mongo
+from tests.support import http
 from tests.support.gateway import running_gateway
 
 Client = MongoClient[dict[str, Any]]
@@ -104,7 +104,7 @@ def test_readyz_names_an_index_that_could_not_be_created(
     products = client[mongo.name]["products"]
     products.insert_many([{"_id": "a", "name": "secret"}, {"_id": "b", "name": "secret"}])
     with running_gateway(mongo_uri, mongo.name, model) as gateway:
-        answer = httpx.get(f"{gateway.address}/readyz")
+        answer = http.get(f"{gateway.address}/readyz")
     assert "index products name" in answer.json()["trouble"]
     assert "secret" not in answer.text
 

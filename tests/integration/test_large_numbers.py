@@ -8,11 +8,11 @@ from typing import Any
 from urllib.parse import quote
 from uuid import UUID
 
-import httpx2 as httpx
 import pytest
 from bson import Binary, Decimal128, Int64
 from pymongo import MongoClient
 
+from tests.support import http
 from tests.support.gateway import RunningGateway
 from tests.support.sockets import open_socket
 
@@ -94,7 +94,7 @@ def test_an_integer_beyond_64_bits_is_refused(
     ):
         # JSON written by hand: a serializer might round the numbers itself.
         body = f'{{"query": {json.dumps(query)}, "variables": {variables}}}'
-        answer = httpx.post(
+        answer = http.post(
             f"{served.address}/graphql",
             content=body,
             headers={"content-type": "application/json"},
@@ -108,7 +108,7 @@ def test_an_integer_beyond_64_bits_is_refused_in_a_url(served: RunningGateway) -
     """The variables of a GET request are JSON, too."""
     query = quote("query($n: Long) { things(where: {serial: {eq: $n}}) { totalCount } }")
     variables = quote('{"n": 99999999999999999999999}')
-    answer = httpx.get(
+    answer = http.get(
         f"{served.address}/graphql?query={query}&variables={variables}",
         headers={"accept": "application/json"},
     ).json()

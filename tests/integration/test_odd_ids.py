@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-import httpx2 as httpx
 import pytest
 from bson.raw_bson import RawBSONDocument
 from pymongo import MongoClient
@@ -28,6 +27,7 @@ from revstream.streams.recording.bootstrap.collection_arrival import advance_bas
 from revstream.streams.recording.bootstrap.initial_snapshot import read_chunk
 from revstream.streams.recording.set_aside import COLLECTION, SetAsideEvents
 from tests.fuzzing.raw_documents import array_of, document_of, int32, text
+from tests.support import http
 from tests.support.eventually import wait_until
 from tests.support.gateway import RunningGateway, run_command, running_gateway
 from tests.support.layouts import layout_model
@@ -326,7 +326,7 @@ def test_a_document_set_aside_by_a_running_gateway_is_reported(
     said = "1 change event set aside"
 
     def told_of() -> bool:
-        trouble = httpx.get(f"{gateway.address}/readyz").json().get("trouble", {})
+        trouble = http.get(f"{gateway.address}/readyz").json().get("trouble", {})
         return said in trouble.get("recorder:things", "")
 
     wait_until(told_of, within_s=30)

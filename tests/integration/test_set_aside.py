@@ -10,7 +10,6 @@ from typing import Any
 from unittest.mock import patch
 
 import bson
-import httpx2 as httpx
 import pytest
 from pymongo import MongoClient
 from pymongo.database import Database
@@ -24,6 +23,7 @@ from revstream.streams.mongo.find_options import FindOptions
 from revstream.streams.mongo.server_check import enable_collection_images
 from revstream.streams.recording.set_aside import COLLECTION, SetAsideEvents
 from revstream.streams.versioning.version import make_version
+from tests.support import http
 from tests.support.eventually import eventually, wait_until
 from tests.support.exhaustive import exhaustive
 from tests.support.gateway import run_command, running_gateway
@@ -270,7 +270,7 @@ def test_an_unrecordable_replacement_affects_only_its_collection(
     database: Database[dict[str, Any]] = client[database_name]
 
     def troubled(address: str) -> bool:
-        answer = httpx.get(f"{address}/readyz")
+        answer = http.get(f"{address}/readyz")
         trouble = answer.json().get("trouble", {})
         return answer.status_code == 200 and said in trouble.get("recorder:things", "")
 

@@ -23,6 +23,7 @@ from bson.raw_bson import RawBSONDocument
 from pymongo import MongoClient
 from pymongo.database import Database
 
+from tests.support import http
 from tests.support.bare_mongod import BareMongod, bare_mongod, replica_set
 from tests.support.eventually import wait_until
 from tests.support.exhaustive import exhaustive
@@ -126,7 +127,7 @@ def history(gateway: RunningGateway) -> list[tuple[int, bool]]:
 
 def named(gateway: RunningGateway, text: str) -> Row:
     """Return the response to a caller with a name, who may save cursors."""
-    response = httpx.post(
+    response = http.post(
         f"{gateway.address}/graphql", json={"query": text}, headers={"X-API-Key": KEY}, timeout=60
     )
     return response.json()

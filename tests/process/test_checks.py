@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-import httpx2 as httpx
 import pytest
 from pymongo import MongoClient
 
+from tests.support import http
 from tests.support.beginning import begin_now
 from tests.support.eventually import wait_until
 from tests.support.gateway import run_command, running_gateway
@@ -123,7 +123,7 @@ def test_the_doctor_finds_nothing_where_revstream_serves(
 def test_a_gateway_warns_if_no_process_records(mongo_uri: str, database: Any, model: Path) -> None:
     """`/readyz` has the warning, and `doctor` reports it too."""
     with running_gateway(mongo_uri, database.name, model, "--no-record") as gateway:
-        readiness = httpx.get(f"{gateway.address}/readyz", timeout=60).json()
+        readiness = http.get(f"{gateway.address}/readyz", timeout=60).json()
     assert set(readiness["warnings"]) == {"recorder:suppliers"}
     assert readiness["warnings"]["recorder:suppliers"].startswith("no process records")
     command = ("doctor", *arguments(mongo_uri, database.name, model)[1:])

@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx2 as httpx
 import pytest
 
+from tests.support import http
 from tests.support.eventually import wait_until
 from tests.support.gateway import ROOT, RunningGateway, ensure_ended
 
@@ -107,7 +107,7 @@ def test_the_printed_addresses_are_served(demo: tuple[RunningGateway, str]) -> N
     ):
         address = printed(printed_lines.splitlines(), name)
         assert address.startswith("http://127.0.0.1:")
-        response = httpx.get(address, headers={"accept": content})
+        response = http.get(address, headers={"accept": content})
         assert response.status_code == 200
         assert response.headers["content-type"].startswith(content)
 

@@ -7,9 +7,9 @@ import socket
 from pathlib import Path
 from typing import Any
 
-import httpx2 as httpx
 from pymongo.database import Database
 
+from tests.support import http
 from tests.support.eventually import wait_until
 from tests.support.gateway import RunningGateway, run_command, running_gateway
 
@@ -24,7 +24,7 @@ def management_address(gateway: RunningGateway) -> str:
 
 
 def status(address: str, path: str) -> int:
-    return httpx.get(f"{address}{path}", timeout=30).status_code
+    return http.get(f"{address}{path}", timeout=30).status_code
 
 
 def test_the_public_port_serves_neither_health_nor_metrics(
@@ -39,10 +39,10 @@ def test_the_public_port_serves_neither_health_nor_metrics(
         assert [status(gateway.address, each) for each in PATHS] == [404, 404, 404]
         assert [status(management, each) for each in ("/", "/graphql")] == [404, 404]
         gateway.query("{ things { nodes { id } } }")
-        metrics = httpx.get(f"{management}/metrics", timeout=30).text
+        metrics = http.get(f"{management}/metrics", timeout=30).text
         assert 'revstream_operation_seconds_count{kind="query"} 1.0' in metrics
         # A page whose name resolves to this machine.
-        refused = httpx.get(f"{management}/metrics", headers={"Host": "evil.example.org"})
+        refused = http.get(f"{management}/metrics", headers={"Host": "evil.example.org"})
         assert refused.status_code == 421
         assert gateway.stop() == 0
 
@@ -65,7 +65,7 @@ def test_readiness_ends_first_at_shutdown_and_the_management_port_last(
             )
             gateway.process.terminate()
             wait_until(lambda: status(management, "/readyz") == 503)
-            answer = httpx.get(f"{management}/readyz").json()
+            answer = http.get(f"{management}/readyz").json()
             assert answer["notReady"]["gateway"] == "shutting down"
             assert status(management, "/livez") == 200
             assert gateway.process.poll() is None
@@ -83,7 +83,7 @@ def test_a_process_that_only_records_has_a_management_port(
         wait_until(lambda: status(management, "/readyz") == 200)
         database.things.insert_one({"_id": "a", "name": "one"})
         expected = 'revstream_recorder_versions_total{collection="things",partition="1/1"} 1.0'
-        wait_until(lambda: expected in httpx.get(f"{management}/metrics").text, within_s=60)
+        wait_until(lambda: expected in http.get(f"{management}/metrics").text, within_s=60)
         assert recorder.stop() == 0
 
 

@@ -14,6 +14,7 @@ import pytest
 from pymongo import MongoClient
 from pymongo.database import Database
 
+from tests.support import http
 from tests.support.bare_mongod import BareMongod, short_lived_replica_set
 from tests.support.eventually import wait_until
 from tests.support.exhaustive import exhaustive
@@ -57,7 +58,7 @@ def gateway(
 
 def ready(gateway: RunningGateway) -> tuple[int, dict[str, str]]:
     """Return the status of /readyz, and the parts that are not ready."""
-    response = httpx.get(f"{gateway.address}/readyz", timeout=GENEROUS_S)
+    response = http.get(f"{gateway.address}/readyz", timeout=GENEROUS_S)
     body = response.json()
     assert body["ready"] == (not body["notReady"])
     return response.status_code, body["notReady"]
@@ -96,7 +97,7 @@ def test_a_process_is_not_ready_during_an_outage_and_continues_after_it(
             lambda: ready(gateway)[1].get("stream", "").startswith(reason), within_s=GENEROUS_S
         )
         assert ready(gateway)[0] == 503
-        assert httpx.get(f"{gateway.address}/livez").status_code == 200
+        assert http.get(f"{gateway.address}/livez").status_code == 200
     finally:
         come_back(server)
     wait_until(lambda: ready(gateway) == (200, {}), within_s=GENEROUS_S)
@@ -170,7 +171,7 @@ def test_requests_during_a_known_outage_do_not_wait(
                 pending = [pool.submit(post, text) for text in 50 * texts]
                 for text in ("{ __typename }", "{ ...F } fragment F on Query { __typename }"):
                     assert gateway.post(text) == {"data": {"__typename": "Query"}}
-                assert httpx.get(f"{gateway.address}/livez").status_code == 200
+                assert http.get(f"{gateway.address}/livez").status_code == 200
                 waited_s = time.monotonic() - began
                 answers = [each.result() for each in pending]
             took_s = time.monotonic() - began
@@ -244,7 +245,7 @@ def test_a_recorder_that_cannot_write_is_reported(
         assert list(missing) == ["recorder:things"]
         assert missing["recorder:things"].startswith("work interrupted: ")
         assert scraped(gateway.address)["revstream_ready",] == 0
-        assert httpx.get(f"{gateway.address}/livez").status_code == 200
+        assert http.get(f"{gateway.address}/livez").status_code == 200
         assert gateway.query('{ thing(id: "a") { n } }') == {"thing": {"n": 2}}
     finally:
         database.client.admin.command({"configureFailPoint": "failCommand", "mode": "off"})

@@ -12,6 +12,7 @@ from pymongo.database import Database
 from websockets.asyncio.client import connect
 from websockets.typing import Subprotocol
 
+from tests.support import http
 from tests.support.eventually import eventually, wait_until
 from tests.support.gateway import RunningGateway, running_gateway
 
@@ -21,7 +22,7 @@ FOREIGN = '{ thingsAsOf(asOf: { token: "6741B3A80000000329~.aaaaaa" }) { totalCo
 
 
 def ask(gateway: RunningGateway, query: str, **headers: str) -> httpx.Response:
-    return httpx.post(f"{gateway.address}/graphql", json={"query": query}, headers=headers)
+    return http.post(f"{gateway.address}/graphql", json={"query": query}, headers=headers)
 
 
 def refused(gateway: RunningGateway, code: str) -> list[dict[str, Any]]:
@@ -46,7 +47,7 @@ async def test_an_id_is_in_the_response_and_in_the_lines_of_its_request(
         assert all(re.fullmatch("[0-9a-f]{32}", each) for each in made)
         assert made[0] != made[1]
         for path in ("/", "/readyz", "/schema.graphql", "/nothing"):
-            assert "x-request-id" in httpx.get(f"{gateway.address}{path}").headers
+            assert "x-request-id" in http.get(f"{gateway.address}{path}").headers
         address = gateway.address.replace("http", "ws", 1) + "/graphql"
         protocol = [Subprotocol("graphql-transport-ws")]
         async with connect(address, subprotocols=protocol) as socket:

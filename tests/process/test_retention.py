@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx2 as httpx
 import pytest
 from pymongo import MongoClient
 
+from tests.support import http
 from tests.support.eventually import wait_until
 from tests.support.gateway import (
     GraphQLFailed,
@@ -107,7 +107,7 @@ async def test_truncated_history_is_reported(
     comment = 'mutation { commentOnThing(id: "a", version: 1, text: "?") { id } }'
     assert "version 1 was requested" in refused(gateway, comment)["message"]
 
-    metrics = httpx.get(f"{gateway.address}/metrics").text
+    metrics = http.get(f"{gateway.address}/metrics").text
     assert 'revstream_retention_versions_total{collection="things"} 3.0' in metrics
     assert any("versions dropped" in line for line in gateway.lines)
 

@@ -16,13 +16,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import httpx2 as httpx
 import pytest
 import uvicorn
 from pymongo.database import Database
 
 from revstream.gql.runtime.listeners.webhook_sinks import sink_name
 from revstream.streams.listeners.webhooks.message import redact_url
+from tests.support import http
 from tests.support.eventually import wait_until
 from tests.support.gateway import ROOT, RunningGateway, run_command, running_gateway
 from tests.support.metrics import scraped
@@ -252,7 +252,7 @@ def test_parked_deliveries_are_listed_retried_and_dropped(
                 if each["name"] == name
             ]
             assert (status["state"], status["trouble"]) == ("working", None)
-            pages = httpx.get(f"{gateway.address}/metrics").text
+            pages = http.get(f"{gateway.address}/metrics").text
         taken = sorted(receiver.taken)
         expected = [("a", 1), ("a", 3), *((key, n) for key in "bc" for n in (1, 2, 3))]
         assert taken == expected
@@ -284,7 +284,7 @@ def test_a_receiver_that_is_unreachable_is_reported(
         wait_until(lambda: stream_status()["trouble"] == trouble, within_s=GENEROUS_S)
         wait_until(lambda: stream_status()["lagSeconds"] > 0, within_s=GENEROUS_S)
         assert scraped(gateway.address)["revstream_sink_paused", name] == 1
-        assert httpx.get(f"{gateway.address}/readyz").status_code == 200
+        assert http.get(f"{gateway.address}/readyz").status_code == 200
         where = ("--mongodb-uri", mongo_uri, "--database", database.name, "--schema", str(path))
         ended = run_command("deliveries", "list", *where)
         assert (ended.returncode, ended.stdout) == (
@@ -345,7 +345,7 @@ def test_the_example_has_an_exactly_once_effect(
         start = (mongo_uri, database.name, path, "--lease-s", "1", "--sink-secrets", SECRET)
 
         def changes() -> int:
-            return sum(each["changes"] for each in httpx.get(f"{address}/products").json())
+            return sum(each["changes"] for each in http.get(f"{address}/products").json())
 
         with running_gateway(*start):
             wait_until(lambda: place_of(database, name), within_s=GENEROUS_S)
@@ -356,10 +356,10 @@ def test_the_example_has_an_exactly_once_effect(
                     gateway.kill()
         with running_gateway(*start):
             wait_until(lambda: changes() >= written.total(), within_s=GENEROUS_S)
-        found = {each["id"]: each for each in httpx.get(f"{address}/products").json()}
+        found = {each["id"]: each for each in http.get(f"{address}/products").json()}
         assert {key: each["changes"] for key, each in found.items()} == dict(written)
         assert {key: each["document"]["n"] for key, each in found.items()} == dict(written)
-        forged = httpx.post(url, json={"sink": "x"}, headers={"webhook-id": "1"})
+        forged = http.post(url, json={"sink": "x"}, headers={"webhook-id": "1"})
         assert forged.status_code == 401
 
 

@@ -14,11 +14,11 @@ from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
-import httpx2 as httpx
 import pytest
 from pymongo.database import Database
 from websockets.exceptions import ConnectionClosed
 
+from tests.support import http
 from tests.support.beginning import begin_now
 from tests.support.eventually import eventually, wait_until
 from tests.support.exhaustive import representatives
@@ -292,7 +292,7 @@ def request_without_recorder(gateway: RunningGateway) -> HTTPConnection:
     headers = {"content-type": "application/json"}
     connection.request("POST", "/graphql", json.dumps({"query": query}), headers)
     # Requests are served in order: once this one is answered, the other one is pending.
-    assert httpx.get(f"{gateway.address}/livez").json() == {"live": True}
+    assert http.get(f"{gateway.address}/livez").json() == {"live": True}
     return connection
 
 
@@ -340,7 +340,7 @@ def test_a_second_signal_ends_the_process_at_once(
             connection.putrequest("POST", "/graphql")
             connection.putheader("content-length", "9")
             connection.endheaders()
-            assert httpx.get(f"{gateway.address}/livez").json() == {"live": True}
+            assert http.get(f"{gateway.address}/livez").json() == {"live": True}
             gateway.process.send_signal(signal.SIGTERM)
             wait_until(lambda: any("stopping" in line for line in gateway.lines))
             assert gateway.stop() == 0

@@ -20,7 +20,6 @@ import dns.rcode
 import dns.rdatatype
 import dns.resolver
 import dns.rrset
-import httpx2 as httpx
 import pytest
 import trustme
 
@@ -29,6 +28,7 @@ from revstream.streams.core.errors import Unavailable, Unsuitable
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.client import Driver, MongoOptions
 from revstream.streams.mongo.find_options import FindOptions
+from tests.support import http
 from tests.support.bare_mongod import guarded_mongod
 from tests.support.exhaustive import representatives
 from tests.support.gateway import RunningGateway, ensure_ended, run_command, start_command
@@ -119,7 +119,7 @@ def test_a_gateway_serves_over_tls_and_reveals_no_secret(
         created = gateway.query('mutation { createThing(document: {name: "lamp"}) { __typename } }')
         assert created == {"createThing": {"__typename": "ThingWritten"}}
         assert gateway.query("{ things { nodes { name } } }")["things"]["nodes"]
-        outputs = [httpx.get(f"{gateway.address}/{page}").text for page in ("metrics", "readyz")]
+        outputs = [http.get(f"{gateway.address}/{page}").text for page in ("metrics", "readyz")]
         outputs.append(str(gateway.post("{ nothing }")))
         assert gateway.stop() == 0
     everything = "".join([*outputs, *gateway.lines])

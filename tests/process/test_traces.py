@@ -9,10 +9,10 @@ from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
-import httpx2 as httpx
 import pytest
 from pymongo.database import Database
 
+from tests.support import http
 from tests.support.eventually import eventually
 from tests.support.gateway import RunningGateway, run_command, running_gateway
 from tests.support.receiver import Receiver, running_receiver
@@ -55,7 +55,7 @@ def mutate(gateway: RunningGateway, text: str, traceparent: str | None) -> None:
     """Send a mutation of the document `a`, as a browser with this trace does."""
     headers = {} if traceparent is None else {"traceparent": traceparent}
     body = {"query": text, "variables": {"id": "a"}}
-    answer = httpx.post(f"{gateway.address}/graphql", json=body, headers=headers, timeout=60).json()
+    answer = http.post(f"{gateway.address}/graphql", json=body, headers=headers, timeout=60).json()
     assert [each["__typename"] for each in answer["data"].values()] == ["ThingWritten"], answer
 
 

@@ -12,10 +12,10 @@ from contextlib import ExitStack, aclosing, contextmanager
 from pathlib import Path
 from typing import Any
 
-import httpx2 as httpx
 import pytest
 from pymongo.database import Database
 
+from tests.support import http
 from tests.support.beginning import begin_new
 from tests.support.eventually import eventually, wait_until
 from tests.support.exhaustive import exhaustive
@@ -69,7 +69,7 @@ def tracing_gateway(
 def post(gateway: RunningGateway, query: str, **variables: Any) -> dict[str, Any]:
     """Send an operation as a page with a trace does, and return the response."""
     body = {"query": query, "variables": variables}
-    answer = httpx.post(f"{gateway.address}/graphql", json=body, headers=HEADERS, timeout=60)
+    answer = http.post(f"{gateway.address}/graphql", json=body, headers=HEADERS, timeout=60)
     response: dict[str, Any] = answer.json()
     return response
 

@@ -19,6 +19,7 @@ import pytest
 from pymongo import MongoClient
 from websockets.exceptions import ConnectionClosed
 
+from tests.support import http
 from tests.support.beginning import begin_new
 from tests.support.eventually import wait_until
 from tests.support.gateway import RunningGateway, run_command, running_gateway
@@ -91,7 +92,7 @@ def guarded(
 
 def ask(gateway: RunningGateway, headers: dict[str, str], text: str = NOTES) -> httpx.Response:
     url = f"{gateway.address}/graphql"
-    return httpx.post(url, json={"query": text}, headers=headers, timeout=60)
+    return http.post(url, json={"query": text}, headers=headers, timeout=60)
 
 
 def bearer(token: str) -> dict[str, str]:
@@ -142,8 +143,8 @@ def test_pages_with_the_schema_need_authentication(
 ) -> None:
     """The schema is as protected as introspection."""
     url = f"{guarded.address}/{page}"
-    assert httpx.get(url).status_code == 401
-    sessions = httpx.get(url, headers=bearer(reader(issuer)))
+    assert http.get(url).status_code == 401
+    sessions = http.get(url, headers=bearer(reader(issuer)))
     assert sessions.status_code == 200
     assert "notes" in sessions.text
 
@@ -245,7 +246,7 @@ async def test_a_stream_over_http_ends_with_its_token(
     assert ('"errors"' in text) == accept.startswith("multipart")
     assert "event: complete" not in text
     operator = bearer(issuer.token("olga", roles=["operator"]))
-    sessions = httpx.get(f"{guarded.address}/admin/sessions", headers=operator).json()["sessions"]
+    sessions = http.get(f"{guarded.address}/admin/sessions", headers=operator).json()["sessions"]
     assert [each for each in sessions if each["principal"] == "ann"] == []
 
 
@@ -347,16 +348,16 @@ async def test_an_administrator_lists_and_ends_connections(
     async with signed_in(guarded, {"authorization": f"Bearer {reader(issuer, 'carl')}"}) as socket:
         assert await socket.receive() == {"type": "connection_ack"}
         await socket.start("s", "subscription { noteChanges { kind } }")
-        assert httpx.get(f"{admin}/sessions").status_code == 401
-        assert httpx.get(f"{admin}/sessions", headers=bearer(reader(issuer))).status_code == 403
+        assert http.get(f"{admin}/sessions").status_code == 401
+        assert http.get(f"{admin}/sessions", headers=bearer(reader(issuer))).status_code == 403
 
         def followed() -> list[str]:
-            sessions = httpx.get(f"{admin}/sessions", headers=operator).json()["sessions"]
+            sessions = http.get(f"{admin}/sessions", headers=operator).json()["sessions"]
             hers = [each for each in sessions if each["principal"] == "carl"]
             return [name for each in hers for name in each["subscriptions"]]
 
         await asyncio.to_thread(wait_until, lambda: followed() == ["noteChanges"])
-        done = httpx.post(f"{admin}/disconnect", headers=operator, json={"principal": "carl"})
+        done = http.post(f"{admin}/disconnect", headers=operator, json={"principal": "carl"})
         assert done.json() == {"disconnected": 1}
         closed = await socket.closed()
         assert closed is not None
@@ -379,7 +380,7 @@ def test_requests_of_an_administrator_are_checked_like_others(
     """Requests that a form could send are refused, and each refusal is an error with its code."""
     headers = {**bearer(issuer.token("olga", roles=["operator"])), "content-type": kind}
     url = f"{guarded.address}/admin/disconnect"
-    answer = httpx.post(url, headers=headers, content=body)
+    answer = http.post(url, headers=headers, content=body)
     assert answer.status_code == status
     if status != 200:
         assert answer.json()["errors"][0]["extensions"] == {"code": "BAD_USER_INPUT"}

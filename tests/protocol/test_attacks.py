@@ -15,6 +15,7 @@ import httpx2 as httpx
 import pytest
 from pymongo import MongoClient
 
+from tests.support import http
 from tests.support.attacks import ATTACKS, HARMLESS, product
 from tests.support.beginning import begin_new
 from tests.support.gateway import ROOT, RunningGateway, running_gateway
@@ -64,7 +65,7 @@ def gateway(mongo_uri: str, database: str) -> Iterator[RunningGateway]:
 def post(address: str, query: str, variables: dict[str, Any]) -> httpx.Response:
     body = json.dumps({"query": query, "variables": variables})
     headers = {"content-type": "application/json"}
-    return httpx.post(f"{address}/graphql", content=body, headers=headers, timeout=120)
+    return http.post(f"{address}/graphql", content=body, headers=headers, timeout=120)
 
 
 def attack(gateway: RunningGateway, name: str) -> None:
@@ -191,7 +192,7 @@ def test_the_cost_is_in_the_response_if_requested(gateway: RunningGateway) -> No
     )
     for number, cost in ((100, 5100), (1000, 51_000)):
         payload = {"query": query, "variables": {"n": number}, "extensions": {"cost": True}}
-        answer = httpx.post(f"{gateway.address}/graphql", json=payload, timeout=60).json()
+        answer = http.post(f"{gateway.address}/graphql", json=payload, timeout=60).json()
         assert answer["extensions"]["cost"]["cost"] == cost
         assert answer["extensions"]["cost"]["maxCost"] == 10_000
         refusals = [each["message"] for each in answer.get("errors", ())]
@@ -199,5 +200,5 @@ def test_the_cost_is_in_the_response_if_requested(gateway: RunningGateway) -> No
         assert all("51,000" in each and "maximum is 10,000" in each for each in refusals)
     assert (
         "extensions"
-        not in httpx.post(f"{gateway.address}/graphql", json={"query": product("id")}).json()
+        not in http.post(f"{gateway.address}/graphql", json={"query": product("id")}).json()
     )

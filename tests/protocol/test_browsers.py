@@ -16,6 +16,7 @@ from websockets.exceptions import InvalidStatus
 from websockets.typing import Origin, Subprotocol
 
 from revstream.gql.runtime.configuration.settings import Settings
+from tests.support import http
 from tests.support.gateway import RunningGateway, run_command, running_gateway
 from tests.support.sockets import TRANSPORT
 
@@ -51,7 +52,7 @@ def preflight(gateway: RunningGateway, origin: str) -> httpx.Response:
 
 def post(gateway: RunningGateway, origin: str) -> httpx.Response:
     query = {"query": "{ resumeToken }"}
-    return httpx.post(f"{gateway.address}/graphql", json=query, headers={"origin": origin})
+    return http.post(f"{gateway.address}/graphql", json=query, headers={"origin": origin})
 
 
 @pytest.mark.parametrize("origin", [ALLOWED, ALSO_ALLOWED])
@@ -78,7 +79,7 @@ async def test_pages_of_an_allowed_origin_may_read_a_stream(open_gateway: Runnin
     """This is an EventSource."""
     params = {"query": "{ resumeToken }"}
     headers = {"accept": "text/event-stream", "origin": ALLOWED}
-    response = httpx.get(f"{open_gateway.address}/graphql", params=params, headers=headers)
+    response = http.get(f"{open_gateway.address}/graphql", params=params, headers=headers)
     assert response.headers["content-type"] == "text/event-stream"
     assert response.headers["access-control-allow-origin"] == ALLOWED
 
@@ -86,7 +87,7 @@ async def test_pages_of_an_allowed_origin_may_read_a_stream(open_gateway: Runnin
 def test_pages_of_an_allowed_origin_may_read_an_error(open_gateway: RunningGateway) -> None:
     """Otherwise a page would not learn the reason of a failure."""
     headers = {"origin": ALLOWED, "content-type": "application/json"}
-    response = httpx.post(f"{open_gateway.address}/graphql", content=b"{", headers=headers)
+    response = http.post(f"{open_gateway.address}/graphql", content=b"{", headers=headers)
     assert response.status_code == 400
     assert response.headers["access-control-allow-origin"] == ALLOWED
 
@@ -165,8 +166,8 @@ def test_a_foreign_host_name_that_resolves_to_this_machine_is_refused(
     url = f"{gateway.address}/{path}"
     port = gateway.address.rpartition(":")[2]
     for host in ("localhost", f"127.0.0.1:{port}", f"[::1]:{port}"):
-        assert httpx.get(url, headers={"host": host}).status_code == 200
-    refused = httpx.get(url, headers={"host": f"rebound.example.org:{port}"})
+        assert http.get(url, headers={"host": host}).status_code == 200
+    refused = http.get(url, headers={"host": f"rebound.example.org:{port}"})
     assert refused.status_code == 421
     (error,) = refused.json()["errors"]
     assert "rebound.example.org" in error["message"]
@@ -189,7 +190,7 @@ async def test_sockets_with_a_foreign_host_name_are_refused(gateway: RunningGate
 @pytest.mark.parametrize("path", ["/", "/graphql"])
 def test_pages_have_a_content_security_policy(gateway: RunningGateway, path: str) -> None:
     """It allows only the gateway's own scripts, no frames, and no other servers."""
-    response = httpx.get(gateway.address + path, headers={"accept": "text/html"})
+    response = http.get(gateway.address + path, headers={"accept": "text/html"})
     assert response.status_code == 200
     directives = response.headers["content-security-policy"].split("; ")
     policy = dict(each.split(" ", 1) for each in directives)

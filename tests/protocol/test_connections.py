@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-import httpx2 as httpx
 import pytest
 from pymongo import MongoClient
 from pymongo.collection import Collection
@@ -20,6 +19,7 @@ from websockets.exceptions import InvalidStatus
 from websockets.typing import Subprotocol
 
 from tests.protocol.conftest import MODEL
+from tests.support import http
 from tests.support.eventually import eventually
 from tests.support.gateway import RunningGateway, running_gateway
 from tests.support.metrics import scraped
@@ -275,7 +275,7 @@ async def test_many_sockets_that_send_garbage_or_never_read_stay_within_the_limi
                 change = (await good.receive())["payload"]["data"]["thingChanges"]
                 assert change["documentId"] == f"crowd-{number}"
                 most = max(most, resident_bytes(gateway))
-            assert httpx.get(f"{gateway.address}/livez").status_code == 200
+            assert http.get(f"{gateway.address}/livez").status_code == 200
             assert metric(gateway, "sockets_buffered_bytes") <= SOCKETS_BYTES
     # The ring holds the events, once as bytes and once as serialized messages.
     bound = SOCKETS_BYTES + SOCKETS * SOCKET_BYTES + EVENTS * EVENT_BYTES * 4

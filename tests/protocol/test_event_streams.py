@@ -16,6 +16,7 @@ import pytest
 from pymongo import MongoClient
 from pymongo.collection import Collection
 
+from tests.support import http
 from tests.support.event_streams import AUTHOR_HEADER, EventStream, open_stream
 from tests.support.eventually import eventually
 from tests.support.gateway import RunningGateway, running_gateway
@@ -141,7 +142,7 @@ async def test_a_reconnecting_client_resumes_after_the_last_event(
     """`Last-Event-ID` has precedence over the starting point of the operation."""
     beginning = gateway.query("{ resumeToken }")["resumeToken"]
     save = f'mutation {{ saveCursor(name: "mine", token: "{beginning}") }}'
-    saved = httpx.post(
+    saved = http.post(
         f"{gateway.address}/graphql", json={"query": save}, headers={AUTHOR_HEADER: "ann"}
     )
     assert saved.json() == {"data": {"saveCursor": beginning}}
@@ -249,9 +250,9 @@ def test_a_client_that_accepts_only_json_gets_no_events(
 ) -> None:
     """Queries are answered as JSON, and subscriptions are refused."""
     url, headers = f"{gateway.address}/graphql", {"accept": accept}
-    answer = httpx.post(url, json={"query": "{ resumeToken }"}, headers=headers)
+    answer = http.post(url, json={"query": "{ resumeToken }"}, headers=headers)
     assert answer.headers["content-type"].startswith("application/json")
-    refused = httpx.post(url, json={"query": CHANGES}, headers=headers)
+    refused = http.post(url, json={"query": CHANGES}, headers=headers)
     assert refused.status_code == 400
     assert "text/event-stream" in refused.json()["errors"][0]["message"]
 
@@ -273,13 +274,13 @@ def test_a_response_in_parts_is_multipart(gateway: RunningGateway) -> None:
     """It has its first and its last boundary, for errors too."""
     url = f"{gateway.address}/graphql"
     only = {"accept": APOLLO.partition(",")[0]}
-    answer = httpx.post(url, json={"query": "{ things { totalCount } }"}, headers=only)
+    answer = http.post(url, json={"query": "{ things { totalCount } }"}, headers=only)
     assert answer.status_code == 200
     assert answer.content.startswith(b"--graphql\r\n")
     [part] = parts_of(answer)
     assert part["payload"]["data"]["things"]["totalCount"] >= 0
     wrong = 'subscription { thingChanges(after: "nonsense") { kind } }'
-    [part] = parts_of(httpx.post(url, json={"query": wrong}, headers={"accept": APOLLO}))
+    [part] = parts_of(http.post(url, json={"query": wrong}, headers={"accept": APOLLO}))
     assert part["payload"]["errors"][0]["extensions"]["code"] == "RESUME_TOKEN_INVALID"
 
 
@@ -287,7 +288,7 @@ def test_parts_are_written_as_apollos_ios_client_compares_them(gateway: RunningG
     """It splits the content type at `;`, each part at its empty line, and compares with case."""
     wrong = 'subscription { thingChanges(after: "nonsense") { kind } }'
     for accept in (APOLLO, APOLLO.replace("subscriptionSpec", "SUBSCRIPTIONSPEC")):
-        answer = httpx.post(
+        answer = http.post(
             f"{gateway.address}/graphql", json={"query": wrong}, headers={"accept": accept}
         )
         media_type, *directives = map(str.strip, answer.headers["content-type"].split(";"))

@@ -15,6 +15,7 @@ import orjson
 import pytest
 from pymongo import MongoClient
 
+from tests.support import http
 from tests.support.gateway import RunningGateway, running_gateway
 
 MODEL = """
@@ -170,7 +171,7 @@ def test_an_infinite_float_is_not_stored(gateway: RunningGateway) -> None:
     The result is that of other invalid documents.
     """
     mutation = f"mutation {{ createThing(document: {{f: {DIGITS[:400]}}}) {{ {MESSAGE} }} }}"
-    answer = httpx.post(f"{gateway.address}/graphql", json={"query": mutation}).json()
+    answer = http.post(f"{gateway.address}/graphql", json={"query": mutation}).json()
     assert "finite" in answer["data"]["createThing"]["message"]
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import httpx2 as httpx
 import orjson
 import pytest
 from graphql import build_schema
 from pymongo.collection import Collection
 
+from tests.support import http
 from tests.support.eventually import wait_until
 from tests.support.gateway import RunningGateway
 from tests.support.sockets import open_socket
@@ -49,8 +49,8 @@ def test_a_query_is_answered_over_post_and_get(url: str, accept: str, answered: 
     """The response has the preferred media type, also for a browser with a query in the URL."""
     headers = {"accept": accept}
     for response in (
-        httpx.post(url, json={"query": QUERY}, headers=headers),
-        httpx.get(url, params={"query": QUERY}, headers=headers),
+        http.post(url, json={"query": QUERY}, headers=headers),
+        http.get(url, params={"query": QUERY}, headers=headers),
     ):
         assert response.status_code == 200
         assert response.headers["content-type"] == answered
@@ -72,7 +72,7 @@ def test_a_query_is_answered_over_post_and_get(url: str, accept: str, answered: 
 )
 def test_a_media_type_that_is_not_accepted_is_not_sent(url: str, accept: str) -> None:
     """The status is 406; the error is JSON all the same and lists the available types."""
-    response = httpx.post(url, json={"query": QUERY}, headers={"accept": accept})
+    response = http.post(url, json={"query": QUERY}, headers={"accept": accept})
     assert response.status_code == 406
     assert response.headers["content-type"] == PLAIN
     [error] = response.json()["errors"]
@@ -82,10 +82,10 @@ def test_a_media_type_that_is_not_accepted_is_not_sent(url: str, accept: str) ->
 def test_headers_that_come_in_several_lines_are_one(url: str) -> None:
     """Several lines of a list header are one list, as in HTTP."""
     accept = [("accept", "text/html"), ("accept", "application/graphql-response+json")]
-    response = httpx.post(url, json={"query": QUERY}, headers=accept)
+    response = http.post(url, json={"query": QUERY}, headers=accept)
     assert response.headers["content-type"] == MODERN
     encodings = [*JSON.items(), ("content-encoding", "identity"), ("content-encoding", "gzip")]
-    response = httpx.post(url, content=b"{}", headers=encodings)
+    response = http.post(url, content=b"{}", headers=encodings)
     assert response.status_code == 415
 
 
@@ -105,7 +105,7 @@ NOT_EXECUTED = {
 def test_the_status_depends_on_the_media_type(url: str, payload: dict[str, Any]) -> None:
     """A refused request has no data in either type; only `application/json` has status 200."""
     for accept, status in (("application/json", 200), ("application/graphql-response+json", 400)):
-        response = httpx.post(url, json=payload, headers={"accept": accept})
+        response = http.post(url, json=payload, headers={"accept": accept})
         assert response.status_code == status
         body = response.json()
         assert body.keys() == {"errors"}
@@ -130,7 +130,7 @@ def test_an_error_of_a_field_is_part_of_a_response(url: str) -> None:
     """The status is 200, with the available data, in both types."""
     payload = {"query": '{ things(first: 1, after: "nonsense") { totalCount } }'}
     for accept in ("application/json", "application/graphql-response+json"):
-        response = httpx.post(url, json=payload, headers={"accept": accept})
+        response = http.post(url, json=payload, headers={"accept": accept})
         assert response.status_code == 200
         assert response.json().keys() == {"data", "errors"}
 
@@ -139,14 +139,14 @@ def test_variables_and_the_operations_name_are_part_of_the_request(url: str) -> 
     """They are in the body, or in the URL as JSON."""
     text = "query One($id: ID!) { thing(id: $id) { name } } query Two { streams { name } }"
     body = {"query": text, "variables": {"id": "a"}, "operationName": "One"}
-    assert httpx.post(url, json=body).json() == DATA
+    assert http.post(url, json=body).json() == DATA
     address = {"query": text, "variables": '{"id": "a"}', "operationName": "One"}
-    assert httpx.get(url, params=address).json() == DATA
+    assert http.get(url, params=address).json() == DATA
 
 
 def test_a_browser_gets_graphiql(url: str) -> None:
     """GraphiQL is served where a page is accepted and there is no query."""
-    response = httpx.get(url, headers={"accept": BROWSER})
+    response = http.get(url, headers={"accept": BROWSER})
     assert response.status_code == 200
     assert response.headers["content-type"].startswith("text/html")
     assert "GraphiQL" in response.text
@@ -212,7 +212,7 @@ def test_an_invalid_request_is_refused_in_json(
     url: str, request_: dict[str, Any], status: int, message: str
 ) -> None:
     """The code is that of bad input."""
-    response = httpx.post(url, **request_)
+    response = http.post(url, **request_)
     assert response.status_code == status
     assert response.headers["content-type"] == PLAIN
     (error,) = response.json()["errors"]
@@ -235,7 +235,7 @@ def test_an_operation_that_a_get_cannot_have_is_refused_in_json(
     url: str, params: dict[str, Any], status: int, message: str
 ) -> None:
     """These are mutations and subscriptions."""
-    response = httpx.get(url, params=params, headers={"accept": "application/json"})
+    response = http.get(url, params=params, headers={"accept": "application/json"})
     assert response.status_code == status
     (error,) = response.json()["errors"]
     assert error["extensions"] == {"code": "BAD_USER_INPUT"}
@@ -245,7 +245,7 @@ def test_an_operation_that_a_get_cannot_have_is_refused_in_json(
 @pytest.mark.parametrize("method", ["PUT", "DELETE", "PATCH", "OPTIONS", "TRACE"])
 def test_other_methods_get_the_allowed_ones(url: str, method: str) -> None:
     """The status is 405, and `Allow` lists them."""
-    response = httpx.request(method, url)
+    response = http.request(method, url)
     assert response.status_code == 405
     assert response.headers["allow"] == "GET, POST"
     assert response.json()["errors"][0]["extensions"]["code"] == "BAD_USER_INPUT"
@@ -257,7 +257,7 @@ def test_a_mutation_is_not_executed_by_a_get(
 ) -> None:
     """The status is 405 for any `Accept`; a page of another origin could send it."""
     params = {"query": 'mutation { createThing(id: "got", document: {}) { __typename } }'}
-    response = httpx.get(url, params=params, headers={"accept": accept})
+    response = http.get(url, params=params, headers={"accept": accept})
     assert response.status_code == 405
     assert response.headers["allow"] == "GET, POST"
     assert things.find_one({"_id": "got"}) is None
@@ -270,13 +270,13 @@ def test_a_mutation_is_not_executed_by_a_get(
 def test_json_may_be_named_as_headers_are(url: str, content_type: str) -> None:
     """The case does not matter, nor do quotes of the charset."""
     content = orjson.dumps({"query": QUERY})
-    response = httpx.post(url, content=content, headers={"content-type": content_type})
+    response = http.post(url, content=content, headers={"content-type": content_type})
     assert response.json() == DATA
 
 
 def test_the_schema_is_served_as_sdl(gateway: RunningGateway) -> None:
     """The SDL builds the same schema again."""
-    response = httpx.get(f"{gateway.address}/schema.graphql")
+    response = http.get(f"{gateway.address}/schema.graphql")
     assert response.headers["content-type"].startswith("text/plain")
     schema = build_schema(response.text)
     assert schema.subscription_type is not None
@@ -285,11 +285,11 @@ def test_the_schema_is_served_as_sdl(gateway: RunningGateway) -> None:
 
 def test_health_has_liveness_and_readiness(gateway: RunningGateway) -> None:
     """The process is live at once, and ready once the stream is followed."""
-    assert httpx.get(f"{gateway.address}/livez").json() == {"live": True}
-    wait_until(lambda: httpx.get(f"{gateway.address}/readyz").status_code == 200)
-    assert httpx.get(f"{gateway.address}/readyz").json() == {"ready": True, "notReady": {}}
+    assert http.get(f"{gateway.address}/livez").json() == {"live": True}
+    wait_until(lambda: http.get(f"{gateway.address}/readyz").status_code == 200)
+    assert http.get(f"{gateway.address}/readyz").json() == {"ready": True, "notReady": {}}
 
 
 def test_an_unknown_path_is_not_found(gateway: RunningGateway) -> None:
     """The status is 404, and no page is served."""
-    assert httpx.get(f"{gateway.address}/nope").status_code == 404
+    assert http.get(f"{gateway.address}/nope").status_code == 404

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-import httpx2 as httpx
 import pytest
 from pymongo import MongoClient
 
+from tests.support import http
 from tests.support.beginning import begin_new
 from tests.support.eventually import wait_until
 from tests.support.gateway import RunningGateway, running_gateway
@@ -76,7 +76,7 @@ def served(
 
 
 def ask(gateway: RunningGateway, query: str) -> Any:
-    return httpx.post(f"{gateway.address}/graphql", json={"query": query}, timeout=120).json()
+    return http.post(f"{gateway.address}/graphql", json={"query": query}, timeout=120).json()
 
 
 def many(text: str, count: int) -> str:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import httpx2 as httpx
 from pymongo.collection import Collection
 
 from revstream.gql.observability.metric_definitions import METRICS
+from tests.support import http
 from tests.support.eventually import eventually, wait_until
 from tests.support.gateway import RunningGateway
 from tests.support.metrics import families, scraped
@@ -123,9 +123,9 @@ def test_operations_are_counted_by_kind_and_code(gateway: RunningGateway) -> Non
     gateway.post("{ unknownField }")
     gateway.post("{ neither brackets nor sense")
     url = f"{gateway.address}/graphql"
-    httpx.post(url, content=b"no JSON", headers={"content-type": "application/json"})
-    httpx.post(url, content=b"a=b")
-    httpx.post(url, json={"query": "{ resumeToken }", "operationName": "Missing"})
+    http.post(url, content=b"no JSON", headers={"content-type": "application/json"})
+    http.post(url, content=b"a=b")
+    http.post(url, json={"query": "{ resumeToken }", "operationName": "Missing"})
     after = scraped(gateway.address)
 
     def since(*found: str) -> float:

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-import httpx2 as httpx
 from graphql import get_introspection_query
 from pymongo.collection import Collection
 
+from tests.support import http
 from tests.support.gateway import RunningGateway, running_gateway
 from tests.support.sockets import TRANSPORT, open_socket
 
@@ -29,7 +29,7 @@ def test_a_hash_is_sufficient_for_a_document_that_was_sent(gateway: RunningGatew
 
     def ask(**given: Any) -> dict[str, Any]:
         body = {"extensions": extensions, **given}
-        answer: dict[str, Any] = httpx.post(f"{gateway.address}/graphql", json=body).json()
+        answer: dict[str, Any] = http.post(f"{gateway.address}/graphql", json=body).json()
         return answer
 
     [error] = ask()["errors"]
@@ -64,7 +64,7 @@ async def test_only_trusted_documents_are_executed_if_there_are_any(
         def ask(name: str | None = None, **body: Any) -> dict[str, Any]:
             if name is not None:
                 body["extensions"] = {"persistedQuery": {"version": 1, "sha256Hash": name}}
-            answer: dict[str, Any] = httpx.post(f"{gateway.address}/graphql", json=body).json()
+            answer: dict[str, Any] = http.post(f"{gateway.address}/graphql", json=body).json()
             return answer
 
         assert ask("first") == ask(query=THING) == SERVED
@@ -84,7 +84,7 @@ async def test_only_trusted_documents_are_executed_if_there_are_any(
             assert "nmae" in error["message"]
             assert "Did you mean" not in error["message"]
         for page in ("schema.graphql", "examples.json"):
-            assert httpx.get(f"{gateway.address}/{page}").status_code == 404
+            assert http.get(f"{gateway.address}/{page}").status_code == 404
         async with open_socket(gateway.address, TRANSPORT) as socket:
             assert await socket.data(THING) == SERVED["data"]
             [error] = await socket.errors(OTHER)

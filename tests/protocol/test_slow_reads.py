@@ -11,11 +11,11 @@ from typing import Any
 from urllib.parse import urlsplit
 from uuid import uuid4
 
-import httpx2 as httpx
 import pytest
 from pymongo import MongoClient
 
 from tests.protocol.conftest import MODEL
+from tests.support import http
 from tests.support.beginning import begin_new
 from tests.support.eventually import wait_until
 from tests.support.gateway import RunningGateway, running_gateway
@@ -83,7 +83,7 @@ def test_lookups_do_not_wait_for_scans_and_scans_end_with_their_client(
     with closing(send(gateway.address, *SLOW)) as attacker:
         wait_until(lambda: scans(client, name) >= 1)
         for _ in range(20):
-            answer = httpx.post(
+            answer = http.post(
                 f"{gateway.address}/graphql",
                 json={"query": '{ thing(id: "t5") { id } }'},
                 timeout=60,
@@ -109,7 +109,7 @@ def test_a_waiting_mutation_of_a_disconnected_client_is_not_executed(
             wait_until(lambda: scraped(gateway.address)[("revstream_operations_waiting",)] == 1)
         wait_until(lambda: scraped(gateway.address)[("revstream_operations_waiting",)] == 0)
     wait_until(lambda: executing(gateway) == 0)
-    response = httpx.post(
+    response = http.post(
         f"{gateway.address}/graphql",
         json={"query": create, "variables": {"i": "stayed"}},
         timeout=60,

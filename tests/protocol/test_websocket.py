@@ -7,13 +7,13 @@ import time
 from typing import Any
 from uuid import uuid4
 
-import httpx2 as httpx
 import pytest
 from pymongo.collection import Collection
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 from websockets.typing import Subprotocol
 
+from tests.support import http
 from tests.support.eventually import eventually
 from tests.support.gateway import RunningGateway
 from tests.support.sockets import LEGACY, TRANSPORT, Protocol, Socket, open_socket
@@ -26,7 +26,7 @@ INVALID = 4400
 
 
 def subscribers(gateway: RunningGateway) -> float:
-    lines = httpx.get(f"{gateway.address}/metrics").text.splitlines()
+    lines = http.get(f"{gateway.address}/metrics").text.splitlines()
     found = [each for each in lines if each.startswith("revstream_subscribers{")]
     return sum(float(each.rpartition(" ")[2]) for each in found)
 

@@ -11,11 +11,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-import httpx2 as httpx
 import pytest
 from bson import Binary, Int64, ObjectId, Timestamp
 from pymongo import MongoClient
 
+from tests.support import http
 from tests.support.eventually import wait_until
 from tests.support.gateway import ROOT, running_gateway
 
@@ -110,7 +110,7 @@ def _write(database: Any, address: str) -> None:
         trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
         headers = {"x-author": "ada", "traceparent": trace, **headers}
         body = {"query": query}
-        answer = httpx.post(f"{address}/graphql", json=body, headers=headers, timeout=30).json()
+        answer = http.post(f"{address}/graphql", json=body, headers=headers, timeout=30).json()
         assert "errors" not in answer, answer
         return answer["data"]
 

@@ -18,6 +18,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from pymongo import MongoClient
 
 from revstream.gql.observability.error_codes import CODES
+from tests.support import http
 from tests.support.eventually import wait_until
 from tests.support.gateway import ROOT, RunningGateway, running_gateway
 from tests.support.page_examples import assert_answer, headed_blocks, page_examples
@@ -168,7 +169,7 @@ def _post(
     """Send the example of a code, and compare the answer with the page's."""
     example = EXAMPLES[code]
     body = {**example.body, **({"variables": variables} if variables else {})}
-    response = httpx.post(f"{gateway.address}/graphql", json=body, headers=headers, timeout=30)
+    response = http.post(f"{gateway.address}/graphql", json=body, headers=headers, timeout=30)
     (expected,) = example.answers
     assert_answer(response.json(), expected)
     return response

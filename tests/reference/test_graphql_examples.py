@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
-import httpx2 as httpx
 import pytest
 from bson import Binary, CodecOptions, Decimal128, ObjectId
 from bson.binary import UuidRepresentation
@@ -15,6 +14,7 @@ from pymongo import MongoClient
 from revstream.model.definition import EnumType, Scalar
 from revstream.model.filter_operators import filter_operators
 from tests.site.subscription import open_subscription
+from tests.support import http
 from tests.support.eventually import wait_until
 from tests.support.gateway import ROOT, RunningGateway, running_gateway
 from tests.support.page_examples import PageExample, assert_answer, page_examples
@@ -115,7 +115,7 @@ def answers_of(gateway: RunningGateway, example: PageExample, token: str) -> lis
         with open_subscription(gateway.address, body) as subscription:
             return [{"data": subscription.next()["data"]} for _ in example.answers]
     headers = {"x-author": "ada"}
-    response = httpx.post(f"{gateway.address}/graphql", json=body, headers=headers, timeout=30)
+    response = http.post(f"{gateway.address}/graphql", json=body, headers=headers, timeout=30)
     return [response.json()]
 
 

@@ -26,6 +26,7 @@ from tests.site.matching import ANYTHING, json_difference, missing_line
 from tests.site.page import Block, Page, PageError, Step
 from tests.site.shell import Background, Shell
 from tests.site.subscription import Subscription, open_subscription
+from tests.support import http
 from tests.support.bare_mongod import replica_set
 from tests.support.eventually import wait_until
 from tests.support.mongod import temporary_directory
@@ -183,7 +184,7 @@ class _PageRun:
 
     def _query(self, step: Step) -> str | None:
         """Send a query or mutation; returns what is wrong with the answer, or None."""
-        answer = httpx.post(
+        answer = http.post(
             f"{self._address}/graphql",
             json=self._operation(step),
             headers={"accept": "application/json"},
@@ -320,7 +321,7 @@ def _answers(address: str) -> bool:
             with socket.create_connection((parts.hostname, parts.port), timeout=5):
                 return True
         # Certificates of pages are made by themselves.
-        return httpx.get(address, timeout=5, verify=False).status_code == 200
+        return http.get(address, timeout=5).status_code == 200
     except (OSError, httpx.TransportError):
         return False
 

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-import httpx2 as httpx
 from playwright.sync_api import Page, expect, sync_playwright
 from pymongo import MongoClient
 
 from tests.site.page_run import Ports
+from tests.support import http
 from tests.support.chromium import chromium_options
 
 __all__ = ["SCREENSHOTS", "VISITS"]
@@ -64,7 +64,7 @@ def _visit_dashboard(ports: Ports) -> None:
         mutation += "(id: $id, increment: $by, comment: $comment) { __typename } }"
         variables = {"id": document_id, "by": {"stock": stock}, "comment": comment}
         address = f"http://127.0.0.1:{ports[8000]}/graphql"
-        answer = httpx.post(address, json={"query": mutation, "variables": variables})
+        answer = http.post(address, json={"query": mutation, "variables": variables})
         assert answer.json() == {"data": {"updateProduct": {"__typename": "ProductWritten"}}}
 
     with _opened(f"http://127.0.0.1:{ports[4173]}/", height=330) as page:
@@ -101,7 +101,7 @@ def _visit_demo(ports: Ports) -> None:
         page.locator("#timeline").evaluate("heading => scrollTo(0, heading.offsetTop - 24)")
         page.screenshot(path=SCREENSHOTS / "timeline.png")
         # The price that the lamp has when the reader opens GraphiQL.
-        restored = httpx.post(f"{address}/graphql", json={"query": _RESTORE}, timeout=60).json()
+        restored = http.post(f"{address}/graphql", json={"query": _RESTORE}, timeout=60).json()
         assert restored["data"]["restoreProduct"]["product"]["price"] == "64.40"
         _run_in_graphiql(page, address, _PRODUCT, "64.40")
         page.screenshot(path=SCREENSHOTS / "graphiql.png")

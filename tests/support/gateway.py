@@ -15,10 +15,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
-import httpx2 as httpx
 from websockets.asyncio.client import connect
 from websockets.typing import Subprotocol
 
+from tests.support import http
 from tests.support.beginning import begin_new
 
 ROOT = Path(__file__).parents[2]
@@ -50,7 +50,7 @@ class RunningGateway:
 
     def post(self, text: str, **variables: Any) -> dict[str, Any]:
         """Return the whole response."""
-        response = httpx.post(
+        response = http.post(
             f"{self.address}/graphql", json={"query": text, "variables": variables}, timeout=60
         )
         return response.json()

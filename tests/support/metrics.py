@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import httpx2 as httpx
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
+
+from tests.support import http
 
 __all__ = ["families", "scraped"]
 
 
 def families(address: str) -> dict[str, Metric]:
     """Return metric families by name; a counter's name has its suffix."""
-    response = httpx.get(f"{address}/metrics", timeout=30)
+    response = http.get(f"{address}/metrics", timeout=30)
     assert response.headers["content-type"].startswith("text/plain")
     return {
         each.name + ("_total" if each.type == "counter" else ""): each

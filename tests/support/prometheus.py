@@ -16,6 +16,7 @@ from typing import Any
 
 import httpx2 as httpx
 
+from tests.support import http
 from tests.support.eventually import wait_until
 from tests.support.gateway import ROOT
 
@@ -67,7 +68,7 @@ class Prometheus:
         return [each["health"] for each in self._get("targets")["activeTargets"]]
 
     def _get(self, path: str, **parameters: str) -> dict[str, Any]:
-        response = httpx.get(f"{self.address}/api/v1/{path}", params=parameters, timeout=30)
+        response = http.get(f"{self.address}/api/v1/{path}", params=parameters, timeout=30)
         body = response.json()
         assert body["status"] == "success", body
         return body["data"]
@@ -118,5 +119,5 @@ def prometheus(folder: Path, *targets: str) -> Iterator[Prometheus]:
 
 def _answers(server: Prometheus) -> bool:
     with contextlib.suppress(httpx.TransportError):
-        return httpx.get(f"{server.address}/-/ready").status_code == 200
+        return http.get(f"{server.address}/-/ready").status_code == 200
     return False
