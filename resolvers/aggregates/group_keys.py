@@ -148,6 +148,9 @@ def _keys(
         if field.type is Scalar.DATETIME:
             zone = value.get("timeZone")
             bucket = Bucket(value["by"].lower(), "UTC" if zone is None else _checked(zone))
+        elif field.type is Scalar.DATE:
+            # A date is stored as its midnight in UTC.
+            bucket = Bucket(value["by"].lower(), "UTC")
         yield GroupKey(place.field(path, field), bucket, through)
 
 

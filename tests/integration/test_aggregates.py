@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from datetime import UTC, date, datetime, time, timedelta, timezone, tzinfo
 from decimal import Context, Decimal
 from typing import Any
 from uuid import uuid4
@@ -41,6 +41,7 @@ _BODY = """
       ratio: Float
       price: Decimal
       at: DateTime
+      day: Date
       region: Region
       label: String
       paid: Boolean
@@ -68,16 +69,18 @@ MODEL = read_model(
     type Note @collection(name: "notes", version: null) {{ id: ID! content: JSON }}
     """
 )
+MIDNIGHT = time(tzinfo=UTC)
 ANN = Principal(name="ann", roles=frozenset())
 EXACT = Context(prec=34)
-FIELDS = ("n", "big", "ratio", "price", "at", "region", "label", "paid")
+FIELDS = ("n", "big", "ratio", "price", "at", "day", "region", "label", "paid")
+TIMES = ("at", "day")
 NUMBERS = ("n", "big", "ratio", "price")
 LEAVES = {
     "sum": "n big ratio price ship { weight }",
     "avg": "n big ratio price ship { weight }",
-    "min": "n big ratio price at ship { weight }",
-    "max": "n big ratio price at ship { weight }",
-    "distinctCount": "n big ratio price at region label paid ship { country weight }",
+    "min": "n big ratio price at day ship { weight }",
+    "max": "n big ratio price at day ship { weight }",
+    "distinctCount": "n big ratio price at day region label paid ship { country weight }",
 }
 RESULTS = " ".join(f"{name} {{ {fields} }}" for name, fields in LEAVES.items())
 
@@ -151,6 +154,9 @@ def fitting(field: str, value: Any) -> Any:
             return Decimal(int(value)) if whole else None
         case "at":
             return value if isinstance(value, datetime) else None
+        case "day":
+            is_day = isinstance(value, datetime) and value.timetz() == MIDNIGHT
+            return value if is_day else None
         case "region":
             return value if value in ("n", "SOUTH") else None
         case "paid":
@@ -200,7 +206,7 @@ def results(documents: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Any]]
     for path in (*FIELDS, "ship.weight", "ship.country"):
         values = [each for document in documents if (each := stored(document, path)) is not None]
         found["distinctCount"][path] = len(set(values))
-        if path in (*NUMBERS, "at", "ship.weight"):
+        if path in (*NUMBERS, *TIMES, "ship.weight"):
             found["min"][path] = min(values, default=None)
             found["max"][path] = max(values, default=None)
         if path not in (*NUMBERS, "ship.weight"):
@@ -230,6 +236,8 @@ def check_results(answer: Mapping[str, Any], documents: Sequence[Mapping[str, An
                 assert value == expected, where
             elif path == "at":
                 assert datetime.fromisoformat(value) == expected, where
+            elif path == "day":
+                assert value == expected.date().isoformat(), where
             elif path == "ratio":
                 scale = math.fsum(abs(stored(each, path) or 0.0) for each in documents)
                 assert math.isclose(value, expected, rel_tol=1e-12, abs_tol=1e-12 * scale), where
@@ -249,6 +257,7 @@ def ordered(value: Any) -> tuple[bool, Any]:
 DATES = st.datetimes(datetime(2019, 1, 1), datetime(2026, 1, 1), timezones=st.just(UTC)).map(
     lambda each: each.replace(microsecond=each.microsecond // 1000 * 1000)
 )
+DAYS = DATES.map(lambda each: datetime.combine(each.date(), MIDNIGHT))
 MISSING = object()
 ODD = st.sampled_from(
     [
@@ -264,6 +273,7 @@ VALUES: Mapping[str, st.SearchStrategy[Any]] = {
     "ratio": st.floats(-1e6, 1e6) | st.integers(-3, 3),
     "price": DECIMALS | st.integers(-3, 3) | st.sampled_from([0.1, 19.99, 2.5]),
     "at": DATES,
+    "day": st.one_of(*[DAYS] * 4, DATES),
     "region": st.sampled_from(["n", "SOUTH", "NORTH"]),
     "label": st.sampled_from(["", "a", "B", "ß", "\U0001f642"]),
     "paid": st.booleans(),
@@ -287,12 +297,13 @@ WHERE = st.sampled_from(
     ]
 )
 KEYS = st.lists(
-    st.sampled_from(["n", "region", "label", "paid", "at", "ship.country"]),
+    st.sampled_from(["n", "region", "label", "paid", "at", "day", "ship.country"]),
     min_size=1,
     max_size=3,
     unique=True,
 )
-UNITS = st.sampled_from(["MINUTE", "HOUR", "DAY", "WEEK", "MONTH", "QUARTER", "YEAR"])
+DATE_UNITS = ["DAY", "WEEK", "MONTH", "QUARTER", "YEAR"]
+UNITS = st.sampled_from(["MINUTE", "HOUR", *DATE_UNITS])
 ZONES = st.sampled_from([None, "Europe/Berlin", "America/New_York", "+05:30"])
 ORDERS = st.sampled_from(
     [
@@ -341,6 +352,7 @@ async def test_totals_equal_a_plain_fold(sales: Shop, documents: Any, where: Any
     where=WHERE,
     keys=KEYS,
     unit=UNITS,
+    date_unit=st.sampled_from(DATE_UNITS),
     zone=ZONES,
     order=ORDERS,
     having=HAVING,
@@ -352,6 +364,7 @@ async def test_groups_equal_a_plain_fold(
     where: Any,
     keys: list[str],
     unit: str,
+    date_unit: str,
     zone: str | None,
     order: Any,
     having: Any,
@@ -360,10 +373,11 @@ async def test_groups_equal_a_plain_fold(
     """With filters, time zones, conditions on groups, orders and bounds."""
     store(sales, documents)
     # The schema's order of fields is that of the key.
-    keys = sorted(keys, key=["n", "at", "region", "label", "paid", "ship.country"].index)
+    keys = sorted(keys, key=["n", *TIMES, "region", "label", "paid", "ship.country"].index)
     in_zone = f', timeZone: "{zone}"' if zone else ""
     by = {each: f"{each}: true" for each in keys} | {
         "at": f"at: {{by: {unit}{in_zone}}}",
+        "day": f"day: {{by: {date_unit}}}",
         "ship.country": "ship: {country: true}",
     }
     shown = {each: each for each in keys} | {"ship.country": "ship { country }"}
@@ -382,6 +396,8 @@ async def test_groups_equal_a_plain_fold(
             values = {key: stored(each, key) for key in keys}
             if "at" in values:
                 values["at"] = bucket(unit, zone, values["at"])
+            if "day" in values:
+                values["day"] = bucket(date_unit, None, values["day"])
             groups.setdefault(tuple(values.values()), []).append(each)
     rows = [(key, of, results(of)) for key, of in groups.items()]
     if having[1] is not None:
@@ -603,6 +619,9 @@ def _shown_key(key: Mapping[str, Any], path: str) -> Any:
     match path:
         case "at":
             return None if value is None else datetime.fromisoformat(value)
+        case "day":
+            is_null = value is None
+            return None if is_null else datetime.combine(date.fromisoformat(value), MIDNIGHT)
         case "region":
             return {"NORTH": "n"}.get(value, value)
     return value

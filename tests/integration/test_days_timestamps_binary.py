@@ -63,7 +63,7 @@ async def test_values_have_one_form_everywhere(
             "scan": {"diff": [{"path": "day", "before": "2024-02-29", "after": "2024-01-01"}]}
         }
         text = (
-            "{ scansAggregate(groupBy: {day: true}) "
+            "{ scansAggregate(groupBy: {day: {by: DAY}}) "
             "{ groups { key { day } count max { clock } } max { day } } }"
         )
         assert await ask(text) == {

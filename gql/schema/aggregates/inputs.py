@@ -11,7 +11,14 @@ from revstream.resolvers.aggregates.measure import KEY, group_type_name, key_typ
 
 __all__ = ["define_group_inputs", "define_result_inputs", "define_time_buckets", "group_by_name"]
 
-_UNITS = ("MINUTE", "HOUR", "DAY", "WEEK", "MONTH", "QUARTER", "YEAR")
+_DATE_UNITS = {
+    "DAY": "A day.",
+    "WEEK": "A week; it begins on Monday.",
+    "MONTH": "A month.",
+    "QUARTER": "A quarter.",
+    "YEAR": "A year.",
+}
+_TIME_UNITS = {"MINUTE": "A minute.", "HOUR": "An hour.", **_DATE_UNITS}
 
 
 def group_by_name(type_name: str) -> str:
@@ -19,12 +26,8 @@ def group_by_name(type_name: str) -> str:
 
 
 def define_time_buckets(types: Types) -> None:
-    """Define the inputs of groups by time."""
-    described = {each: f"A {each.lower()}." for each in _UNITS} | {
-        "HOUR": "An hour.",
-        "WEEK": "A week; it begins on Monday.",
-    }
-    types.add_enum("TimeUnit", described, "The length of a time bucket.")
+    """Define the inputs of groups by time and by date."""
+    types.add_enum("TimeUnit", _TIME_UNITS, "The length of a time bucket.")
     types.add_input(
         "TimeBucket",
         [
@@ -37,6 +40,12 @@ def define_time_buckets(types: Types) -> None:
             ),
         ],
         "Groups by time: the value of a group is the start of its bucket.",
+    )
+    types.add_enum("DateUnit", _DATE_UNITS, "The length of a date bucket.")
+    types.add_input(
+        "DateBucket",
+        [InputField("by", "DateUnit!", "The length of the buckets.")],
+        "Groups by date: the value of a group is the first day of its bucket.",
     )
 
 
@@ -111,6 +120,9 @@ def _group_by_field(field: Field, shape: ObjectTypeInfo) -> InputField:
     if field.type is Scalar.DATETIME:
         the = "each time" if is_list else "the time"
         return InputField(name, "TimeBucket", f"Group by {the} in `{name}`.{more}")
+    if field.type is Scalar.DATE:
+        the = "each date" if is_list else "the date"
+        return InputField(name, "DateBucket", f"Group by {the} in `{name}`.{more}")
     each = "each item of " if is_list else ""
     return InputField(name, "Boolean", f"True: group by {each}`{name}`.{more}")
 

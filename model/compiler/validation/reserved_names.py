@@ -50,6 +50,8 @@ FIXED_TYPES = frozenset(
         "CommentConnection",
         "CommentEdge",
         "CommentWhere",
+        "DateBucket",
+        "DateUnit",
         "DocumentNotFound",
         "Draft",
         "DraftChange",
