@@ -79,8 +79,8 @@ def load_model(path: Path) -> Model:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError as exc:
         raise click.UsageError(
-            f"model: {path} does not exist; write one (docs/reference/model.md), or set its path "
-            "with --schema"
+            f"model: {path} does not exist; make one from a database with `revstream init`, write "
+            "one (docs/reference/model.md), or set its path with --schema"
         ) from exc
     except (OSError, UnicodeDecodeError) as exc:
         raise click.UsageError(f"model: {path}: {exc}") from exc

@@ -21,7 +21,13 @@ from revstream.model.inference.draft_types import (
     DraftUnion,
     DraftVariants,
 )
-from revstream.model.inference.field_type import FieldType, choose_id, choose_type, shares
+from revstream.model.inference.field_type import (
+    FieldType,
+    choose_id,
+    choose_type,
+    may_count,
+    shares,
+)
 from revstream.model.inference.left_out import LEFT_OUT, is_left_out
 from revstream.model.inference.naming_words import (
     enum_value,
@@ -30,7 +36,7 @@ from revstream.model.inference.naming_words import (
     singular_word,
     type_name,
 )
-from revstream.model.inference.profile import FieldProfile, Kind, ObjectProfile
+from revstream.model.inference.profile import FieldProfile, ObjectProfile
 from revstream.model.inference.relation import Relation
 from revstream.model.inference.union_type import UnionProfile, choose_interface, short_name
 from revstream.model.naming import camel_case, lower_first, upper_first
@@ -124,13 +130,12 @@ class _Builder:
             type_.plural = plural_word(lower_first(type_.name))
         self.entities[collection] = type_
         counter = profile.fields.get(_COUNTER)
-        type_.counted = (
-            counter is not None
-            and counter.count == profile.count
-            and not counter.rarely_missing
-            and counter.kinds_of_values() <= {Kind.INT, Kind.LONG}
-            and Kind.NULL not in counter.kinds
-        )
+        type_.counted = counter is not None and may_count(counter, profile.count)
+        if type_.counted:
+            type_.comments.append(
+                f"{json.dumps(_COUNTER)} counts the changes of a document: the gateway's writes "
+                "increase it."
+            )
         interface = choose_interface(profile)
         if interface is not None:
             self._add_variants(type_, interface)

@@ -5,6 +5,7 @@ The choice fits all observed values. Where they have no common type, it is `JSON
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 
 from revstream.model.compiler.validation.fields import stored_name_problem
@@ -12,15 +13,19 @@ from revstream.model.definition import Scalar
 from revstream.model.inference.profile import MOST_DAYS, FieldProfile, Kind, ObjectProfile
 from revstream.model.inference.union_type import UnionProfile, choose_union
 
-__all__ = ["FieldType", "choose_id", "choose_type", "shares"]
+__all__ = ["FieldType", "choose_id", "choose_type", "may_count", "shares"]
 
 # An enum has at most so many values, and each was seen so often on average.
 _MOST_VALUES = 12
 _LEAST_SEEN = 10
 # More different names than this: an object with keys of data, not of a program.
 _MOST_FIELDS = 60
+# Dates, times and ids in place of names.
+_DATA_NAME = re.compile(r"\d[\dTWQZ:/_ -]+|[0-9a-f]{24}|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 # At least so many different names without a usual one are keys of data.
 _LEAST_KEYS = 10
+# As many documents with the same number above 1 show that it is not a count of changes.
+_LEAST_SAME = 10
 
 # The scalar of each set of kinds that has one; the first that holds all of them is chosen.
 _SCALARS: tuple[tuple[Scalar, frozenset[Kind]], ...] = (
@@ -112,6 +117,21 @@ def choose_id(profile: FieldProfile | None) -> Scalar:
     return next(fits, Scalar.ID)
 
 
+def may_count(profile: FieldProfile, documents: int) -> bool:
+    """Return whether the numbers in a field may count the changes of documents.
+
+    All documents have one. Where it is the same in all, none has changed: it is 0 or 1.
+    """
+    same = documents >= _LEAST_SAME and len(profile.numbers) == 1
+    return (
+        profile.count == documents
+        and not profile.rarely_missing
+        and profile.kinds_of_values() <= {Kind.INT, Kind.LONG}
+        and Kind.NULL not in profile.kinds
+        and not (same and max(profile.numbers) > 1)
+    )
+
+
 def shares(profile: FieldProfile, objects: int) -> str | None:
     """Return the shares of kinds as text, such as `98 % string, 2 % missing`; None if all values
     are of one kind, or none was observed.
@@ -155,7 +175,10 @@ def _is_type(fields: ObjectProfile) -> bool:
     """Return whether objects have the fields of a program, and at least one that can be queried."""
     if not 0 < len(fields.fields) <= _MOST_FIELDS:
         return False
-    if any(stored_name_problem(name) for name in fields.fields) or _is_map(fields):
+    names = fields.fields
+    if any(stored_name_problem(each) or _DATA_NAME.fullmatch(each) for each in names):
+        return False
+    if _is_map(fields):
         return False
     return any(choose_type(each, fields.count) for each in fields.fields.values())
 

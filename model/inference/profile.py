@@ -16,6 +16,8 @@ MOST_TEXTS = 20
 LONGEST_TEXT = 40
 # Days that are remembered: dates of as many are days without a time.
 MOST_DAYS = 10
+# Whole numbers that are remembered: enough to tell a constant.
+MOST_NUMBERS = 2
 # Members of a union.
 MOST_VARIANTS = 12
 # Such as the name of a class with its package.
@@ -61,6 +63,7 @@ class FieldProfile:
             or longer ones.
         days: Different days of dates that are midnight in UTC, at most `MOST_DAYS`; None if a date
             is not.
+        numbers: Different whole numbers, at most `MOST_NUMBERS`.
         fields: Profile of the values that are objects.
         items: Profile of the items of the values that are lists.
     """
@@ -71,6 +74,7 @@ class FieldProfile:
     declared: tuple[str, ...] = ()
     texts: dict[str, int] | None = field(default_factory=dict)
     days: set[int] | None = field(default_factory=set)
+    numbers: set[int] = field(default_factory=set)
     fields: ObjectProfile | None = None
     items: FieldProfile | None = None
 
@@ -100,6 +104,12 @@ class FieldProfile:
             self.days = None
         elif self.days is not None and len(self.days) < MOST_DAYS:
             self.days.add(day)
+
+    def add_number(self, kind: Kind, number: int, *, rare: bool = False) -> None:
+        """Count a whole number."""
+        self.add(kind, rare=rare)
+        if len(self.numbers) < MOST_NUMBERS:
+            self.numbers.add(number)
 
     def object_fields(self) -> ObjectProfile:
         """Return the profile of the values that are objects."""

@@ -26,6 +26,7 @@ from revstream.model.definition import EnumType, Model, Scalar
 from revstream.model.inference.accepted_names import accepted_text
 from revstream.model.inference.draft_builder import build_draft
 from revstream.resolvers.admin.data_sample import examine_data
+from revstream.streams.core.errors import Unsuitable
 from revstream.streams.maintenance.sampling.sampler import sample_database
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.client import MongoOptions
@@ -135,6 +136,67 @@ def test_every_document_fits_the_model_that_a_sample_gives(
 
 def read(text: str) -> Model:
     return read_model(text)
+
+
+@pytest.mark.parametrize(
+    ("numbers", "counts"),
+    [
+        ([2] * 10, False),
+        ([2] * 9, True),
+        ([1] * 10, True),
+        ([0] * 10, True),
+        ([1, 2, *[1] * 8], True),
+        ([1, None, *[1] * 8], False),
+        ([1, "2", *[1] * 8], False),
+    ],
+    ids=str,
+)
+def test_a_version_that_may_count_changes_is_the_counter(
+    mongo_uri: str, client: Client, database: str, numbers: list[Any], counts: bool
+) -> None:
+    """Another number is data under another name; the text says what happens to it."""
+    client[database]["bills"].insert_many(
+        {"_id": n, "name": "a", "version": each} for n, each in enumerate(numbers)
+    )
+    text = asyncio.run(inferred(mongo_uri, database))
+    bill = read(text).entity("Bill")
+    assert (bill.version is not None) is counts
+    assert ("the gateway's writes increase it" in text) is counts
+    stored = {each.stored: each.name for each in bill.fields}
+    assert stored.get("version") == (None if counts else "billVersion")
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        ["2026-01-01", "2026-01-02"],
+        ["2026-01"],
+        ["2026Q1"],
+        ["2026-01-01T10:00:00Z"],
+        ["6b0b00000000000000000001"],
+        ["0d5b1f52-0c45-4f0a-9c8b-2f5b6c1d7e8f"],
+    ],
+    ids=str,
+)
+def test_keys_that_are_dates_or_ids_are_data(
+    mongo_uri: str, client: Client, database: str, keys: list[str]
+) -> None:
+    """The next key would not be in the model. A name may begin with a digit."""
+    documents = [{"days": dict.fromkeys(keys, 1), "flags": {"2fa": True}} for _ in range(3)]
+    client[database]["devices"].insert_many(documents)
+    model = read(asyncio.run(inferred(mongo_uri, database)))
+    types = {each.stored: each.type for each in model.entity("Device").fields}
+    assert (types["days"], types["flags"]) == (Scalar.JSON, "DeviceFlag")
+
+
+def test_an_unknown_collection_is_refused_with_the_known_ones(
+    mongo_uri: str, client: Client, database: str
+) -> None:
+    client[database]["sales"].insert_one({"n": 1})
+    with pytest.raises(Unsuitable, match="sale: not in the database, expected one of sales;"):
+        asyncio.run(
+            infer_schema(Settings(), mongo_uri, database, lambda *_: None, size=9, only=["sale"])
+        )
 
 
 def test_a_field_that_tells_shapes_apart_makes_a_union(
@@ -296,8 +358,8 @@ def test_members_have_each_field_that_one_of_their_documents_has(
             "vetIds": people,
             "at": here,
         },
-        {"__t": "Cat", "type": "b", "lives": 1, "vetIds": [], "at": here},
-        {"__t": "Fish", "type": "c"},
+        {"__t": "Cat", "type": "b", "lives": 1, "vetIds": [], "at": here, "team_a": people[0]},
+        {"__t": "Fish", "type": "c", "team_a": people[0]},
     ]
     zoo["animals"].insert_many({"_id": n, **own[n % 3]} for n in range(300))
     for n, each in enumerate(people):

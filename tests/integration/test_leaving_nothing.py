@@ -9,7 +9,7 @@ import asyncio
 import gc
 import json
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 from weakref import ref
@@ -47,12 +47,10 @@ STARTS = {"graphql-transport-ws": ("subscribe", "complete"), "graphql-ws": ("sta
 
 
 @pytest.fixture(autouse=True)
-def frozen() -> Iterator[None]:
+def frozen() -> None:
     """Exclude existing objects from garbage collections."""
     gc.collect()
     gc.freeze()
-    yield
-    gc.unfreeze()
 
 
 async def come_and_leave(address: str, protocol: str, *, rudely: bool) -> None:

@@ -97,6 +97,9 @@ def _add(
     kind = _kind(value)
     if kind in (Kind.OBJECT, Kind.POINT, Kind.LIST) and depth > _DEEPEST:
         kind = Kind.OTHER
+    if kind in (Kind.INT, Kind.LONG, Kind.HUGE):
+        profile.add_number(kind, value, rare=rare)
+        return
     profile.add(kind, rare=rare)
     if kind in (Kind.OBJECT, Kind.POINT):
         # A point is described as an object too, in case other values of the field are none.

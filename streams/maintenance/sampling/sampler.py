@@ -98,6 +98,12 @@ async def _collections(mongo: Mongo, only: list[str], found: CollectionSamples) 
         if not each.startswith(("revstream.", "system.")) and not _is_own(each, names)
     ]
     if only:
+        missing = sorted({*only} - {*names})
+        if missing:
+            raise Unsuitable(
+                f"--collection {', '.join(missing)}: not in the database, expected one of "
+                f"{', '.join(names) or 'none, it is empty'}; correct it"
+            )
         names = [each for each in names if each in only]
     if names:
         found.left_out |= await find_unsupported_collections(mongo, names)
