@@ -66,7 +66,7 @@ OPERATOR_DESCRIPTIONS: Mapping[str, str] = {
     "size": "A list with this number of items.",
     "isEmpty": "True: a list without items. False: with items. A missing list matches neither.",
     "some": "At least one item matches.",
-    "every": "All items match, or the list is empty.",
+    "every": "All items match, or the list is empty or missing.",
     "none": "No item matches.",
 }
 _QUANTIFIERS = frozenset({"some", "every", "none"})
