@@ -33,6 +33,8 @@ _MOST_STEPS = 200_000
 """MongoDB's own limit for one attempt, in 6.0.5; a text that needs more does not match."""
 
 _REPEAT = re.compile(r"[*+?]|\{([0-9]{1,4})(,([0-9]{0,4}))?\}")
+_IGNORES_CASE = re.compile(r"\?[a-z]*i")
+_MEND_OF_CASE = "; use containsIgnoreCase, or another operator that ends with IgnoreCase"
 _CLASSES = {
     "d": "0-9",
     "w": "0-9A-Z_a-z",
@@ -156,7 +158,8 @@ class _Reader:
         """Return a literal character or "", the expression, and the group if it is one."""
         if self._take("("):
             if self.rest.startswith("?") and not self._take("?:"):
-                self.fail("a group; lookaround, names and options are not supported")
+                mend = _MEND_OF_CASE if _IGNORES_CASE.match(self.rest) else ""
+                self.fail(f"a group; lookaround, names and options are not supported{mend}")
             group = self.alternatives(depth + 1)
             if not self._take(")"):
                 self.fail("a closing parenthesis; write \\( for the character")

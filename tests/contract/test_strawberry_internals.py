@@ -31,6 +31,11 @@ class Query:
     a: int = 1
 
 
+@strawberry.input(one_of=True)
+class OneOf:
+    a: int | None = strawberry.UNSET
+
+
 def test_strawberry_has_the_members_of_a_schema() -> None:
     """Known documents are executed with them, and validated by Strawberry's rules."""
     schema: Any = strawberry.Schema(query=Query)
@@ -45,6 +50,8 @@ def test_strawberry_has_the_members_of_a_schema() -> None:
     check_members("strawberry-graphql", one_of, "OneOfInputValidationRule")
     fields: Any = schema._schema.query_type.fields
     assert "strawberry-definition" in fields["a"].extensions
+    given: Any = strawberry.Schema(query=Query, types=[OneOf])
+    assert given._schema.type_map["OneOf"].extensions["strawberry-definition"].is_one_of
     context: Any = ExecutionContext(
         query="{ a }",
         schema=schema,

@@ -20,6 +20,7 @@ from strawberry.types.graphql import OperationType
 from revstream.gql.engine.definitions.arguments import CoercedVariables
 from revstream.gql.engine.execution.compiled_query import Coerce, compile_coercion
 from revstream.gql.engine.execution.executor import unstorable_text
+from revstream.gql.engine.hints.errors import hint_in_document
 from revstream.gql.engine.internals.graphql_core import coerce_variables
 from revstream.gql.engine.internals.strawberry import VALIDATION_RULES, graphql_schema
 from revstream.gql.engine.limits.document_limits import (
@@ -213,12 +214,13 @@ class CheckedDocuments(SchemaExtension):
 
     def _validate(self, document: DocumentNode) -> list[GraphQLError]:
         context = self.execution_context
+        schema, suggests = graphql_schema(context.schema), self._documents.limits.introspection
         errors = validate(
-            graphql_schema(context.schema),
+            schema,
             document,
             _RULES,
             max_errors=_MOST_ERRORS,
-            hide_suggestions=not self._documents.limits.introspection,
+            hide_suggestions=not suggests,
         )
         if not errors:
             cost = self._cost
@@ -227,6 +229,8 @@ class CheckedDocuments(SchemaExtension):
             text = context.query or ""
             self._known = KnownDocument(document, cost)
             self._documents.known.put(text, self._known, len(text))
+        elif suggests:
+            hint_in_document(schema, document, errors)
         return errors
 
     def get_results(self) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from graphql import GraphQLError, GraphQLObjectType
 
 from revstream.gql.engine.execution.field_steps import compile_steps, gather_values
 from revstream.gql.engine.execution.planned_execution import PlannedExecution
+from revstream.gql.engine.hints.errors import hint_in_variables
 from revstream.gql.engine.internals.graphql_core import Details, Path
 from revstream.gql.engine.internals.strawberry import strawberry_schema
 from revstream.gql.engine.request.plan import Plan
@@ -51,15 +52,20 @@ class Executor(PlannedExecution):
         root_value: Any = None,
         context_value: Any = None,
         raw_variable_values: dict[str, Any] | None = None,
+        operation_name: str | None = None,
         *args: Any,
         **kwargs: Any,
     ) -> Any:
         refused = unstorable_text(raw_variable_values or {})
         if refused is not None:
             return [refused]
-        return super().build(
-            schema, document, root_value, context_value, raw_variable_values, *args, **kwargs
+        variables = raw_variable_values
+        found: Any = super().build(
+            schema, document, root_value, context_value, variables, operation_name, *args, **kwargs
         )
+        if isinstance(found, list) and strawberry_schema(schema).introspected:
+            hint_in_variables(schema, document, operation_name, variables or {}, found)
+        return found
 
     def root_fields(self, fields: dict[str, Details]) -> dict[str, Details]:
         if self.plan.root is None:

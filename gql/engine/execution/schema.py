@@ -6,7 +6,6 @@ without Strawberry's context managers around each, which take longer than a smal
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping
 from contextlib import aclosing, nullcontext
@@ -26,6 +25,7 @@ from revstream.gql.engine.execution.compiled_query import compile_query
 from revstream.gql.engine.execution.document_cache import Documents, KnownDocument, KnownOperation
 from revstream.gql.engine.execution.executor import Executor
 from revstream.gql.engine.execution.worker_thread import has_read_much, run_in_thread
+from revstream.gql.engine.hints.errors import remove_guesses
 from revstream.gql.engine.internals.graphql_core import start_subscription
 from revstream.gql.engine.internals.strawberry import graphql_schema, requested_operation
 from revstream.gql.engine.limits.concurrency import ConcurrencyExtension, ConcurrencyLimiter
@@ -45,8 +45,6 @@ __all__ = ["IdempotencyKey", "OneOperation", "Schema"]
 _LONG_WAY = frozenset({"cost", "idempotencyKey"})
 _NO_STREAMS = (OperationType.QUERY, OperationType.MUTATION)
 _STREAMS = (OperationType.SUBSCRIPTION,)
-# graphql-core's suggestions, which reveal names of the schema.
-_GUESS = re.compile(r" Did you mean [^?]*\?")
 
 
 class IdempotencyKey(SchemaExtension):
@@ -118,6 +116,11 @@ class Schema(strawberry.Schema):
         self.cost_calculator = CostCalculator(self.graphql)
         self._documents = documents
         self.error_reporter = ErrorReporter(operations)
+
+    @property
+    def introspected(self) -> bool:
+        """True if callers may read the schema, so that errors may name its parts."""
+        return self._documents.limits.introspection
 
     def get_extensions(self, sync: bool = False) -> list[SchemaExtension]:
         found = super().get_extensions(sync)
@@ -351,7 +354,6 @@ class Schema(strawberry.Schema):
                     continue
                 bounded = await self._bounded(each)
                 # Not a refused operation: the next event follows.
-
                 yield each if bounded is each else ExecutionResult(data=None, errors=bounded.errors)
 
     def event_result(self, result: CoreResult) -> ExecutionResult:
@@ -375,9 +377,8 @@ class Schema(strawberry.Schema):
         self, errors: list[GraphQLError], kind: str, context: RequestContext | None
     ) -> None:
         """Apply the error table to errors, and count the first one."""
-        if not self._documents.limits.introspection:
-            for error in errors:
-                error.message = _GUESS.sub("", error.message)
+        if not self.introspected:
+            remove_guesses(errors)
         token_out = str if context is None else context.token_out
         self.error_reporter.finish(errors, kind, token_out)
 

@@ -12,7 +12,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any
 
-from graphql import GraphQLField, GraphQLInputField, GraphQLResolveInfo, GraphQLSchema
+from graphql import (
+    GraphQLField,
+    GraphQLInputField,
+    GraphQLInputObjectType,
+    GraphQLResolveInfo,
+    GraphQLSchema,
+)
 from strawberry.http.websocket_origin import normalize_allowed_origins
 from strawberry.schema.schema import StrawberryGraphQLCoreExecutionContext
 from strawberry.schema.validation_rules.maybe_null import MaybeNullValidationRule
@@ -27,6 +33,7 @@ __all__ = [
     "StrawberryExecutor",
     "definition_of_field",
     "graphql_schema",
+    "is_one_of",
     "normalize_allowed_origins",
     "requested_operation",
     "strawberry_schema",
@@ -83,6 +90,12 @@ def strawberry_schema(schema: Any) -> Any:
 def definition_of_field(field: GraphQLField | GraphQLInputField) -> Any:
     """Return the `StrawberryField` of a graphql-core field; None for fields of introspection."""
     return field.extensions.get("strawberry-definition")
+
+
+def is_one_of(type_: GraphQLInputObjectType) -> bool:
+    """Return whether an input takes exactly one of its fields; graphql-core does not know it."""
+    definition = type_.extensions.get("strawberry-definition")
+    return definition is not None and definition.is_one_of
 
 
 def requested_operation(context: Any) -> str | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import Any, NewType
+from typing import Any, NewType, TypeAlias
 
 import strawberry
 from bson.datetime_ms import DatetimeMS
@@ -42,6 +42,9 @@ UUID = NewType("UUID", str)
 Binary = NewType("Binary", str)
 ResumeToken = NewType("ResumeToken", str)
 
+_Parse: TypeAlias = "Callable[..., Any]"
+"""Parser of a value, and of the literal that it was, if any."""
+
 _DESCRIPTIONS = {
     Scalar.LONG: (
         "An integer of 64 bits. In a response it is a number from -9007199254740991 to "
@@ -72,31 +75,38 @@ _DESCRIPTIONS = {
 }
 
 
-def _coercion_error(name: str, shown: str, expected: str) -> GraphQLError:
+def _coercion_error(
+    name: str, shown: str, expected: str, node: ValueNode | None = None
+) -> GraphQLError:
+    """Return the error of a value.
+
+    Args:
+        node: the literal, for the location; graphql-core adds none to errors of scalars.
+    """
     shown = shown if len(shown) <= 60 else f"{shown[:57]}..."
-    return GraphQLError(f"{name}: {shown}, expected {expected}")
+    return GraphQLError(f"{name}: {shown}, expected {expected}", node)
 
 
-def _parser(scalar: Scalar) -> Callable[[Any], Any]:
-    def parse(value: Any) -> Any:
+def _parser(scalar: Scalar) -> _Parse:
+    def parse(value: Any, node: ValueNode | None = None) -> Any:
         try:
             return from_api(scalar, value, scalar.value)
         except BadUserInput:
-            raise _coercion_error(scalar.value, repr(value), EXPECTED[scalar]) from None
+            raise _coercion_error(scalar.value, repr(value), EXPECTED[scalar], node) from None
 
     return parse
 
 
 def _literal_parser(
-    scalar: Scalar, parse: Callable[[Any], Any]
+    scalar: Scalar, parse: _Parse
 ) -> Callable[[ValueNode, dict[str, Any] | None], Any]:
     def parse_literal(node: ValueNode, variables: dict[str, Any] | None = None) -> Any:
         if scalar is Scalar.DECIMAL and isinstance(node, IntValueNode | FloatValueNode):
             # Use the digits of the literal: a float would lose the zero of 12.50.
-            return parse(node.value)
+            return parse(node.value, node)
         if scalar is not Scalar.JSON and node.kind in _FOREIGN_LITERALS:
-            raise _coercion_error(scalar.value, print_ast(node), EXPECTED[scalar])
-        return parse(_without_undefined(value_from_ast_untyped(node, variables)))
+            raise _coercion_error(scalar.value, print_ast(node), EXPECTED[scalar], node)
+        return parse(_without_undefined(value_from_ast_untyped(node, variables)), node)
 
     return parse_literal
 
@@ -118,10 +128,14 @@ def _without_undefined(value: Any) -> Any:
 _FOREIGN_LITERALS = frozenset({"enum_value", "list_value", "object_value"})
 
 
-def _parse_token(value: Any) -> str:
+def _parse_token(value: Any, node: ValueNode | None = None) -> str:
     if not isinstance(value, str) or not value:
-        raise _coercion_error("ResumeToken", repr(value), "the text of a resumeToken field")
+        raise _coercion_error("ResumeToken", repr(value), "the text of a resumeToken field", node)
     return value
+
+
+def _parse_token_literal(node: ValueNode, variables: dict[str, Any] | None = None) -> str:
+    return _parse_token(value_from_ast_untyped(node, variables), node)
 
 
 def _serialize_date(value: Any) -> Any:
@@ -161,6 +175,7 @@ SCALAR_MAP: Mapping[object, ScalarDefinition] = {
         ),
         serialize=_identity,
         parse_value=_parse_token,
+        parse_literal=_parse_token_literal,
     ),
 }
 """Definitions of the scalars, for Strawberry's configuration."""

@@ -1,0 +1,1 @@
+"""Hints in errors about a request: what to write instead."""
