@@ -12,7 +12,7 @@ from typing import Any
 from weakref import ref
 
 import orjson
-from graphql import GraphQLError, GraphQLObjectType
+from graphql import GraphQLError, GraphQLObjectType, get_operation_ast
 
 from revstream.gql.engine.execution.field_steps import compile_steps, gather_values
 from revstream.gql.engine.execution.planned_execution import PlannedExecution
@@ -63,8 +63,10 @@ class Executor(PlannedExecution):
         found: Any = super().build(
             schema, document, root_value, context_value, variables, operation_name, *args, **kwargs
         )
-        if isinstance(found, list) and strawberry_schema(schema).introspected:
-            hint_in_variables(schema, document, operation_name, variables or {}, found)
+        if isinstance(found, list):
+            suggests = strawberry_schema(schema).introspected
+            operation = get_operation_ast(document, operation_name)
+            hint_in_variables(schema, operation, variables or {}, found, suggests=suggests)
         return found
 
     def root_fields(self, fields: dict[str, Details]) -> dict[str, Details]:

@@ -20,6 +20,7 @@ from graphql import (
     ListValueNode,
     Node,
     ObjectFieldNode,
+    OperationDefinitionNode,
     TypeInfo,
     TypeInfoVisitor,
     ValueNode,
@@ -28,7 +29,6 @@ from graphql import (
     Visitor,
     get_named_type,
     get_nullable_type,
-    get_operation_ast,
     is_input_object_type,
     is_list_type,
     type_from_ast,
@@ -71,23 +71,26 @@ def hint_in_document(
 
 def hint_in_variables(
     schema: GraphQLSchema,
-    document: DocumentNode,
-    operation_name: str | None,
+    operation: OperationDefinitionNode | None,
     variables: Mapping[str, Any],
     errors: list[GraphQLError],
+    *,
+    suggests: bool,
 ) -> None:
-    """Add hints to the errors of variables, in place, and names to those without a place."""
-    operation = get_operation_ast(document, operation_name)
-    if operation is None:
-        return
-    definitions = operation.variable_definitions or ()
+    """Add hints to the errors of variables, in place, and names to those without a place.
+
+    Args:
+        operation: None if the request names none of the document's.
+        suggests: False for names only.
+    """
+    definitions = (operation and operation.variable_definitions) or ()
     every = chain.from_iterable(_mistakes_of(schema, each, variables) for each in definitions)
     mistakes = list(islice(every, _MOST_MISTAKES))
     for index, error in enumerate(errors):
         found = next((each for each in mistakes if each.is_meant_by(error)), None)
         if found is not None:
             message = error.message if error.nodes else found.start + error.message
-            if found.hint is not None:
+            if found.hint is not None and suggests:
                 message = _with_hint(message, found.hint)
             errors[index] = GraphQLError(message, found.definition, original_error=error)
 

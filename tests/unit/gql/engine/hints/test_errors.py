@@ -371,6 +371,7 @@ async def test_without_introspection_there_are_no_hints(wines: Model) -> None:
         [error] = await _errors(schema, query, variables)
         for word in ("Write", "Select", "Did you mean", "Expected one of"):
             assert word not in error["message"]
+    assert error["message"].startswith("Variable '$o' has invalid value at [0]: OneOf Input")
 
 
 async def test_long_values_are_left_out_of_a_hint(wine_schema: Schema) -> None:
