@@ -101,8 +101,8 @@ async def _collections(mongo: Mongo, only: list[str], found: CollectionSamples) 
         missing = sorted({*only} - {*names})
         if missing:
             raise Unsuitable(
-                f"--collection {', '.join(missing)}: not in the database, expected one of "
-                f"{', '.join(names) or 'none, it is empty'}; correct it"
+                f"--collection {', '.join(missing)}: not in the database, which has "
+                f"{', '.join(names) or 'no collection'}; correct it"
             )
         names = [each for each in names if each in only]
     if names:
