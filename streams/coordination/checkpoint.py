@@ -123,6 +123,27 @@ class Checkpoints:
             if partition is not None and partition.collection == collection
         }
 
+    async def claim(self, name: str, *, fencing_token: int) -> Checkpoint | None:
+        """Refuse further writes of earlier holders, and return the stored checkpoint; None where
+        there is none.
+
+        A checkpoint that is loaded before its earlier holder is refused may be older than the one
+        which that holder saves last.
+
+        Raises:
+            LeaseLost: A newer fencing token is stored.
+        """
+        mine = {"_id": name, "fencingToken": {"$lte": fencing_token}}
+        claimed = await self._mongo.find_one_and_update(
+            COLLECTION, mine, {"$set": {"fencingToken": fencing_token}}
+        )
+        if claimed is not None:
+            return _checkpoint_from_record(claimed)
+        stored = await self.load(name)
+        if stored is not None and stored.fencing_token > fencing_token:
+            raise _lease_lost(name, fencing_token, stored)
+        return stored
+
     async def save(self, name: str, checkpoint: Checkpoint, *, fencing_token: int) -> None:
         """Store a checkpoint.
 
@@ -148,11 +169,7 @@ class Checkpoints:
                 upsert=True,
             )
         except DuplicateKey as exc:
-            stored = await self.load(name)
-            raise LeaseLost(
-                f"{name}: checkpoint with fencing token {fencing_token}, minimum is "
-                f"{stored.fencing_token if stored else '?'}, which is stored"
-            ) from exc
+            raise _lease_lost(name, fencing_token, await self.load(name)) from exc
 
     async def save_trouble(self, name: str, trouble: str | None, *, fencing_token: int) -> None:
         """Store why a task makes no progress, or None; does nothing if a newer fencing token is
@@ -185,6 +202,13 @@ class Checkpoints:
         # A transaction that only read the kept ones would not conflict with their removal.
         await writing.change_all(COLLECTION, _named(kept), {"$inc": {"guarded": 1}})
         await writing.remove_all(COLLECTION, _named(removed))
+
+
+def _lease_lost(name: str, fencing_token: int, stored: Checkpoint | None) -> LeaseLost:
+    return LeaseLost(
+        f"{name}: checkpoint with fencing token {fencing_token}, minimum is "
+        f"{stored.fencing_token if stored else '?'}, which is stored"
+    )
 
 
 def _named(partitions: Iterable[Partition]) -> Document:

@@ -155,9 +155,9 @@ class Consumer:
             LeaseLost: Another process has taken over.
             Unavailable: MongoDB cannot be reached; start again.
         """
-        stored = await self._checkpoints.load(self.name)
-        self._checkpoint = stored or await self._first()
         # From here on, writes of the last holder are refused.
+        stored = await self._checkpoints.claim(self.name, fencing_token=fencing_token)
+        self._checkpoint = stored or await self._first()
         await self._save(fencing_token)
         if stored is not None and stored.trouble is not None:
             # The last holder's error.

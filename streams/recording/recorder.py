@@ -149,13 +149,13 @@ class Recorder:
         self._archive.recheck_indexes()
         self._preparation.done = False
         self._chunk = None
+        await self._checkpoints.claim(self.name, fencing_token=self._fencing_token)
         self._checkpoint = checkpoint = await starting_checkpoint(
             self._mongo, self._checkpoints, self.partition
         )
         self._health.begin(checkpoint.trouble)
         await self._coverage.begin(checkpoint)
-        # Before the first event, so that a crash on it loses nothing; it also refuses the last
-        # holder.
+        # Before the first event, so that a crash on it loses nothing.
         await self._pipeline.save(checkpoint)
         self._progress.note_baseline(self.partition, checkpoint.baseline)
         await self._coverage.drop_open_gaps(

@@ -11,11 +11,13 @@ from pymongo import MongoClient
 
 from revstream.streams.archive.store import Archive
 from revstream.streams.coordination.checkpoint import Checkpoint, Checkpoints
+from revstream.streams.coordination.partition import Partition
 from revstream.streams.core.errors import LeaseLost
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.codecs import Document
+from revstream.streams.mongo.transactions import WriteSession
 from tests.support.eventually import eventually
-from tests.support.streams import Recording, outline
+from tests.support.streams import Recording, outline, stop_task
 
 Client = MongoClient[dict[str, Any]]
 
@@ -56,6 +58,21 @@ class HeldCheckpoints(Checkpoints):
     async def save(self, name: str, checkpoint: Checkpoint, *, fencing_token: int) -> None:
         await self._gate.through()
         await super().save(name, checkpoint, fencing_token=fencing_token)
+
+
+class SlowlyRead(Checkpoints):
+    """Checkpoints whose reader is suspended after it has read them."""
+
+    def __init__(self, mongo: Mongo, gate: Gate) -> None:
+        super().__init__(mongo)
+        self._gate = gate
+
+    async def load_collection(
+        self, collection: str, writing: WriteSession | None = None
+    ) -> dict[Partition, Checkpoint]:
+        found = await super().load_collection(collection, writing)
+        await self._gate.through()
+        return found
 
 
 def write(client: Client, name: str, turn: int) -> None:
@@ -136,6 +153,32 @@ async def test_a_deposed_recorder_that_writes_first_restarts_its_successor(
     with pytest.raises(LeaseLost, match="another process wrote to"):
         await successors
     records = await Recording(mongo).record(fencing_token=3)
+    assert outline(records, "1.1") == [("INSERT", 1, False), ("UPDATE", 2, False)]
+    assert len(records) == 6
+
+
+async def test_a_checkpoint_that_a_successor_has_read_is_not_changed_by_its_predecessor(
+    mongo: Mongo, client: Client
+) -> None:
+    """So the first checkpoint that the successor saves is never before a stored one."""
+    deposed = Recording(mongo)
+    await deposed.begin()
+    task = asyncio.create_task(deposed.recorder.run(1))
+    await deposed.at_rest(task)
+    gate = Gate()
+    gate.closed = True
+    successor = Recording(mongo, checkpoints=SlowlyRead(mongo, gate))
+    successors = asyncio.create_task(successor.recorder.run(2))
+    await eventually(lambda: gate.held == 1)
+    read = await deposed.checkpoints.load(deposed.name)
+    write(client, mongo.name, 1)
+    with pytest.raises(LeaseLost, match="fencing token 1, minimum is 2"):
+        await deposed.at_rest(task)
+    assert await deposed.checkpoints.load(deposed.name) == read
+    gate.open()
+    await successor.caught_up(successors)
+    await stop_task(successors)
+    records = await successor.versions()
     assert outline(records, "1.1") == [("INSERT", 1, False), ("UPDATE", 2, False)]
     assert len(records) == 6
 
