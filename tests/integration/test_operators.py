@@ -67,7 +67,7 @@ def gateway(mongo_uri: str, client: Client, database: str) -> Iterator[RunningGa
     """Run one gateway for all tests of the module; at the end it still runs, without internal
     errors, and no command that it sent contained an operator of a client.
     """
-    options = ("--archive-wait-s", "0.3", "--read-limit-s", "10")
+    options = ("--archive-wait-s", "20", "--read-limit-s", "10")
     with running_gateway(mongo_uri, database, ROOT / "schema.graphql", *options) as running:
         client[database].command("profile", 2)
         yield running

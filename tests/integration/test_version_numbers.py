@@ -28,7 +28,7 @@ def test_a_version_field_at_its_limit_is_not_incremented(
     for index, counter in enumerate(COUNTERS):
         things.insert_one({"_id": f"t{index}", "name": "1", "version": counter})
         things.update_one({"_id": f"t{index}"}, {"$set": {"name": "2"}})
-    now = {"token": served.query("{ resumeToken }")["resumeToken"]}
+    now = {"token": served.recorded("things")}
     query = """query($now: TimePoint!) {
       thingsAsOf(asOf: $now) { nodes { version } }
       thingVersions(first: 50) { nodes { documentId version } }
@@ -56,8 +56,7 @@ def test_a_number_beyond_int_is_an_error_of_that_version_alone(
 ) -> None:
     """An archive from elsewhere may contain it: the other versions are on the page."""
     client[database]["others"].insert_many([{"_id": "good"}, {"_id": "far"}])
-    now = {"token": served.query("{ resumeToken }")["resumeToken"]}
-    served.query("query($now: TimePoint!) { othersAsOf(asOf: $now) { totalCount } }", now=now)
+    now = {"token": served.recorded("others")}
     client[database]["others.versions"].update_one({"doc": "far"}, {"$set": {"v": Int64(2**31)}})
     query = """query($now: TimePoint!) {
       otherVersions { nodes { documentId version } totalCount }

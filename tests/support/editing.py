@@ -5,6 +5,7 @@ Tests of one module share it and are isolated by the ids of their documents.
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing, asynccontextmanager
@@ -172,7 +173,12 @@ class Shop:
     async def changes(
         self, text: str, /, **variables: Any
     ) -> AsyncIterator[AsyncGenerator[Row, None]]:
-        """Open a subscription and yield its events."""
+        """Open a subscription and yield its events: of writes from now on, or after a token.
+
+        It begins where the gateway's change stream is, which may be before the last writes.
+        """
+        now = resume_tokens.token_from_time(await self.gateway.mongo.operation_time())
+        await asyncio.wait_for(self.gateway.hub.wait_until(now), 60)
         results: Any = await self.schema.subscribe(text, variables, self.context())
 
         async def data() -> AsyncGenerator[Row, None]:

@@ -55,6 +55,20 @@ class RunningGateway:
         )
         return response.json()
 
+    def recorded(self, collection: str) -> str:
+        """Return a resume token of the present, once the archive of a collection has reached it.
+
+        Args:
+            collection: its field, such as `products`.
+
+        A field beside `...AsOf` in the same request does not wait for it: fields are read at the
+        same time.
+        """
+        token: str = self.query("{ resumeToken }")["resumeToken"]
+        moment = f"{collection}AsOf(asOf: {{ token: $at }})"
+        self.query(f"query($at: ResumeToken!) {{ {moment} {{ totalCount }} }}", at=token)
+        return token
+
     def subscribe(self, text: str, **variables: Any) -> AsyncGenerator[dict[str, Any], None]:
         return subscribe(self.address, text, **variables)
 
