@@ -53,7 +53,7 @@ def test_a_killed_process_leaves_the_rest_of_many_copies_to_the_next(
     """
     model = tmp_path / "schema.graphql"
     model.write_text(MODEL)
-    options = ("--lease-s", "1")
+    options = ("--lease-s", "5")
     with running_gateway(mongo_uri, shop.name, model, *options, command="record") as first:
         wait_until(lambda: named(shop, "Ann") == COPIES, within_s=GENEROUS_S)
         wait_until(lambda: not job(shop), within_s=GENEROUS_S)
