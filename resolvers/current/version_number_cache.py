@@ -1,9 +1,9 @@
 """Cache of the version numbers of documents that have not changed since they were read.
 
 Guarantees: an entry is evicted when this process sees or makes a change of the document, and is
-stored again only from an archive that has reached that change. So a cached number is the archive's
-at this process's position in the stream. It is not returned for a document that was read before
-that version.
+stored again only from a read of the archive that reaches that change. So a cached number is the
+archive's at this process's position in the stream. It is not returned for a document that was read
+before that version.
 
 Used by one event loop: no locks.
 """
@@ -54,7 +54,8 @@ class VersionNumberCache:
 
         Args:
             found: `_id`, number and token of last versions.
-            archived: the token that the archive had reached before the read.
+            archived: the token up to which the archive was read: it had reached that before, and
+                the numbers are those of then or later.
         """
         known = self._of.get(collection)
         if known is None:

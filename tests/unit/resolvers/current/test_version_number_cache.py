@@ -58,6 +58,7 @@ class KnownNumbers(RuleBasedStateMachine):
         self.world = World()
         self.hub = Hub(["things"], position=token(100))
         self.numbers = VersionNumberCache(self.hub, most=2)
+        self.reads: list[tuple[tuple[str, int, str], str]] = []
 
     def last(self, key: str, upto: int) -> int | None:
         writes = self.world.writes
@@ -96,8 +97,14 @@ class KnownNumbers(RuleBasedStateMachine):
         found = self.last(key, upto)
         if found is not None:
             [write] = [e for e in self.world.writes if (e.key, e.number) == (key, found)]
-            archived = token(max(100, self.world.archived - stale))
-            self.numbers.learn("things", [(key, found, token(write.second))], archived)
+            self.reads.append(((key, found, token(write.second)), token(max(100, upto - stale))))
+
+    @rule()
+    def answer(self) -> None:
+        """Learn what was looked up; the archive and the stream may have moved in between."""
+        for found, upto in self.reads:
+            self.numbers.learn("things", [found], upto)
+        self.reads.clear()
 
     @rule()
     def begin_anew(self) -> None:
