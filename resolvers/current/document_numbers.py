@@ -84,11 +84,10 @@ class DocumentNumbers:
                     for each in records
                     if not each.get("offset")
                 ]
-                # A change after the oldest of these times may have been archived and seen in
-                # between, but the records that were read are before it.
+                # Later versions were left out, though the archive may have them.
                 oldest = resume_tokens.token_from_time(min(at for _, at in wanted))
-                read_upto = min(archived, oldest)
-                self._own_writes.numbers.learn(entity.collection, learned, read_upto)
+                upto = min(archived, oldest)
+                self._own_writes.numbers.learn(entity.collection, learned, upto)
             return [numbers.get(n, (0, 0)) for n in range(len(asked))]
 
         wanted = [(each["_id"], at) for each in documents]

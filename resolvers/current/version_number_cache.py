@@ -49,13 +49,12 @@ class VersionNumberCache:
             return [None] * len(documents)
         return known.last_numbers(identities([each["_id"] for each in documents]), seen)
 
-    def learn(self, collection: str, found: Iterable[tuple[Any, int, str]], archived: str) -> None:
+    def learn(self, collection: str, found: Iterable[tuple[Any, int, str]], upto: str) -> None:
         """Store numbers that were read from the archive.
 
         Args:
             found: `_id`, number and token of last versions.
-            archived: the token up to which the archive was read: it had reached that before, and
-                the numbers are those of then or later.
+            upto: the token up to which the archive was read; a change after it may be missing.
         """
         known = self._of.get(collection)
         if known is None:
@@ -67,7 +66,7 @@ class VersionNumberCache:
             known = self._of[collection] = _CollectionNumbers(self._hub.position)
         for key, number, token in found:
             name = identity(key)
-            if archived >= known.changed.get(name, known.floor):
+            if upto >= known.changed.get(name, known.floor):
                 known.learn(name, number, token, self._most)
 
     def forget(self, collection: str, key: Any, at: Timestamp) -> None:

@@ -134,15 +134,18 @@ class Checkpoints:
             LeaseLost: A newer fencing token is stored.
         """
         mine = {"_id": name, "fencingToken": {"$lte": fencing_token}}
-        claimed = await self._mongo.find_one_and_update(
-            COLLECTION, mine, {"$set": {"fencingToken": fencing_token}}
-        )
-        if claimed is not None:
-            return _checkpoint_from_record(claimed)
-        stored = await self.load(name)
-        if stored is not None and stored.fencing_token > fencing_token:
-            raise _lease_lost(name, fencing_token, stored)
-        return stored
+        while True:
+            claimed = await self._mongo.find_one_and_update(
+                COLLECTION, mine, {"$set": {"fencingToken": fencing_token}}
+            )
+            if claimed is not None:
+                return _checkpoint_from_record(claimed)
+            stored = await self.load(name)
+            if stored is None:
+                return None
+            if stored.fencing_token > fencing_token:
+                raise _lease_lost(name, fencing_token, stored)
+            # An earlier holder has saved its first one in between.
 
     async def save(self, name: str, checkpoint: Checkpoint, *, fencing_token: int) -> None:
         """Store a checkpoint.

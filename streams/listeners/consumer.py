@@ -157,11 +157,14 @@ class Consumer:
         """
         # From here on, writes of the last holder are refused.
         stored = await self._checkpoints.claim(self.name, fencing_token=fencing_token)
-        self._checkpoint = stored or await self._first()
-        await self._save(fencing_token)
-        if stored is not None and stored.trouble is not None:
-            # The last holder's error.
-            await self._checkpoints.save_trouble(self.name, None, fencing_token=fencing_token)
+        if stored is None:
+            self._checkpoint = await self._first()
+            await self._save(fencing_token)
+        else:
+            self._checkpoint = stored
+            if stored.trouble is not None:
+                # The last holder's error.
+                await self._checkpoints.save_trouble(self.name, None, fencing_token=fencing_token)
         try:
             await self._repeated(fencing_token, self.handler.begin, fencing_token)
             await self._follow(fencing_token)

@@ -17,7 +17,6 @@ from revstream.model.compiler.loader import read_model
 from revstream.resolvers.access.principal import Principal
 from tests.support.editing import Row, Shop, open_shop
 from tests.support.proposals import (
-    await_stream,
     comments_that_are_none,
     drafts_that_are_none,
     next_event,
@@ -74,7 +73,7 @@ async def ask(shop: Shop, who: Principal, mutation: str) -> Row:
 
 async def replay(shop: Shop, who: Principal, name: str, selection: str, after: str) -> Any:
     """Return the replayed events, or the code of the error."""
-    await await_stream(shop)
+    await shop.streamed()
     context = context_of(shop.gateway, caller=who)
     text = f'subscription {{ found: {name}(after: "{after}") {{ {selection} }} }}'
     results: Any = await shop.schema.subscribe(text, {}, context)

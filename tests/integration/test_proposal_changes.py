@@ -23,7 +23,6 @@ from tests.support.proposals import (
     ALL_DRAFTS,
     COMMENTS,
     DRAFTS,
-    await_stream,
     caught_up,
     comments_that_are_none,
     drafts_that_are_none,
@@ -157,7 +156,7 @@ async def test_the_proposals_of_all_types_are_in_one_order(shop: Shop) -> None:
     await shop.recorded()
     await shop.mutate("commentOnSample", id=sample, version=1, text="s")
     await shop.mutate("commentOnProduct", id=product, version=1, text="p")
-    await await_stream(shop)
+    await shop.streamed()
     async with shop.changes(ALL_DRAFTS, after=after) as events:
         found = await caught_up(events)
     assert pick(found, "type", "documentId", "number") == [
@@ -338,7 +337,7 @@ async def test_a_token_of_a_document_write_is_valid_here(shop: Shop) -> None:
     await propose(shop, id_, "before")
     update = await shop.mutate("updateProduct", id=id_, patch={"name": "x"})
     await propose(shop, id_, "after")
-    await await_stream(shop)
+    await shop.streamed()
     async with shop.changes(DRAFTS, id=id_, after=update["resumeToken"]) as events:
         (found,) = await caught_up(events)
     assert found["draft"]["document"] == {"name": "after"}
@@ -355,7 +354,7 @@ async def test_a_collection_that_is_dropped_ends_with_a_token_that_works(
         after = await token_now(shop)
         await shop.mutate("rejectProduct", id=id_, draft=1)
         # An event that is read after the drop has no draft.
-        await await_stream(shop)
+        await shop.streamed()
         shop.database.drop_collection("products.drafts")
         async with shop.changes(DRAFTS, after=after) as events:
             assert (await next_event(events))["draft"]["status"] == "REJECTED"
@@ -381,7 +380,7 @@ async def test_dropped_collections_get_post_images_again(
                 shop.database.drop_collection(f"products.{kind}")
             await propose(shop, id_, "one")
             await shop.mutate("commentOnProduct", id=id_, version=1, text="x")
-        await await_stream(shop)
+        await shop.streamed()
         found = []
         for text, kind in ((DRAFTS, "drafts"), (COMMENTS, "comments")):
             async with shop.changes(text) as events:
@@ -426,7 +425,7 @@ async def test_without_post_images_drafts_are_read_and_deletions_are_bare_leaves
         after = await token_now(shop)
         await shop.mutate("rejectProduct", id=id_, draft=1)
         await shop.mutate("restoreProduct", id=id_, draft=1)
-        await await_stream(shop)
+        await shop.streamed()
         async with shop.changes(DRAFTS, id=id_, after=after) as events:
             found = await caught_up(events)
         drafts = [each["draft"] for each in found]
@@ -448,7 +447,7 @@ async def test_an_invalid_draft_record_ends_no_subscription(shop: Shop) -> None:
     await propose(shop, id_, "zero")
     await shop.mutate("commentOnProduct", id=id_, version=1, text="zero")
     await shop.recorded()
-    await await_stream(shop)
+    await shop.streamed()
     after = await token_now(shop)
     drafts, comments = (shop.database[f"products.{each}"] for each in ("drafts", "comments"))
     for collection, wrong in (
@@ -460,7 +459,7 @@ async def test_an_invalid_draft_record_ends_no_subscription(shop: Shop) -> None:
         collection.delete_many({"_id": {"$in": pick(wrong, "_id")}})
     await propose(shop, id_, "one")
     await shop.mutate("commentOnProduct", id=id_, version=1, text="one")
-    await await_stream(shop)
+    await shop.streamed()
     for text, name in ((DRAFTS, "draft"), (COMMENTS, "comment")):
         async with shop.changes(text, after=after) as events:
             (found,) = await caught_up(events)
@@ -478,7 +477,7 @@ async def test_purged_content_is_not_replayed(
     archive = gateway.services.live._archives["products"]
     entity = gateway.model.entity("Product")
     await Purging(gateway.mongo, archive, gateway.progress, entity).purge(id_, by="x", why="y")
-    await await_stream(shop)
+    await shop.streamed()
     # As a gateway does on a purge.
     gateway.services.proposals.forget()
     async with shop.changes(DRAFTS, id=id_, after=after) as events:

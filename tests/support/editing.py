@@ -31,6 +31,8 @@ from revstream.streams.coordination.checkpoint import Baseline, Checkpoint, Chec
 from revstream.streams.core import resume_tokens
 from revstream.streams.mongo.database import Mongo
 
+PATIENCE_S = 60.0
+
 _BODY = """
   id: ID!
   sku: String! @unique
@@ -169,16 +171,18 @@ class Shop:
         for entity in self.gateway.model.entities:
             await self.gateway.progress.wait(entity.collection, now, limit_s=30)
 
+    async def streamed(self) -> None:
+        """Wait until the gateway's change stream has all writes so far."""
+        now = resume_tokens.token_from_time(await self.gateway.mongo.operation_time())
+        await asyncio.wait_for(self.gateway.hub.wait_until(now), PATIENCE_S)
+
     @asynccontextmanager
     async def changes(
         self, text: str, /, **variables: Any
     ) -> AsyncIterator[AsyncGenerator[Row, None]]:
-        """Open a subscription and yield its events: of writes from now on, or after a token.
-
-        It begins where the gateway's change stream is, which may be before the last writes.
-        """
-        now = resume_tokens.token_from_time(await self.gateway.mongo.operation_time())
-        await asyncio.wait_for(self.gateway.hub.wait_until(now), 60)
+        """Open a subscription and yield its events: of writes from now on, or after a token."""
+        # It begins where the stream is.
+        await self.streamed()
         results: Any = await self.schema.subscribe(text, variables, self.context())
 
         async def data() -> AsyncGenerator[Row, None]:

@@ -10,8 +10,7 @@ from typing import Any
 
 from bson import ObjectId, Timestamp
 
-from revstream.streams.core import resume_tokens
-from tests.support.editing import Row, Shop
+from tests.support.editing import PATIENCE_S, Row, Shop
 
 DRAFTS = """
 subscription ($id: ID, $where: DraftWhere, $after: ResumeToken) {
@@ -45,7 +44,6 @@ subscription ($where: CommentWhere, $after: ResumeToken) {
 }
 """
 Events = AsyncGenerator[Row, None]
-PATIENCE_S = 60.0
 
 
 def stored_draft(doc: Any, number: Any, **more: Any) -> Row:
@@ -123,12 +121,6 @@ async def until(events: Events, enough: Callable[[list[Row]], bool]) -> list[Row
 
 async def next_event(events: Events) -> Row:
     return await asyncio.wait_for(anext(events), PATIENCE_S)
-
-
-async def await_stream(shop: Shop) -> None:
-    """Return once the gateway's change stream has reached the current time."""
-    now = resume_tokens.token_from_time(await shop.gateway.mongo.operation_time())
-    await asyncio.wait_for(shop.gateway.hub.wait_until(now), PATIENCE_S)
 
 
 async def token_now(shop: Shop) -> str:
