@@ -87,10 +87,14 @@ class BatchLoader(Generic[K, T]):
             keys: n keys.
 
         Returns:
-            A future of n values, in the order of the keys; it may be cancelled.
+            A future of n values, in the order of the keys; it may be cancelled. Without keys it is
+            done at once, and nothing is read.
         """
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Sequence[T]] = loop.create_future()
+        if not keys:
+            future.set_result([])
+            return future
         self._asked.append((keys, future, OPERATION.get()))
         self._plan(loop)
         return future

@@ -51,6 +51,18 @@ async def test_lookups_of_one_loop_iteration_are_one_read() -> None:
     assert pool.idle
 
 
+async def test_a_lookup_without_keys_is_answered_without_a_read() -> None:
+    """Reads may take the first or the largest of their keys."""
+    source = Source()
+    pool = BatchLoader(source.read)
+    empty = pool.ask([])
+    assert empty.done()
+    assert await empty == []
+    await turns()
+    assert pool.idle
+    assert source.reads == []
+
+
 async def test_a_read_serves_no_lookup_that_was_added_after_it_began() -> None:
     """The read may not see what that caller has written in between."""
     source = Source()
